@@ -1,0 +1,47 @@
+# Everything from a fresh clone: `make demo` and `make test` create .venv, install with the pins, and run.
+PYTHON ?= python3
+VENV   ?= .venv
+RUN    := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+
+.PHONY: help setup demo test test-slow check bench docs clean
+
+help:
+	@echo "make demo       how many heads does a retrieval task need? measured on this machine, as a page"
+	@echo "make test       the tests, the doctests and the README's code"
+	@echo "make test-slow  also the tests that take longer than ten seconds"
+	@echo "make check      lint and types"
+	@echo "make bench      the benchmarks that need no GPU"
+	@echo "make docs       rewrite what the program writes: docs/theorems.md and the README's picture"
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --upgrade pip
+	$(RUN) -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev,hf,certify,onnx]'
+	touch $@
+
+demo: $(READY)
+	$(RUN) -m headcount demo --out out/demo
+
+test: $(READY)
+	$(RUN) -m pytest -n 2 -m "not slow and not gpu"
+
+test-slow: $(READY)
+	$(RUN) -m pytest -n 2 -m "not gpu"
+
+check: $(READY)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m basedpyright
+
+bench: $(READY)
+	$(RUN) -m benchmarks
+
+docs: $(READY)
+	$(RUN) -m docs.theorems
+
+clean:
+	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis

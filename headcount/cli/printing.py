@@ -1,0 +1,76 @@
+"""How commands print: tables that fit 80 columns for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["AsJson", "Out", "emit_json", "out_file", "say", "show_table"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder to write files into.", show_default=False)]
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that never wraps tighter than 80 columns and stays plain when it is not a terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else 100, highlight=False, soft_wrap=False)
+
+
+def say(text: str = "") -> None:
+    """Print one paragraph, wrapped to the terminal."""
+    console().print(text, markup=False)
+
+
+def emit_json(value: Any) -> None:
+    """Print a JSON value, infinities and NaN as null so that any reader takes it."""
+    sys.stdout.write(json.dumps(_finite(value), indent=2, default=str) + "\n")
+
+
+def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], title: str | None = None) -> None:
+    """Print rows as a table of the named columns, numbers to the right."""
+    rows = list(rows)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        numeric = all(isinstance(row.get(column), int | float) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left")
+    for row in rows:
+        table.add_row(*(_cell(row.get(column)) for column in columns))
+    console().print(table)
+
+
+def out_file(folder: Path, name: str, text: str) -> Path:
+    """Write `text` to `folder/name`, whole or not at all, and return the path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    scratch = path.with_name(path.name + ".part")
+    scratch.write_text(text)
+    scratch.replace(path)
+    return path
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return str(value)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    if isinstance(value, Mapping):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value

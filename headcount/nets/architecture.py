@@ -1,0 +1,102 @@
+"""The shape of a network as a frozen value: heads and head_dim free in every layer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple
+
+from headcount.words import refuse_unknown
+
+__all__ = ["Architecture", "Parameters", "parameters"]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A class-token transformer: tokenwise encoder, attention layers of (heads, head_dim), feed-forward read-out.
+
+    `embed_dim` is the width E of a token's state (0: the largest heads * head_dim, as the head-count paper
+    sets it); `width` the hidden size N of every feed-forward; `positions` how many position features the encoder
+    sees beside the token (0: none; 1: t/T; more: cos and sin of 2 pi j t/T, j = 1, 2, ...).
+
+    >>> Architecture(layers=((4, 8),), width=32).embed_dim
+    32
+    >>> Architecture(layers=((2, 8), (3, 4)), width=16).name
+    '2x8+3x4'
+    >>> arch = Architecture(layers=((3, 5),), width=16)
+    >>> Architecture.from_json(arch.to_json()) == arch
+    True
+    """
+
+    layers: tuple[tuple[int, int], ...]
+    width: int = 32
+    positions: int = 0
+    embed_dim: int = 0
+
+    def __post_init__(self) -> None:
+        try:
+            layers = tuple((int(heads), int(head_dim)) for heads, head_dim in self.layers)
+        except (TypeError, ValueError):
+            raise ValueError(f"layers must be ((heads, head_dim), ...), got {self.layers!r}") from None
+        if not layers:
+            raise ValueError("an architecture needs at least one layer")
+        for number, (heads, head_dim) in enumerate(layers, start=1):
+            if heads < 1 or head_dim < 1:
+                raise ValueError(f"layer {number} has {heads} heads of dimension {head_dim}; both must be at least 1")
+        object.__setattr__(self, "layers", layers)
+        object.__setattr__(self, "positions", int(self.positions))
+        object.__setattr__(self, "embed_dim", int(self.embed_dim or max(h * n for h, n in layers)))
+        for name, least in (("width", 1), ("embed_dim", 1), ("positions", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+
+    @property
+    def depth(self) -> int:
+        """The number of attention layers."""
+        return len(self.layers)
+
+    @property
+    def name(self) -> str:
+        """Every layer as heads x head_dim, first to last."""
+        return "+".join(f"{heads}x{head_dim}" for heads, head_dim in self.layers)
+
+    def to_json(self) -> str:
+        """Canonical JSON: equal architectures, equal text."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Architecture:
+        """The architecture that canonical JSON describes."""
+        data: dict[str, Any] = json.loads(text)
+        refuse_unknown(data, [f.name for f in fields(cls)], "the architecture")
+        return cls(**{**data, "layers": tuple(tuple(pair) for pair in data["layers"])})
+
+
+class Parameters(NamedTuple):
+    """How many numbers are trained: all of them, and those of the feed-forwards alone."""
+
+    total: int
+    feedforward: int
+
+
+def parameters(arch: Architecture, token_dim: int = 4) -> Parameters:
+    """Count the parameters of a network with tokens of dimension `token_dim`.
+
+    The head-count paper's M counts the weights and biases of the feed-forwards only: encoder, those between
+    layers, read-out. Attention matrices (no biases) and the class token come on top.
+    Source: Yu et al. 2025 (heads), Section 2.
+
+    >>> parameters(Architecture(layers=((4, 8),), width=32), token_dim=4)
+    Parameters(total=6433, feedforward=2305)
+    """
+    E, N = arch.embed_dim, arch.width
+    encoder = _two_layers(token_dim + arch.positions, N, E)
+    between = (arch.depth - 1) * _two_layers(E, N, E)
+    read_out = _two_layers(E, N, 1)
+    attention = sum(4 * E * heads * head_dim for heads, head_dim in arch.layers)
+    feedforward = encoder + between + read_out
+    return Parameters(total=feedforward + attention + E, feedforward=feedforward)
+
+
+def _two_layers(inputs: int, hidden: int, outputs: int) -> int:
+    return hidden * (inputs + 1) + outputs * (hidden + 1)

@@ -1,0 +1,149 @@
+"""The plain network that an Architecture describes: the reference for everything faster."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from headcount.nets.architecture import Architecture
+from headcount.nets.weighing import Weighing, softmax
+
+__all__ = ["Attention", "FeedForward", "Transformer", "position_features"]
+
+
+def position_features(
+    length: int, count: int, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+) -> Float[Tensor, "length count"]:
+    """The first `count` of t/T, cos(2 pi t/T), sin(2 pi t/T), cos(4 pi t/T), ..., for t = 1..T.
+
+    >>> position_features(4, 1).flatten()
+    tensor([0.2500, 0.5000, 0.7500, 1.0000])
+    """
+    t = torch.arange(1, length + 1, dtype=torch.float64, device=device) / length
+    waves = [wave(2 * math.pi * j * t) for j in range(1, count // 2 + 1) for wave in (torch.cos, torch.sin)]
+    columns = [t, *waves][:count]
+    table = torch.stack(columns, dim=1) if columns else t.new_zeros(length, 0)
+    return table.to(dtype or torch.get_default_dtype())
+
+
+class FeedForward(nn.Module):
+    """Two layers: x -> W2 act(W1 x + b1) + b2."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int, activation: nn.Module) -> None:
+        super().__init__()
+        self.inner = nn.Linear(inputs, hidden)
+        self.outer = nn.Linear(hidden, outputs)
+        self.activation = activation
+
+    def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
+        return self.outer(self.activation(self.inner(x)))
+
+
+class Attention(nn.Module):
+    """h heads: head i adds W_O,i sum_t weigh(<W_Q,i q, W_K,i x_t>) W_V,i x_t. No biases, no norm, no residual."""
+
+    def __init__(self, embed_dim: int, heads: int, head_dim: int, weigh: Weighing) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.empty(heads, head_dim, embed_dim))
+        self.key = nn.Parameter(torch.empty(heads, head_dim, embed_dim))
+        self.value = nn.Parameter(torch.empty(heads, head_dim, embed_dim))
+        self.output = nn.Parameter(torch.empty(heads, embed_dim, head_dim))
+        self.weigh = weigh
+
+    def weights(
+        self,
+        queries: Float[Tensor, "batch to embed"],
+        tokens: Float[Tensor, "batch length embed"],
+        present: Bool[Tensor, "batch length"] | None = None,
+    ) -> Float[Tensor, "batch heads to length"]:
+        """How much each query attends to each token, head by head."""
+        q = torch.einsum("bqe,hne->bhqn", queries, self.query)
+        k = torch.einsum("bte,hne->bhtn", tokens, self.key)
+        scores = q @ k.mT
+        if present is not None:
+            scores = scores.masked_fill(~present[:, None, None, :], -torch.inf)
+        return self.weigh(scores)
+
+    def forward(
+        self,
+        queries: Float[Tensor, "batch to embed"],
+        tokens: Float[Tensor, "batch length embed"],
+        present: Bool[Tensor, "batch length"] | None = None,
+    ) -> Float[Tensor, "batch to embed"]:
+        p = self.weights(queries, tokens, present)
+        v = torch.einsum("bte,hne->bhtn", tokens, self.value)
+        return torch.einsum("bhqn,hen->bqe", p @ v, self.output)
+
+
+class Transformer(nn.Module):
+    """Encoder, L attention layers, read-out at the class token.
+
+    One layer (the head-count paper): y = F(c + attention(c; x)), without residual or norm for the tokens.
+    More layers: tokens and class token carry a residual, x <- x + attention(x), then x <- x + feed-forward(x)
+    between layers; in every layer the class token only asks, nobody attends to it. Scores are divided by
+    sqrt(head_dim) when `weigh` is not given.
+    Source: Yu et al. 2025 (heads), Equation 4; Yu et al. 2026 (InfoFlow), Section 2 for more layers.
+
+    >>> net = Transformer(Architecture(layers=((3, 5),), width=16), token_dim=4, seed=0)
+    >>> net(torch.zeros(2, 7, 4)).shape
+    torch.Size([2])
+    """
+
+    def __init__(
+        self, arch: Architecture, token_dim: int, *, weigh: Weighing | None = None, seed: int | None = None
+    ) -> None:
+        super().__init__()
+        self.arch, self.token_dim = arch, token_dim
+        E, N = arch.embed_dim, arch.width
+        self.encoder = FeedForward(token_dim + arch.positions, N, E, nn.ReLU())
+        self.cls = nn.Parameter(torch.empty(E))
+        self.attention = nn.ModuleList(
+            Attention(E, heads, head_dim, weigh or softmax(head_dim**-0.5)) for heads, head_dim in arch.layers
+        )
+        self.between = nn.ModuleList(FeedForward(E, N, E, nn.ReLU()) for _ in range(arch.depth - 1))
+        self.read_out = FeedForward(E, N, 1, nn.GELU())
+        self.reset(torch.Generator().manual_seed(seed) if seed is not None else None)
+
+    @torch.no_grad()
+    def reset(self, generator: torch.Generator | None = None) -> None:
+        """Draw every weight anew: uniform with the scale of its inputs; biases and class token likewise."""
+        for name, p in self.named_parameters():
+            inputs = self._fan_in(name, p)
+            draw = torch.rand(p.shape, generator=generator, dtype=torch.float64)
+            p.copy_((2 * draw - 1) / math.sqrt(inputs))
+
+    def _fan_in(self, name: str, p: Tensor) -> int:
+        if name.endswith("bias"):
+            return self.get_submodule(name.removesuffix(".bias")).get_parameter("weight").shape[1]
+        if name.endswith("output"):
+            return p.shape[0] * p.shape[2]
+        return p.shape[-1]
+
+    def encode(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, "batch length embed"]:
+        """Every token's state before attention."""
+        features = position_features(x.shape[1], self.arch.positions, dtype=x.dtype, device=x.device)
+        return self.encoder(torch.cat([x, features.expand(x.shape[0], -1, -1)], dim=-1))
+
+    def states(
+        self, x: Float[Tensor, "batch length token_dim"], present: Bool[Tensor, "batch length"] | None = None
+    ) -> list[tuple[Float[Tensor, "batch length embed"], Float[Tensor, "batch 1 embed"]]]:
+        """(tokens, class token) before the first layer and after each layer but the last."""
+        tokens, cls = self.encode(x), self.cls.expand(x.shape[0], 1, -1)
+        seen = [(tokens, cls)]
+        for attend, forward in zip(self.attention, self.between, strict=False):
+            both = torch.cat([tokens, cls], dim=1)
+            both = both + attend(both, tokens, present)
+            both = both + forward(both)
+            tokens, cls = both[:, :-1], both[:, -1:]
+            seen.append((tokens, cls))
+        return seen
+
+    def forward(
+        self, x: Float[Tensor, "batch length token_dim"], present: Bool[Tensor, "batch length"] | None = None
+    ) -> Float[Tensor, " batch"]:
+        tokens, cls = self.states(x, present)[-1]
+        cls = cls + self.attention[-1](cls, tokens, present)
+        return self.read_out(cls[:, 0])[:, 0]

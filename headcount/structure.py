@@ -1,0 +1,120 @@
+"""What a task asks, in words a program can read: which tokens are looked up, how compared, and where.
+
+`tasks` state a `Structure`, `infoflow` reads it; neither needs tensors for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from headcount.words import refuse_unknown
+
+__all__ = ["Retrieval", "Structure"]
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """One kind of look-up, of which the target makes `count` that differ only in their score.
+
+    `order` tokens are compared jointly (1: max over t; 2: over pairs; 3: over triples), and the one wanted is
+    the `rank`-th largest. It searches `window` positions (None: all), or reads the fixed `positions` and then
+    compares nothing (order 0). `after` names earlier retrievals whose finding enters its score: a chain.
+
+    >>> Retrieval("maxima", count=4).order
+    1
+    >>> Retrieval("first three", positions=(0, 1, 2)).order
+    0
+    """
+
+    name: str
+    count: int = 1
+    order: int = -1  # -1: what the other fields imply
+    rank: int = 1
+    window: int | None = None
+    positions: tuple[int, ...] = ()
+    after: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.order == -1:
+            object.__setattr__(self, "order", 0 if self.positions else 1)
+        for name, least in (("count", 1), ("order", 0), ("rank", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"retrieval {self.name!r}: {name} must be at least {least}, got {getattr(self, name)}")
+        if self.positions and self.order != 0:
+            raise ValueError(
+                f"retrieval {self.name!r}: positions are read, not compared, so order must be 0, got {self.order}"
+            )
+        if self.order == 0 and not self.positions:
+            raise ValueError(f"retrieval {self.name!r}: order 0 reads fixed positions, and positions is empty")
+        if self.positions and self.window is not None:
+            raise ValueError(f"retrieval {self.name!r}: give window or positions, not both")
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"retrieval {self.name!r}: window must hold at least 1 position, got {self.window}")
+
+
+@dataclass(frozen=True)
+class Structure:
+    """All that a target looks up in a sequence of `length` tokens of dimension `token_dim`.
+
+    >>> s = Structure(length=32, token_dim=4, retrievals=(Retrieval("maxima", count=4),))
+    >>> s.count, s.order
+    (4, 1)
+    >>> Structure.from_json(s.to_json()) == s
+    True
+    """
+
+    length: int
+    token_dim: int
+    retrievals: tuple[Retrieval, ...]
+
+    def __post_init__(self) -> None:
+        if self.length < 1 or self.token_dim < 1:
+            raise ValueError(f"length and token_dim must be at least 1, got {self.length} and {self.token_dim}")
+        if not self.retrievals:
+            raise ValueError("retrievals is empty: a task must look up something")
+        seen: set[str] = set()
+        for r in self.retrievals:
+            if r.name in seen:
+                raise ValueError(f"two retrievals are named {r.name!r}; names must differ")
+            for earlier in r.after:
+                if earlier not in seen:
+                    raise ValueError(f"retrieval {r.name!r}: after names {earlier!r}, which does not come before it")
+            if r.window is not None and r.window > self.length:
+                raise ValueError(f"retrieval {r.name!r}: window {r.window} is longer than length {self.length}")
+            outside = [p for p in r.positions if not 0 <= p < self.length]
+            if outside:
+                raise ValueError(f"retrieval {r.name!r}: position {outside[0]} is outside 0..{self.length - 1}")
+            if r.rank > (r.window or self.length):
+                raise ValueError(f"retrieval {r.name!r}: rank {r.rank} exceeds the {r.window or self.length} searched")
+            seen.add(r.name)
+
+    @property
+    def count(self) -> int:
+        """The number D of retrievals by comparison."""
+        return sum(r.count for r in self.retrievals if r.order > 0)
+
+    @property
+    def order(self) -> int:
+        """The highest order of comparison."""
+        return max(r.order for r in self.retrievals)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary, with every field spelt out."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Structure:
+        """The structure a dictionary (from JSON or TOML) describes; unknown keys are refused by name."""
+        refuse_unknown(data, [f.name for f in fields(cls)], "the structure")
+        for key in ("length", "token_dim", "retrievals"):
+            if key not in data:
+                raise ValueError(f"the structure lacks {key!r}")
+        parts = []
+        for entry in data["retrievals"]:
+            refuse_unknown(entry, [f.name for f in fields(Retrieval)], "a retrieval")
+            if "name" not in entry:
+                raise ValueError("a retrieval lacks 'name'")
+            lists = {k: tuple(v) for k, v in entry.items() if k in ("positions", "after")}
+            parts.append(Retrieval(**{**entry, **lists}))
+        return cls(data["length"], data["token_dim"], tuple(parts))

@@ -1,0 +1,31 @@
+"""Exact targets that sample themselves, one family a file. A task is a frozen value; see `Task` for what it answers."""
+
+from headcount.tasks.catalogue import catalogue, describe, named
+from headcount.tasks.linear_max import LinearMax
+from headcount.tasks.pairs import Gaussian, PairMax, TriangleCentre, UnitSphere
+from headcount.tasks.places import Induction, PositionSum
+from headcount.tasks.ranks import KthLargest
+from headcount.tasks.ridges import Affine, Exponential, Ridges, Sine, Square
+from headcount.tasks.task import Task
+from headcount.tasks.wells import Wells
+
+__all__ = [
+    "Affine",
+    "Exponential",
+    "Gaussian",
+    "Induction",
+    "KthLargest",
+    "LinearMax",
+    "PairMax",
+    "PositionSum",
+    "Ridges",
+    "Sine",
+    "Square",
+    "Task",
+    "TriangleCentre",
+    "UnitSphere",
+    "Wells",
+    "catalogue",
+    "describe",
+    "named",
+]

@@ -1,0 +1,129 @@
+"""Tasks by name, for files and the command line: those that ship, and a user's own as `module:Class`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+from headcount.tasks.linear_max import LinearMax
+from headcount.tasks.pairs import Gaussian, PairMax, TriangleCentre, UnitSphere
+from headcount.tasks.places import Induction, PositionSum
+from headcount.tasks.ranks import KthLargest
+from headcount.tasks.task import Task
+from headcount.tasks.wells import Wells
+from headcount.words import nearest, refuse_unknown
+
+__all__ = ["SHIPPED", "catalogue", "describe", "named"]
+
+SHIPPED = (LinearMax, Wells, PairMax, TriangleCentre, KthLargest, PositionSum, Induction)
+TOKENS = {"gaussian": Gaussian(), "sphere": UnitSphere()}
+
+
+def named(name: str, length: int, **parameters: Any) -> Task:
+    """The task `name` at `length`: by its fields, or drawn by its `random` when only sizes and a seed are given.
+
+    >>> named("KthLargest", length=8, rank=2)
+    KthLargest(rank=2, length=8)
+    >>> named("LinearMax", length=8, retrievals=3, token_dim=4).structure.count
+    3
+    >>> named("LinearMex", length=8)
+    Traceback (most recent call last):
+    ...
+    ValueError: unknown task 'LinearMex'; did you mean 'LinearMax'?
+    """
+    make = _maker(_class(name), parameters)
+    known = [p for p in inspect.signature(make).parameters if p != "length"]
+    refuse_unknown(parameters, known, f"task {name}")
+    if isinstance(parameters.get("tokens"), str):
+        chosen = parameters["tokens"]
+        if chosen not in TOKENS:
+            raise ValueError(f"tokens of task {name} must be one of {', '.join(TOKENS)}; got {chosen!r}")
+        parameters = {**parameters, "tokens": TOKENS[chosen]}
+    try:
+        return make(length=length, **parameters)
+    except TypeError as problem:
+        raise ValueError(f"task {name}: {problem}; it takes {', '.join(known)}") from None
+
+
+def describe(task: Task) -> dict[str, Any]:
+    """Everything that makes a task what it is, ready for JSON: its class and the values of its fields.
+
+    >>> describe(KthLargest(rank=2, length=8))
+    {'is': 'headcount.tasks.ranks:KthLargest', 'rank': 2, 'length': 8}
+    """
+    return _plain(task)
+
+
+def catalogue() -> list[dict[str, Any]]:
+    """A row for each task that ships: its name, its target, what it looks up and how it is given."""
+    examples = (
+        LinearMax.random(4, 4, 32),
+        Wells.random(2, 2, 32),
+        PairMax.random(2, 4, 32),
+        TriangleCentre(32),
+        KthLargest(2, 32),
+        PositionSum((0, 1, 2), 32),
+        Induction(8, 32),
+    )
+    return [
+        {
+            "task": type(task).__name__,
+            "target": _first_sentence(type(task)),
+            "looks up": _words(task),
+            "domain": task.domain,
+            "fields": [f.name for f in dataclasses.fields(type(task))],
+            "structure": task.structure.to_json(),
+        }
+        for task in examples
+    ]
+
+
+def _class(name: str) -> Any:
+    shipped = {c.__name__: c for c in SHIPPED}
+    if name in shipped:
+        return shipped[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ValueError(f"unknown task {name!r}; {nearest(name, shipped)}")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as problem:
+        raise ValueError(f"task {name!r} cannot be imported: {problem}") from None
+    if not dataclasses.is_dataclass(found):
+        raise ValueError(f"task {name!r} is not a frozen dataclass; see examples/own_task.py")
+    return found
+
+
+def _maker(cls: Any, parameters: dict[str, Any]) -> Callable[..., Task]:
+    drawn = getattr(cls, "random", None)
+    return drawn if drawn is not None and "retrievals" in parameters else cls
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"is": f"{type(value).__module__}:{type(value).__qualname__}", **fields}
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    return value
+
+
+def _first_sentence(cls: Any) -> str:
+    text = " ".join((cls.__doc__ or "").split("\n\n")[0].split())
+    return re.split(r"(?<=[^.])\.(?:\s|$)", text)[0]
+
+
+def _words(task: Task) -> str:
+    parts = []
+    for r in task.structure.retrievals:
+        if r.positions:
+            parts.append(f"position {', '.join(map(str, r.positions))}")
+            continue
+        what = {1: "largest", 2: "best pair", 3: "best triple"}[r.order]
+        rank = f"rank {r.rank}" if r.rank > 1 else what
+        parts.append(f"{r.count} x {rank}" if r.count > 1 else rank)
+    return "; ".join(dict.fromkeys(parts))

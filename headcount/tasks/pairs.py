@@ -1,0 +1,147 @@
+"""Targets that compare tokens jointly: pairs, which two layers can do, and triples, which no fixed network can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headcount.structure import Retrieval, Structure
+from headcount.tasks.task import Table, check_length, gaussian
+
+__all__ = ["Gaussian", "PairMax", "Tokens", "TriangleCentre", "UnitSphere"]
+
+
+@runtime_checkable
+class Tokens(Protocol):
+    """How tokens are drawn."""
+
+    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None, dtype: torch.dtype) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Independent N(0, variance) coordinates."""
+
+    variance: float = 1.0
+
+    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None, dtype: torch.dtype) -> Tensor:
+        return self.variance**0.5 * gaussian(shape, generator=generator, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class UnitSphere:
+    """Uniform on the unit sphere."""
+
+    def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None, dtype: torch.dtype) -> Tensor:
+        x = gaussian(shape, generator=generator, dtype=torch.float64)
+        return (x / x.norm(dim=-1, keepdim=True)).to(dtype)
+
+
+@dataclass(frozen=True)
+class PairMax:
+    """Sum of D maxima over ordered pairs: y = sum_i max_{s,t} x_s^T A_i x_t (s = t allowed).
+
+    Source: Yu et al. 2026 (InfoFlow), the intrinsic-dimension experiment (token_dim 4, length 64).
+
+    >>> task = PairMax(matrices=[[[0, 1], [0, 0]]], length=2)
+    >>> task(torch.tensor([[[3.0, 0.0], [0.0, 5.0]]]))
+    tensor([15.])
+    """
+
+    matrices: Table
+    length: int
+    tokens: Tokens = field(default_factory=Gaussian)
+
+    def __post_init__(self) -> None:
+        a = torch.as_tensor(self.matrices, dtype=torch.float64)
+        if a.ndim != 3 or a.numel() == 0 or a.shape[1] != a.shape[2]:
+            raise ValueError(f"matrices must be a list of square tables, got shape {tuple(a.shape)}")
+        if not torch.isfinite(a).all():
+            raise ValueError("matrices holds a number that is not finite")
+        object.__setattr__(self, "matrices", tuple(tuple(tuple(row) for row in m) for m in a.tolist()))
+        check_length(self.length)
+
+    @classmethod
+    def random(
+        cls, retrievals: int, token_dim: int, length: int, seed: int = 0, *, tokens: Tokens | None = None
+    ) -> PairMax:
+        """Matrices with independent N(0, 1/d) entries."""
+        g = torch.Generator().manual_seed(seed)
+        a = gaussian((retrievals, token_dim, token_dim), generator=g, dtype=torch.float64) / token_dim**0.5
+        return cls(tuple(tuple(tuple(row) for row in m) for m in a.tolist()), length, tokens or Gaussian())
+
+    @property
+    def token_dim(self) -> int:
+        return len(self.matrices[0])
+
+    @property
+    def structure(self) -> Structure:
+        return Structure(self.length, self.token_dim, (Retrieval("pairs", count=len(self.matrices), order=2),))
+
+    @property
+    def domain(self) -> str:
+        return "tokens in R^d, sampled " + ("on the unit sphere" if self.tokens == UnitSphere() else "N(0, I)")
+
+    def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
+        a = torch.tensor(self.matrices, dtype=x.dtype, device=x.device)
+        best = [(x @ m @ x.mT).flatten(1).amax(dim=1) for m in a]
+        return torch.stack(best).sum(dim=0)
+
+    def sample(
+        self, batch: int, *, generator: torch.Generator | None = None, dtype: torch.dtype = torch.float32
+    ) -> tuple[Float[Tensor, "batch length token_dim"], Float[Tensor, " batch"]]:
+        x = self.tokens((batch, self.length, self.token_dim), generator, dtype)
+        return x, self(x)
+
+
+@dataclass(frozen=True)
+class TriangleCentre:
+    """The triple whose sum is nearest the origin: y = min_{r,s,t} |x_r + x_s + x_t|, repeats allowed.
+
+    Tokens are N(0, 2 I) in the plane with their norms clamped to [0.2, 4].
+    Source: Yu et al. 2026 (InfoFlow), the triangle-centre experiment.
+    Departs: the source says "norm clamped" without saying of what; here it is each token's norm.
+
+    >>> task = TriangleCentre(length=3)
+    >>> round(task(torch.tensor([[[1.0, 0.0], [-0.5, 1.0], [-0.5, -1.0]]])).item(), 6)
+    0.0
+    """
+
+    length: int
+
+    def __post_init__(self) -> None:
+        check_length(self.length)
+
+    @property
+    def token_dim(self) -> int:
+        return 2
+
+    @property
+    def structure(self) -> Structure:
+        return Structure(self.length, 2, (Retrieval("triple", order=3),))
+
+    @property
+    def domain(self) -> str:
+        return "tokens in R^2 with norm in [0.2, 4], sampled N(0, 2 I) and clamped"
+
+    def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
+        first, second = torch.triu_indices(self.length, self.length, device=x.device)
+        chunk = max(1, 4_000_000 // (first.numel() * self.length))
+        return torch.cat([self._nearest(part, first, second) for part in x.split(chunk)])
+
+    def _nearest(self, x: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        pairs = x[:, first] + x[:, second]
+        gaps = pairs[:, :, None, :] + x[:, None, :, :]
+        return gaps.square().sum(dim=-1).flatten(1).amin(dim=1).sqrt()
+
+    def sample(
+        self, batch: int, *, generator: torch.Generator | None = None, dtype: torch.dtype = torch.float32
+    ) -> tuple[Float[Tensor, "batch length token_dim"], Float[Tensor, " batch"]]:
+        x = 2**0.5 * gaussian((batch, self.length, 2), generator=generator, dtype=torch.float64)
+        norm = x.norm(dim=-1, keepdim=True)
+        x = (x * (norm.clamp(0.2, 4.0) / norm)).to(dtype)
+        return x, self(x)
