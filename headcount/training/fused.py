@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Float16
 from torch import Tensor
 
 from headcount.training.bank import Bank, Stacked
@@ -34,8 +34,8 @@ class Tile:
 
     rows: int = 128
     warps: int = 4
-    dot_first: bool = False
-    precision: str = "tf32"
+    precision: str = "half"
+    stages: int = 1
     tail_rows: int = 64
     enough: int = ENOUGH
 
@@ -61,9 +61,28 @@ def pool(
     tile: Tile | None = None,
 ) -> Float[Tensor, "models batch heads width"]:
     """What `forward.pool` computes, token rows read where they lie and activations kept on the chip."""
-    out = _Pool.apply(weight, bias, directions, _Launch(batch, weight, directions, tile or Tile()))
+    out = _Pool.apply(weight, bias, directions, _Launch(batch, directions, tile or Tile()))
     assert isinstance(out, Tensor)
     return out
+
+
+def pack(data: Float[Tensor, "sets samples length features"]) -> Float16[Tensor, "sets samples length lanes"]:
+    """[x, 1] rounded to float16 and, beside it, what the rounding left out: aligned rows for the half tiles.
+
+    >>> pack(torch.full((1, 1, 1, 2), 0.1))[0, 0, 0, [0, 1, 2, 8, 9]].tolist()
+    [0.0999755859375, 0.0999755859375, 1.0, 2.4437904357910156e-05, 2.4437904357910156e-05]
+    """
+    features, lanes = data.shape[-1], _lanes(data.shape[-1])
+    out = torch.zeros(*data.shape[:-1], lanes, dtype=torch.float16, device=data.device)
+    out[..., :features] = data
+    out[..., features] = 1
+    out[..., lanes // 2 : lanes // 2 + features] = data - out[..., :features]
+    return out
+
+
+def packed(batch: Batch) -> Float16[Tensor, "sets samples length lanes"]:
+    """The batch's data packed: as it was prepared, or now."""
+    return pack(batch.data) if batch.packed is None else batch.packed
 
 
 class Composed(NamedTuple):
@@ -116,7 +135,7 @@ def squared_gap(
 ) -> tuple[Float[Tensor, " models"], Composed]:
     """Every member's mean squared gap and its gradient, in one pass: the tail knows the loss, so it turns around."""
     tile = tile or Tile()
-    launch = _Launch(batch, members.weight, members.directions, tile)
+    launch = _Launch(batch, members.directions, tile)
     pooled, level = launch.forward(members.weight, members.bias, members.directions)
     models, samples, heads, width = pooled.shape
     count = min(tile.tail_rows, max(16, _power(samples)))
@@ -130,7 +149,7 @@ def squared_gap(
         pooled, target.contiguous(), members.mix, members.shift, members.out_weight, members.out_bias,
         loss, slope, delta, d_mix, d_shift, d_out_weight, d_out_bias,
         samples, heads, width,
-        WIDTH=max(16, _power(width)), SAMPLES=count, PRECISION=tile.precision, num_warps=tile.warps,
+        WIDTH=max(16, _power(width)), SAMPLES=count, PRECISION="tf32" if tile.precision == "half" else tile.precision, num_warps=tile.warps,
     )  # fmt: skip
     first = launch.backward(members.weight, members.bias, members.directions, level, slope, delta)
     rest = (_add_up(part) for part in (d_mix, d_shift, d_out_weight, d_out_bias))
@@ -158,25 +177,30 @@ def update(
 class _Launch:
     """One batch cut into tiles, for the forward kernel and the backward one."""
 
-    def __init__(self, batch: Batch, weight: Tensor, directions: Tensor, tile: Tile) -> None:
+    def __init__(self, batch: Batch, directions: Tensor, tile: Tile) -> None:
         if batch.data.dtype != torch.float32:
             raise ValueError(f"the fused bank computes in float32, got {batch.data.dtype}")
-        sets, samples, longest, features = batch.data.shape
+        _, samples, longest, features = batch.data.shape
         self.models, self.batch = batch.rows.shape
         self.heads, self.width = directions.shape[1:]
         cut = tile.cut(longest, self.heads, self.width)
         self.parts = min(-(-self.batch // cut["SAMPLES"]), max(1, tile.enough // self.models))
+        half = tile.precision == "half"
+        data = packed(batch) if half else batch.data
         lengths = batch.which if batch.present is None else batch.present.sum(dim=1)
-        self.inputs = (batch.data, batch.which, batch.rows.contiguous(), lengths)
+        self.inputs = (data, batch.which, batch.rows.contiguous(), lengths)
         self.sizes = (samples, self.batch, longest, self.heads, self.width)
         self.constants: dict[str, Any] = {
             **cut,
             "FEATURES": features,
-            "LANES": max(16, _power(features + 1)),
+            "LANES": (lanes := _lanes(features) if half else max(16, _power(features + 1))),
+            "SLOTS": lanes // 2 if half else lanes,
+            "STRIDE": lanes if half else features,
+            "SINGLE": longest <= cut["TOKENS"],
             "RAGGED": batch.present is not None,
-            "DOT": tile.dot_first,
             "PRECISION": tile.precision,
             "num_warps": tile.warps,
+            "num_stages": tile.stages,
         }
 
     def forward(self, weight: Tensor, bias: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
@@ -224,3 +248,8 @@ def _add_up(parts: Tensor) -> Tensor:
 def _power(count: int) -> int:
     """The smallest power of two that is at least `count`."""
     return 1 << max(0, count - 1).bit_length()
+
+
+def _lanes(features: int) -> int:
+    """Twice the features and the one, to a power of two of at least 16."""
+    return max(16, 2 * _power(features + 1))

@@ -20,40 +20,54 @@ SQRT_2PI_INVERSE = tl.constexpr(0.3989422804014327)
 
 
 @triton.jit
-def _tokens(line, t, here, FEATURES: tl.constexpr, LANES: tl.constexpr):
-    """The tile's tokens (rows, LANES), a one after the last feature: the bias is one more weight."""
-    f = tl.arange(0, LANES)
-    there = here[:, None] & (f < FEATURES)[None, :]
-    x = tl.load(line[:, None] + (t * FEATURES)[:, None] + f[None, :], mask=there, other=0.0)
-    return tl.where((f == FEATURES)[None, :], 1.0, x)
+def _dot(x, y, PRECISION: tl.constexpr):
+    """x y with float32 sums. "half" rounds the factors to float16: as many bits as TF32, rounded, not cut off."""
+    if PRECISION == "half":
+        out = tl.dot(x.to(tl.float16), y.to(tl.float16))
+    else:
+        out = tl.dot(x, y, input_precision=PRECISION)
+    return out
 
 
 @triton.jit
-def _first_layer(weight, bias, model, width, FEATURES: tl.constexpr, LANES: tl.constexpr, WIDTH: tl.constexpr):
-    """[W1, b1] as (LANES, WIDTH)."""
+def _tokens(
+    data, place, LANES: tl.constexpr, SLOTS: tl.constexpr, FEATURES: tl.constexpr, PRECISION: tl.constexpr
+):  # fmt: skip
+    """The tile's tokens (rows, LANES), a one after the last feature: the bias is one more weight."""
+    f = tl.arange(0, LANES)
+    if PRECISION == "half":  # packed: [x, 1] rounded to float16, then what the rounding left out
+        x = tl.load(data + place[:, None] * LANES + f[None, :])
+    else:
+        x = tl.load(data + place[:, None] * FEATURES + f[None, :], mask=(f < FEATURES)[None, :], other=0.0)
+        x = tl.where((f == FEATURES)[None, :], 1.0, x)
+    return x
+
+
+@triton.jit
+def _first_layer(
+    weight, bias, model, width,
+    FEATURES: tl.constexpr, LANES: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """[W1, b1] as (LANES, WIDTH), once for the tokens and once more for what their rounding left out."""
     f, n = tl.arange(0, LANES), tl.arange(0, WIDTH)
+    slot = f % SLOTS
     place = (model * width + n)[None, :]
     inside = (n < width)[None, :]
-    w = tl.load(weight + place * FEATURES + f[:, None], mask=inside & (f < FEATURES)[:, None], other=0.0)
+    w = tl.load(weight + place * FEATURES + slot[:, None], mask=inside & (slot < FEATURES)[:, None], other=0.0)
     b = tl.load(bias + place, mask=inside, other=0.0)
     return tl.where((f == FEATURES)[:, None], b, w)
 
 
 @triton.jit
-def _hidden(
-    x, first, line, t, here, weight, bias, model, width,
-    FEATURES: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """a_t = relu(W1 x_t + b1) for the tile: one product, or a sum of outer products on the ordinary cores."""
-    if DOT:
-        a = tl.dot(x, first, input_precision=PRECISION)
+def _hidden(x, first, SLOTS: tl.constexpr, PRECISION: tl.constexpr):
+    """a_t = relu(W1 x_t + b1) for the tile, to more than the products' ten bits: t/T and (t+1)/T must stay apart."""
+    if PRECISION == "half":
+        high = first.to(tl.float16)
+        rest = tl.where((tl.arange(0, first.shape[0]) < SLOTS)[:, None], first - high.to(tl.float32), 0.0)
+        a = tl.dot(x, high)
+        a = tl.dot(x, rest.to(tl.float16), a)
     else:
-        n = tl.arange(0, WIDTH)
-        b = tl.load(bias + model * width + n, mask=n < width, other=0.0)
-        a = tl.zeros((x.shape[0], WIDTH), tl.float32) + b[None, :]
-        for f in tl.static_range(FEATURES):
-            w = tl.load(weight + (model * width + n) * FEATURES + f, mask=n < width, other=0.0)
-            a += tl.load(line + t * FEATURES + f, mask=here, other=0.0)[:, None] * w[None, :]
+        a = tl.dot(x, first, input_precision="ieee" if PRECISION == "ieee" else "tf32x3")
     return tl.maximum(a, 0.0)
 
 
@@ -61,9 +75,9 @@ def _hidden(
 def pool_forward(
     data, which, rows, lengths, weight, bias, directions, pooled, level,
     samples, batch, longest, heads, width,
-    FEATURES: tl.constexpr, LANES: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr,
-    SAMPLES: tl.constexpr, TOKENS: tl.constexpr,
-    RAGGED: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+    FEATURES: tl.constexpr, LANES: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr,
+    SAMPLES: tl.constexpr, TOKENS: tl.constexpr, SINGLE: tl.constexpr, RAGGED: tl.constexpr,
+    PRECISION: tl.constexpr, STRIDE: tl.constexpr,
 ):  # fmt: skip
     """pooled = sum_t softmax_t(<u_h, a_t>) a_t and level = log2 sum_t 2^(score log2 e), online over the length."""
     model = tl.program_id(0).to(tl.int64)
@@ -71,39 +85,38 @@ def pool_forward(
     r, c = tl.arange(0, SAMPLES * TOKENS), tl.arange(0, SAMPLES * HEADS)
     row_sample, column_sample, head = r // TOKENS, c // HEADS, c % HEADS
     own = row_sample[:, None] == column_sample[None, :]
-    real = (head < heads)[:, None] & (n < width)[None, :]
-    u = tl.load(directions + (model * heads + head)[:, None] * width + n[None, :], mask=real, other=0.0) * LOG2E
-    first = _first_layer(weight, bias, model, width, FEATURES, LANES, WIDTH)
-    data += tl.load(which + model) * samples * longest * FEATURES
+    wide = (n < width)[None, :]
+    u = directions + (model * heads + head)[:, None] * width + n[None, :]
+    u = tl.load(u, mask=(head < heads)[:, None] & wide, other=0.0) * LOG2E
+    first = _first_layer(weight, bias, model, width, FEATURES, LANES, SLOTS, WIDTH)
+    data += tl.load(which + model) * samples * longest * STRIDE
+    rows += model * batch
+    pooled += model * batch * heads * width
+    level += model * batch * heads
     length = longest
     if RAGGED:
         length = tl.load(lengths + model).to(tl.int32)
     for block in range(tl.program_id(1), tl.cdiv(batch, SAMPLES), tl.num_programs(1)):
         sample = block * SAMPLES + row_sample
-        inside = sample < batch
-        line = data + tl.load(rows + model * batch + sample, mask=inside, other=0) * longest * FEATURES
+        line = tl.load(rows + sample, mask=sample < batch, other=0).to(tl.int32) * longest
         top = tl.full((SAMPLES * HEADS,), float("-inf"), tl.float32)
         total = tl.zeros((SAMPLES * HEADS,), tl.float32)
         mixed = tl.zeros((SAMPLES * HEADS, WIDTH), tl.float32)
-        for start in range(0, length, TOKENS):
+        for start in range(0, TOKENS if SINGLE else length, TOKENS):
             t = start + r % TOKENS
-            here = inside & (t < length)
-            x = _tokens(line, t, here, FEATURES, LANES)
-            a = _hidden(x, first, line, t, here, weight, bias, model, width, FEATURES, WIDTH, DOT, PRECISION)
-            score = tl.dot(a, tl.trans(u), input_precision=PRECISION)
-            score = tl.where(own & here[:, None], score, float("-inf"))
+            x = _tokens(data, line + tl.minimum(t, longest - 1), LANES, SLOTS, FEATURES, PRECISION)
+            a = _hidden(x, first, SLOTS, PRECISION)
+            score = tl.where(own & (t < length)[:, None], _dot(a, tl.trans(u), PRECISION), float("-inf"))
             higher = tl.maximum(top, tl.max(score, 0))
-            ground = tl.where(higher == float("-inf"), 0.0, higher)  # a column past the batch has no rows
-            p = tl.exp2(score - ground[None, :])
-            shrink = tl.exp2(top - ground)
+            p = tl.exp2(score - higher[None, :])
+            shrink = tl.exp2(top - higher)
             total = total * shrink + tl.sum(p, 0)
-            mixed = mixed * shrink[:, None] + tl.dot(tl.trans(p), a, input_precision=PRECISION)
+            mixed = mixed * shrink[:, None] + _dot(tl.trans(p), a, PRECISION)
             top = higher
-        place = (model * batch + block * SAMPLES + column_sample) * heads + head
         asked = (head < heads) & (block * SAMPLES + column_sample < batch)
-        total = tl.where(asked, total, 1.0)
+        place = (block * SAMPLES + column_sample) * heads + head
         out = mixed / total[:, None]
-        tl.store(pooled + place[:, None] * width + n[None, :], out, mask=asked[:, None] & (n < width)[None, :])
+        tl.store(pooled + place[:, None] * width + n[None, :], out, mask=asked[:, None] & wide)
         tl.store(level + place, top + tl.log2(total), mask=asked)
 
 
@@ -112,9 +125,9 @@ def pool_backward(
     data, which, rows, lengths, weight, bias, directions, level, slope, delta,
     d_weight, d_bias, d_directions,
     samples, batch, longest, heads, width,
-    FEATURES: tl.constexpr, LANES: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr,
-    SAMPLES: tl.constexpr, TOKENS: tl.constexpr,
-    RAGGED: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+    FEATURES: tl.constexpr, LANES: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr,
+    SAMPLES: tl.constexpr, TOKENS: tl.constexpr, SINGLE: tl.constexpr, RAGGED: tl.constexpr,
+    PRECISION: tl.constexpr, STRIDE: tl.constexpr,
 ):  # fmt: skip
     """Gradients of W1, b1 and the directions from `slope` = dL/dpooled and `delta` = <slope, pooled>.
 
@@ -122,15 +135,19 @@ def pool_backward(
     dp = <slope, a>, ds = p (dp - delta), da = sum_h p slope + ds u, du = sum ds a, d[W1, b1] = sum relu'(a) da [x, 1].
     """
     model, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
-    n, f = tl.arange(0, WIDTH), tl.arange(0, LANES)
+    n = tl.arange(0, WIDTH)
     r, c = tl.arange(0, SAMPLES * TOKENS), tl.arange(0, SAMPLES * HEADS)
     row_sample, column_sample, head = r // TOKENS, c // HEADS, c % HEADS
     own = row_sample[:, None] == column_sample[None, :]
     wide = (n < width)[None, :]
-    real = (head < heads)[:, None] & wide
-    u = tl.load(directions + (model * heads + head)[:, None] * width + n[None, :], mask=real, other=0.0)
-    first = _first_layer(weight, bias, model, width, FEATURES, LANES, WIDTH)
-    data += tl.load(which + model) * samples * longest * FEATURES
+    u = directions + (model * heads + head)[:, None] * width + n[None, :]
+    u = tl.load(u, mask=(head < heads)[:, None] & wide, other=0.0)
+    first = _first_layer(weight, bias, model, width, FEATURES, LANES, SLOTS, WIDTH)
+    data += tl.load(which + model) * samples * longest * STRIDE
+    rows += model * batch
+    slope += model * batch * heads * width
+    level += model * batch * heads
+    delta += model * batch * heads
     length = longest
     if RAGGED:
         length = tl.load(lengths + model).to(tl.int32)
@@ -138,34 +155,37 @@ def pool_backward(
     d_u = tl.zeros((SAMPLES * HEADS, WIDTH), tl.float32)
     for block in range(part, tl.cdiv(batch, SAMPLES), parts):
         sample = block * SAMPLES + row_sample
-        inside = sample < batch
-        line = data + tl.load(rows + model * batch + sample, mask=inside, other=0) * longest * FEATURES
-        place = (model * batch + block * SAMPLES + column_sample) * heads + head
+        line = tl.load(rows + sample, mask=sample < batch, other=0).to(tl.int32) * longest
         asked = (head < heads) & (block * SAMPLES + column_sample < batch)
+        place = (block * SAMPLES + column_sample) * heads + head
         g = tl.load(slope + place[:, None] * width + n[None, :], mask=asked[:, None] & wide, other=0.0)
-        ground = tl.load(level + place, mask=asked, other=0.0)
+        ground = tl.load(level + place, mask=asked, other=float("inf"))  # no weight outside the batch
         mean = tl.load(delta + place, mask=asked, other=0.0)
-        for start in range(0, length, TOKENS):
+        size = 1.0
+        if PRECISION == "half":  # gradients may be far below float16's smallest number: bring them to size one
+            size = tl.maximum(tl.max(tl.abs(g)), 1e-30)
+            g, mean = g / size, mean / size
+        for start in range(0, TOKENS if SINGLE else length, TOKENS):
             t = start + r % TOKENS
-            here = inside & (t < length)
-            x = _tokens(line, t, here, FEATURES, LANES)
-            a = _hidden(x, first, line, t, here, weight, bias, model, width, FEATURES, WIDTH, DOT, PRECISION)
-            score = tl.dot(a, tl.trans(u), input_precision=PRECISION) * LOG2E
-            p = tl.where(own & here[:, None] & asked[None, :], tl.exp2(score - ground[None, :]), 0.0)
-            ds = p * (tl.dot(a, tl.trans(g), input_precision=PRECISION) - mean[None, :])
-            da = tl.dot(p, g, input_precision=PRECISION)
-            da = tl.dot(ds, u, da, input_precision=PRECISION)
+            x = _tokens(data, line + tl.minimum(t, longest - 1), LANES, SLOTS, FEATURES, PRECISION)
+            a = _hidden(x, first, SLOTS, PRECISION)
+            score = _dot(a, tl.trans(u * LOG2E), PRECISION)  # rounded as in the forward pass
+            p = tl.where(own & (t < length)[:, None], tl.exp2(score - ground[None, :]), 0.0)
+            ds = p * (_dot(a, tl.trans(g), PRECISION) - mean[None, :])
+            da = _dot(p, g, PRECISION) + _dot(ds, u, PRECISION)
             da = tl.where(a > 0.0, da, 0.0)
-            d_first = tl.dot(tl.trans(x), da, d_first, input_precision=PRECISION)
-            d_u = tl.dot(tl.trans(ds), a, d_u, input_precision=PRECISION)
-    here_out = model * parts + part
-    out = d_weight + (here_out * width + n)[None, :] * FEATURES + f[:, None]
-    tl.store(out, d_first, mask=wide & (f < FEATURES)[:, None])
-    b = tl.sum(tl.where((f == FEATURES)[:, None], d_first, 0.0), 0)
-    tl.store(d_bias + here_out * width + n, b, mask=n < width)
+            d_first += _dot(tl.trans(x), da, PRECISION) * size
+            d_u += _dot(tl.trans(ds), a, PRECISION) * size
+    here = model * parts + part
+    f = tl.arange(0, SLOTS)
+    by_feature = tl.sum(tl.reshape(d_first, (LANES // SLOTS, SLOTS, WIDTH)), 0)
+    out = d_weight + (here * width + n)[None, :] * FEATURES + f[:, None]
+    tl.store(out, by_feature, mask=wide & (f < FEATURES)[:, None])
+    b = tl.sum(tl.where((f == FEATURES)[:, None], by_feature, 0.0), 0)
+    tl.store(d_bias + here * width + n, b, mask=n < width)
     by_head = tl.sum(tl.reshape(d_u, (SAMPLES, HEADS, WIDTH)), 0)
     j = tl.arange(0, HEADS)
-    out = d_directions + (here_out * heads + j)[:, None] * width + n[None, :]
+    out = d_directions + (here * heads + j)[:, None] * width + n[None, :]
     tl.store(out, by_head, mask=(j < heads)[:, None] & wide)
 
 
