@@ -13,8 +13,9 @@ from jaxtyping import Float, Int
 from headcount.results import Study
 from headcount.results.study import Row
 
-__all__ = ["Cells"]
+__all__ = ["Cells", "variants"]
 
+CELL = ("length", "heads")
 DESIGN = ("task", "layers", "head_dim", "width", "positions")  # a cell may hold one value of each, or is no cell
 TINY = 1e-300  # stands for an NMSE of zero, whose logarithm no curve could pass
 
@@ -115,6 +116,38 @@ def log_nmse(row: Row) -> float:
     if nmse is None or math.isnan(nmse):
         return 0.0
     return math.log10(min(max(nmse, TINY), 1.0))
+
+
+def variants(study: Study, cell: tuple[str, ...] = CELL) -> dict[str, Study]:
+    """The study in parts that hold one design for each cell, by what tells them apart; one part if nothing does.
+
+    >>> rows = tuple({"heads": 1, "length": 8, "width": w, "seed": 0, "nmse": 0.1} for w in (16, 32))
+    >>> list(variants(Study(rows)))
+    ['width 16', 'width 32']
+    """
+    options = [_parts(study, cell, ("task", "width", "positions", "depth", size)) for size in ("head_dim", "embed_dim")]
+    return min(options, key=len)
+
+
+def _parts(study: Study, cell: tuple[str, ...], columns: tuple[str, ...]) -> dict[str, Study]:
+    varying = [c for c in columns if c not in cell and _varies(study, cell, c)]
+    parts: dict[tuple[Any, ...], list[Row]] = {}
+    for row in study:
+        parts.setdefault(tuple(_design(row, c) for c in varying), []).append(row)
+    named = {", ".join(f"{c} {v}" for c, v in zip(varying, key, strict=True)): rows for key, rows in parts.items()}
+    return {name: Study(tuple(rows), study.spec, study.environment, study.name) for name, rows in named.items()}
+
+
+def _varies(study: Study, cell: tuple[str, ...], column: str) -> bool:
+    seen: dict[tuple[Any, ...], Any] = {}
+    return any(
+        seen.setdefault(tuple(row[c] for c in cell), value) != value
+        for row, value in ((row, _design(row, column)) for row in study)
+    )
+
+
+def _design(row: Row, column: str) -> Any:
+    return str(row.get("layers", "")).count("x") if column == "depth" else row.get(column)
 
 
 def _refuse_mixed(study: Study, points: str, groups: str) -> None:

@@ -27,7 +27,8 @@ class Knee:
 
     `high` is None where the error still falls at the largest count tested. `low` reaches down to one more than the
     next smaller count tested, for between two tested counts the data say nothing. `shares` is the part of the
-    resamples that put the knee at each count tested, the last one standing for "there or beyond".
+    resamples that put the knee at each count tested, the last one standing for "there or beyond". `best` is the
+    lowest level of NMSE at any count.
     """
 
     value: int
@@ -37,6 +38,7 @@ class Knee:
     lengths: tuple[int, ...]
     seeds: tuple[int, int]
     confidence: float
+    best: float
     shares: dict[int, float] = field(hash=False)
     diverged: int = 0
     predicted: int | None = None
@@ -54,7 +56,7 @@ class Knee:
         """The value as read: `4`, `>= 5` where the error still falls at 5, `<= 4` where 4 was the smallest tested."""
         if not self.reached:
             return f">= {self.value}"
-        return f"<= {self.value}" if self.value == self.tested[0] > 1 else str(self.value)
+        return f"<= {self.value}" if self.value == self.tested[0] and self.value > 1 else str(self.value)
 
     @property
     def interval(self) -> str:
@@ -67,11 +69,15 @@ class Knee:
         return None if self.predicted is None else _verdict(self, self.predicted)
 
     @property
+    def finding(self) -> str:
+        """What was found, in words, without the prediction."""
+        return _finding(self)
+
+    @property
     def sentence(self) -> str:
-        """The finding in one sentence."""
-        head = _finding(self)
+        """The finding and the verdict in one sentence."""
         verdict = self.verdict
-        return f"{head}." if verdict is None else f"{head}; {verdict}."
+        return f"{self.finding}." if verdict is None else f"{self.finding}; {verdict}."
 
     def as_row(self) -> dict[str, Any]:
         """The knee as one flat machine-readable row."""
@@ -84,6 +90,7 @@ class Knee:
             "reached": self.reached,
             "text": self.text,
             "confidence": self.confidence,
+            "best": self.best,
             "tested": list(self.tested),
             "seeds": list(self.seeds),
             "diverged": self.diverged,
@@ -138,6 +145,7 @@ def knee(
         lengths=cells.groups,
         seeds=(int(cells.counts.min()), int(cells.counts.max())),
         confidence=confidence,
+        best=float(10 ** cells.levels().mean(0).min()),
         shares=dict(zip(cells.points, shares.tolist(), strict=True)),
         diverged=cells.diverged,
         predicted=study.predicted_heads if predicted is None else predicted,
@@ -178,7 +186,8 @@ def _common(cells: Cells) -> Cells:
     kept = np.flatnonzero((cells.counts > 0).all(0))
     if len(kept) < 2:
         where = "at every length" if len(cells.groups) > 1 else f"at length {cells.groups[0]}"
-        raise ValueError(f"a knee needs two head counts measured {where}, got {len(kept)} of {list(cells.points)}")
+        tested = ", ".join(map(str, cells.points))
+        raise ValueError(f"a knee needs two head counts measured {where}; of those tested ({tested}) {len(kept)} are")
     points = tuple(cells.points[i] for i in kept)
     return Cells(points, cells.groups, cells.logs[:, kept], cells.diverged)
 
@@ -212,6 +221,8 @@ def _after(points: tuple[int, ...], index: int) -> int:
 
 def _finding(knee: Knee) -> str:
     interval = f"({knee.confidence:.0%} interval {knee.interval})"
+    if knee.best > 10**LEARNED:
+        return f"no head count tested up to {knee.tested[-1]} explains half of the variance"
     if not knee.reached:
         return f"the error still falls at {knee.value} heads, the most tested {interval}"
     few = "1 head is" if knee.value == 1 else f"{knee.value} heads are"
@@ -225,7 +236,7 @@ def _verdict(knee: Knee, predicted: int) -> Verdict:
         return Verdict("refuted", predicted, f"it lies outside the interval {knee.interval}")
     if knee.high is None:
         return Verdict("unresolved", predicted, f"nothing bounds the knee from above: test more than {knee.tested[-1]}")
-    if knee.high == knee.tested[0] > 1:
+    if knee.high == knee.tested[0] and knee.high > 1:
         return Verdict("unresolved", predicted, f"{knee.tested[0]} was the smallest count tested: test fewer")
     if len(inside) > 2:
         return Verdict("unresolved", predicted, f"the seeds do not decide between {inside[0]} and {inside[-1]}")
