@@ -3,7 +3,7 @@
 Once the last layer is collapsed, the tail is linear up to the read-out's GELU, so it too folds into one matrix a
 head, with W_in, b_in the read-out's inner layer:
 
-    y = <w, gelu(sum_h C_h pooled_h + c)> + b,   C_h = W_in W_O,h W_V,h W2,   c = W_in (cls + sum_h W_O,h W_V,h b2) + b_in
+    y = <w, gelu(sum_h C_h pooled_h + c)> + b,  C_h = W_in W_O,h W_V,h W2,  c = W_in (cls + sum_h W_O,h W_V,h b2) + b_in
 
 Composing these small matrices costs nothing beside the batch, and their gradients reach the true parameters.
 """
@@ -25,32 +25,35 @@ from headcount.training.optimiser import BETA1, BETA2, EPS, AdamW
 
 __all__ = ["Tile", "gradient", "pool", "update"]
 
-ENOUGH = 2048  # programs that keep a large GPU busy
-
 
 @dataclass(frozen=True)
 class Tile:
-    """How the kernels cut the work: rows of a tile, warps a program, and how products are rounded."""
+    """How the kernels cut the work: rows and columns of a tile, programs a member, and how factors are rounded.
+
+    `precision` is "half" (float16 factors, float32 sums), "tf32" or "ieee" (float32 throughout).
+    """
 
     rows: int = 128
-    warps: int = 4
-    precision: str = "half"
+    columns: int = 16
+    parts: int = 8
     stages: int = 1
+    precision: str = "half"
     tail_rows: int = 64
-    enough: int = ENOUGH
 
     def cut(self, longest: int, heads: int, width: int) -> dict[str, int]:
         """Samples, tokens and padded sizes of a tile; every side of a product is at least 16.
 
         >>> Tile().cut(longest=32, heads=4, width=32)
-        {'WIDTH': 32, 'HEADS': 4, 'SAMPLES': 4, 'TOKENS': 32}
+        {'WIDTH': 32, 'HEADS': 4, 'SAMPLES': 4, 'TOKENS': 32, 'num_warps': 4}
         """
-        columns, wide = _power(heads), max(16, _power(width))
-        rows = max(16, min(self.rows, 128 * self.rows // (2 * wide))) if wide > 64 else self.rows
+        padded, wide = _power(heads), max(16, _power(width))
+        rows = max(32, min(self.rows, 32 * self.rows // wide))
         tokens = min(_power(longest), rows)
-        samples = max(1, min(rows // tokens, max(1, 64 // columns)))
-        tokens = max(tokens, 16 // samples)
-        return {"WIDTH": wide, "HEADS": max(columns, 16 // samples), "SAMPLES": samples, "TOKENS": tokens}
+        samples = max(1, min(rows // tokens, self.columns // padded))
+        samples = max(samples, 16 // tokens)
+        warps = min(8, max(1, samples * tokens * wide // 1024))
+        padded = max(padded, 16 // samples)
+        return {"WIDTH": wide, "HEADS": padded, "SAMPLES": samples, "TOKENS": tokens, "num_warps": warps}
 
 
 def pool(
@@ -149,7 +152,8 @@ def squared_gap(
         pooled, target.contiguous(), members.mix, members.shift, members.out_weight, members.out_bias,
         loss, slope, delta, d_mix, d_shift, d_out_weight, d_out_bias,
         samples, heads, width,
-        WIDTH=max(16, _power(width)), SAMPLES=count, PRECISION="tf32" if tile.precision == "half" else tile.precision, num_warps=tile.warps,
+        WIDTH=(wide := max(16, _power(width))), SAMPLES=count, num_warps=8 if wide > 64 else 4,
+        PRECISION="ieee" if tile.precision == "ieee" else "tf32",
     )  # fmt: skip
     first = launch.backward(members.weight, members.bias, members.directions, level, slope, delta)
     rest = (_add_up(part) for part in (d_mix, d_shift, d_out_weight, d_out_bias))
@@ -184,7 +188,7 @@ class _Launch:
         self.models, self.batch = batch.rows.shape
         self.heads, self.width = directions.shape[1:]
         cut = tile.cut(longest, self.heads, self.width)
-        self.parts = min(-(-self.batch // cut["SAMPLES"]), max(1, tile.enough // self.models))
+        self.parts = min(-(-self.batch // cut["SAMPLES"]), tile.parts)
         half = tile.precision == "half"
         data = packed(batch) if half else batch.data
         lengths = batch.which if batch.present is None else batch.present.sum(dim=1)
@@ -199,7 +203,6 @@ class _Launch:
             "SINGLE": longest <= cut["TOKENS"],
             "RAGGED": batch.present is not None,
             "PRECISION": tile.precision,
-            "num_warps": tile.warps,
             "num_stages": tile.stages,
         }
 

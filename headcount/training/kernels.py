@@ -263,4 +263,4 @@ def adamw(
     moved = x * (1.0 - rate * tl.load(decay + model)) - rate * (m / unbias1) / (tl.sqrt(v / unbias2) + EPS)
     tl.store(first + at, m, mask=inside)
     tl.store(second + at, v, mask=inside)
-    tl.store(theta + at, moved, mask=inside & tl.load(active + model))
+    tl.store(theta + at, tl.where(tl.load(active + model) != 0, moved, x), mask=inside)
