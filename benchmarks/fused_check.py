@@ -19,6 +19,7 @@ from headcount.training.chance import epoch_order
 from headcount.training.forward import Batch, collapsed, plain
 from headcount.training.loop import _Run
 from headcount.training.paths import Path, as_it_is, graph, reference
+from headcount.training.tiles import Tile
 
 SHAPES = [  # (heads, head_dim, width) of each member, longest, lengths, batch
     ([(4, 8, 32)] * 3, 32, None, 50),
@@ -30,7 +31,7 @@ SHAPES = [  # (heads, head_dim, width) of each member, longest, lengths, batch
 CELLS = [(512, 32), (1024, 8), (512, 128), (64, 32)]
 
 
-def way(tile: fused.Tile, record) -> Path:
+def way(tile: Tile, record) -> Path:
     """The fused path with a given tile."""
     forward = partial(collapsed, pool=partial(fused.pool, tile=tile))
     return Path(f"fused {tile}", forward, partial(fused.gradient, tile=tile), record, fused.update, fused.pack)
@@ -52,7 +53,7 @@ def gaps(shape, precision: str, device: str, generator: torch.Generator) -> tupl
     present = None
     if lengths is not None:
         present = torch.arange(longest, device=device) < torch.tensor(lengths, device=device)[:, None]
-    batch, tile = Batch(data, which, rows, present), fused.Tile(precision=precision)
+    batch, tile = Batch(data, which, rows, present), Tile(precision=precision)
     wide = Bank(archs, 4, list(range(len(archs))), dtype=torch.float64, device=device)
     theta = bank.theta.double().requires_grad_()
     truth = plain(wide, wide.named(theta), Batch(data.double(), which, rows, present)) - target
@@ -133,15 +134,15 @@ def main() -> None:
                 f"{precision:5} {shape[0]} T={shape[1]}: gradient gap {step:.1e}, through pool {pool:.1e}", flush=True
             )
     record = as_it_is if asked.tiny else graph
-    for name, path in (("plain", reference), ("fused", way(fused.Tile(), record))):
+    for name, path in (("plain", reference), ("fused", way(Tile(), record))):
         print(f"{name}: NMSE after training {trained(path, device, 2 if asked.tiny else 60)}", flush=True)
     print(f"checked after {time.perf_counter() - began:.0f} s", flush=True)
     if asked.tiny:
-        profile_of = bank_run(2, 8, way(fused.Tile(), record), device, samples=256)
+        profile_of = bank_run(2, 8, way(Tile(), record), device, samples=256)
         profile_of.step()
         return
     torch.backends.cuda.matmul.allow_tf32 = True
-    base = fused.Tile()
+    base = Tile()
     variants = {
         (512, 32): [base, replace(base, rows=64), replace(base, parts=16), replace(base, parts=4),
                     replace(base, rows=32), replace(base, stages=2), replace(base, precision="tf32")],

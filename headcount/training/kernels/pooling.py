@@ -1,4 +1,4 @@
-"""The parts of a bank's step that touch every token or every parameter, as Triton kernels.
+"""What touches every token: hidden activations, scores, softmax and pooling, forward and backward.
 
 A program takes one member and tiles of `SAMPLES` sequences by `TOKENS` positions. The tile's rows (sample, token)
 and columns (sample, head) make one matrix: a row belongs to a column when their samples agree, and outside these
@@ -12,11 +12,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["adamw", "pool_backward", "pool_forward", "tail"]
+__all__ = ["pool_backward", "pool_forward"]
 
 LOG2E = tl.constexpr(1.4426950408889634)
-SQRT_HALF = tl.constexpr(0.7071067811865476)
-SQRT_2PI_INVERSE = tl.constexpr(0.3989422804014327)
 
 
 @triton.jit
@@ -45,16 +43,16 @@ def _tokens(
 
 @triton.jit
 def _first_layer(
-    weight, bias, model, width,
+    weight, bias, width,
     FEATURES: tl.constexpr, LANES: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """[W1, b1] as (LANES, WIDTH), once for the tokens and once more for what their rounding left out."""
     f, n = tl.arange(0, LANES), tl.arange(0, WIDTH)
     slot = f % SLOTS
-    place = (model * width + n)[None, :]
     inside = (n < width)[None, :]
-    w = tl.load(weight + place * FEATURES + slot[:, None], mask=inside & (slot < FEATURES)[:, None], other=0.0)
-    b = tl.load(bias + place, mask=inside, other=0.0)
+    w = weight + n[None, :] * FEATURES + slot[:, None]
+    w = tl.load(w, mask=inside & (slot < FEATURES)[:, None], other=0.0)
+    b = tl.load(bias + n[None, :], mask=inside, other=0.0)
     return tl.where((f == FEATURES)[:, None], b, w)
 
 
@@ -74,7 +72,7 @@ def _hidden(x, first, SLOTS: tl.constexpr, PRECISION: tl.constexpr):
 @triton.jit
 def pool_forward(
     data, which, rows, lengths, weight, bias, directions, pooled, level,
-    samples, batch, longest, heads, width,
+    weight_row, bias_row, samples, batch, longest, heads, width,
     FEATURES: tl.constexpr, LANES: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr,
     SAMPLES: tl.constexpr, TOKENS: tl.constexpr, SINGLE: tl.constexpr, RAGGED: tl.constexpr,
     PRECISION: tl.constexpr, STRIDE: tl.constexpr,
@@ -88,7 +86,7 @@ def pool_forward(
     wide = (n < width)[None, :]
     u = directions + (model * heads + head)[:, None] * width + n[None, :]
     u = tl.load(u, mask=(head < heads)[:, None] & wide, other=0.0) * LOG2E
-    first = _first_layer(weight, bias, model, width, FEATURES, LANES, SLOTS, WIDTH)
+    first = _first_layer(weight + model * weight_row, bias + model * bias_row, width, FEATURES, LANES, SLOTS, WIDTH)
     data += tl.load(which + model) * samples * longest * STRIDE
     rows += model * batch
     pooled += model * batch * heads * width
@@ -124,7 +122,7 @@ def pool_forward(
 def pool_backward(
     data, which, rows, lengths, weight, bias, directions, level, slope, delta,
     d_weight, d_bias, d_directions,
-    samples, batch, longest, heads, width,
+    weight_row, bias_row, samples, batch, longest, heads, width,
     FEATURES: tl.constexpr, LANES: tl.constexpr, SLOTS: tl.constexpr, WIDTH: tl.constexpr, HEADS: tl.constexpr,
     SAMPLES: tl.constexpr, TOKENS: tl.constexpr, SINGLE: tl.constexpr, RAGGED: tl.constexpr,
     PRECISION: tl.constexpr, STRIDE: tl.constexpr,
@@ -142,7 +140,7 @@ def pool_backward(
     wide = (n < width)[None, :]
     u = directions + (model * heads + head)[:, None] * width + n[None, :]
     u = tl.load(u, mask=(head < heads)[:, None] & wide, other=0.0)
-    first = _first_layer(weight, bias, model, width, FEATURES, LANES, SLOTS, WIDTH)
+    first = _first_layer(weight + model * weight_row, bias + model * bias_row, width, FEATURES, LANES, SLOTS, WIDTH)
     data += tl.load(which + model) * samples * longest * STRIDE
     rows += model * batch
     slope += model * batch * heads * width
@@ -187,80 +185,3 @@ def pool_backward(
     j = tl.arange(0, HEADS)
     out = d_directions + (here * heads + j)[:, None] * width + n[None, :]
     tl.store(out, by_head, mask=(j < heads)[:, None] & wide)
-
-
-@triton.jit
-def tail(
-    pooled, target, mix, shift, out_weight, out_bias,
-    loss, slope, delta, d_mix, d_shift, d_out_weight, d_out_bias,
-    batch, heads, width,
-    WIDTH: tl.constexpr, SAMPLES: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """From pooled activations to the squared gap and back: y = <w, gelu(sum_h C_h pooled_h + c)> + b.
-
-    A program takes one member and `SAMPLES` samples; it leaves dL/dpooled, delta = <dL/dpooled, pooled> and its
-    part of every other gradient of the member's mean squared gap.
-    """
-    model, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
-    n = tl.arange(0, WIDTH)
-    wide = n < width
-    sample = part * SAMPLES + tl.arange(0, SAMPLES)
-    inside = sample < batch
-    line = (model * batch + sample) * heads
-    both, square = inside[:, None] & wide[None, :], wide[:, None] & wide[None, :]
-    z = tl.zeros((SAMPLES, WIDTH), tl.float32) + tl.load(shift + model * width + n, mask=wide, other=0.0)[None, :]
-    for h in range(heads):
-        x = tl.load(pooled + (line + h)[:, None] * width + n[None, :], mask=both, other=0.0)
-        m = tl.load(mix + ((model * heads + h) * width + n[None, :]) * width + n[:, None], mask=square, other=0.0)
-        z = tl.dot(x, m, z, input_precision=PRECISION)
-    below = 0.5 * (1.0 + tl.erf(z * SQRT_HALF))
-    w = tl.load(out_weight + model * width + n, mask=wide, other=0.0)
-    y = tl.sum(z * below * w[None, :], 1) + tl.load(out_bias + model)
-    gap = tl.where(inside, y - tl.load(target + model * batch + sample, mask=inside, other=0.0), 0.0)
-    dy = gap * (2.0 / batch)
-    bell = tl.exp(-0.5 * z * z) * SQRT_2PI_INVERSE
-    dz = dy[:, None] * w[None, :] * (below + z * bell)
-    here = model * parts + part
-    tl.store(loss + here, tl.sum(gap * gap, 0) / batch)
-    tl.store(d_out_bias + here, tl.sum(dy, 0))
-    tl.store(d_out_weight + here * width + n, tl.sum(z * below * dy[:, None], 0), mask=wide)
-    tl.store(d_shift + here * width + n, tl.sum(dz, 0), mask=wide)
-    for h in range(heads):
-        place = (line + h)[:, None] * width + n[None, :]
-        x = tl.load(pooled + place, mask=both, other=0.0)
-        m = tl.load(mix + ((model * heads + h) * width + n[:, None]) * width + n[None, :], mask=square, other=0.0)
-        g = tl.dot(dz, m, input_precision=PRECISION)
-        tl.store(slope + place, g, mask=both)
-        tl.store(delta + line + h, tl.sum(g * x, 1), mask=inside)
-        dm = tl.dot(tl.trans(dz), x, input_precision=PRECISION)
-        tl.store(d_mix + ((here * heads + h) * width + n[:, None]) * width + n[None, :], dm, mask=square)
-
-
-@triton.jit
-def adamw(
-    theta, gradient, first, second, lr, decay, active, step,
-    parameters, rise, fall,
-    BETA1: tl.constexpr, BETA2: tl.constexpr, LOG_BETA1: tl.constexpr, LOG_BETA2: tl.constexpr,
-    EPS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """One AdamW update of one member's parameters, its rate from the schedule; a frozen member stays in place."""
-    model = tl.program_id(0).to(tl.int64)
-    i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = i < parameters
-    at = model * parameters + i
-    now = tl.load(step)  # float64: 1 - beta^step cancels in float32
-    up = now / rise
-    down = 0.5 * (1.0 + tl.cos(3.141592653589793 * tl.maximum(now - rise, 0.0) / fall))
-    rate = tl.load(lr + model) * tl.minimum(up, down).to(tl.float32)
-    unbias1 = (1.0 - tl.exp(now * LOG_BETA1)).to(tl.float32)
-    unbias2 = (1.0 - tl.exp(now * LOG_BETA2)).to(tl.float32)
-    g = tl.load(gradient + at, mask=inside, other=0.0)
-    m = tl.load(first + at, mask=inside, other=0.0)
-    v = tl.load(second + at, mask=inside, other=0.0)
-    x = tl.load(theta + at, mask=inside, other=0.0)
-    m += (1.0 - BETA1) * (g - m)
-    v = BETA2 * v + (1.0 - BETA2) * g * g
-    moved = x * (1.0 - rate * tl.load(decay + model)) - rate * (m / unbias1) / (tl.sqrt(v / unbias2) + EPS)
-    tl.store(first + at, m, mask=inside)
-    tl.store(second + at, v, mask=inside)
-    tl.store(theta + at, tl.where(tl.load(active + model) != 0, moved, x), mask=inside)
