@@ -7,12 +7,13 @@ head, with W_in, b_in the read-out's inner layer:
 
 Composing these small matrices costs nothing beside the batch, and their gradients reach the true parameters.
 A step is five kernels: compose, pool, the tail with the squared gap and its gradient, pool backwards, and the
-composition backwards; a sixth is AdamW.
+composition backwards; a sixth is AdamW. Between them only one vector a head and sample leaves the chip, and back.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -20,15 +21,16 @@ from jaxtyping import Bool, Float, Float16
 from torch import Tensor
 
 from headcount.training.bank import Bank, Stacked
-from headcount.training.forward import Batch
+from headcount.training.forward import Batch, collapsed
 from headcount.training.kernels import adamw, compose_backward, compose_forward, pool_backward, pool_forward, tail
 from headcount.training.optimiser import BETA1, BETA2, EPS, AdamW
 from headcount.training.tiles import Tile, lanes, power
 
 __all__ = ["gradient", "pack", "pool", "update"]
 
-# Matrices of a member that a composing program keeps on the chip; a larger member is composed by batched products.
-LARGEST = 8192
+# Numbers of a member that one program keeps on the chip: E by N when composing, h N by N in the tail. The tail of a
+# larger member is left to batched products.
+LARGEST, LARGEST_TAIL = 8192, 16384
 
 
 def pool(
@@ -49,8 +51,15 @@ def gradient(
 ) -> Float[Tensor, "models parameters"]:
     """The gradient of every member's mean squared gap on its batch, for a bank of one layer."""
     tile = tile or Tile()
-    fits = power(bank.shapes["cls"][0]) * power(bank.shapes["read_out.inner.bias"][0]) <= LARGEST
-    return (_by_kernels if fits else _by_products)(bank, batch, target, tile)
+    heads, _, embed = bank.shapes["attention.0.query"]
+    wide = max(16, power(bank.shapes["read_out.inner.bias"][0]))
+    if power(embed) * wide <= LARGEST and power(heads) * wide * wide <= LARGEST_TAIL:
+        return _by_kernels(bank, batch, target, tile)
+    theta = bank.theta.detach().requires_grad_()
+    with torch.enable_grad():
+        gap = collapsed(bank, bank.named(theta), batch, pool=partial(pool, tile=tile)) - target
+        (out,) = torch.autograd.grad(gap.square().mean(dim=1).sum(), theta)
+    return out
 
 
 def update(
@@ -121,32 +130,6 @@ def _by_kernels(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor:
     return out
 
 
-def _by_products(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor:
-    theta = bank.theta.detach().requires_grad_()
-    p = bank.named(theta)
-    with torch.enable_grad():
-        folded = compose(bank, p)
-    shares = _shares(bank.named(), *(part.detach().contiguous() for part in folded), batch, target, tile)
-    read = [p[f"{name}.{kind}"] for name in ("encoder.inner", "read_out.outer") for kind in ("weight", "bias")]
-    slopes = [s.sum(dim=1) for s in (*shares[2:5], *shares[:2], *shares[5:])]
-    (out,) = torch.autograd.grad([*folded, *read], theta, grad_outputs=slopes)
-    return out
-
-
-def compose(bank: Bank, p: Stacked) -> tuple[Tensor, Tensor, Tensor]:
-    """Fold the members' linear maps: scores into directions, everything after the pooling into `mix` and `shift`."""
-    query, key, value, output = (p[f"attention.0.{name}"] for name in ("query", "key", "value", "output"))
-    outer, moved, cls = p["encoder.outer.weight"], p["encoder.outer.bias"], p["cls"]
-    inner = p["read_out.inner.weight"]
-    asked = (query.flatten(1, 2) @ cls[..., None]).view(query.shape[:3]) * bank.scale[:, :1, None]
-    directions = (asked[:, :, None] @ key)[:, :, 0] @ outer
-    after, before = inner[:, None] @ output, value @ outer[:, None]
-    still = value.flatten(1, 2) @ moved[..., None]
-    shift = torch.baddbmm(p["read_out.inner.bias"][..., None], inner, cls[..., None])
-    shift = torch.baddbmm(shift, after.transpose(1, 2).flatten(2), still)[..., 0]
-    return directions, after @ before, shift
-
-
 def _offsets(bank: Bank) -> dict[str, int]:
     """Where each parameter begins in a member's row."""
     names = {
@@ -168,22 +151,27 @@ def _shares(
     weight, bias = p["encoder.inner.weight"], p["encoder.inner.bias"]
     out_weight, out_bias = p["read_out.outer.weight"], p["read_out.outer.bias"]
     launch = _Launch(batch, directions, tile)
-    pooled, level = launch.forward(weight, bias, directions)
+    pooled, level = launch.forward(weight, bias, directions, launch.kind)
     models, samples, heads, width = pooled.shape
-    count = min(tile.tail_rows, max(16, power(samples)))
+    padded, wide = power(heads), max(16, power(width))
+    count = max(16, min(power(samples), tile.tail // (padded * wide)))
     parts = -(-samples // count)
-    new = pooled.new_empty
-    loss, d_shift, d_mix = new(models, parts), new(models, parts, width), new(models, parts, heads, width, width)
-    d_out_weight, d_out_bias = new(models, parts, 1, width), new(models, parts, 1)
+    new = level.new_empty
+    loss, sizes, d_shift = new(models, parts), new(models, parts), new(models, parts, width)
+    d_mix, d_out_weight, d_out_bias = (
+        new(models, parts, heads, width, width),
+        new(models, parts, width),
+        new(models, parts),
+    )
     slope, delta = torch.empty_like(pooled), torch.empty_like(level)
     tail[(models, parts)](
         pooled, target.contiguous(), mix, shift, out_weight, out_bias,
-        loss, slope, delta, d_mix, d_shift, d_out_weight, d_out_bias,
+        loss, slope, delta, sizes, d_mix, d_shift, d_out_weight, d_out_bias,
         out_weight.stride(0), samples, heads, width,
-        WIDTH=(wide := max(16, power(width))), SAMPLES=count, num_warps=8 if wide > 64 else 4, num_stages=1,
-        PRECISION="ieee" if tile.precision == "ieee" else "tf32",
+        HEADS=padded, WIDTH=wide, SAMPLES=count, PRECISION=tile.precision,
+        num_warps=8 if max(count, wide) * padded * wide > 4096 else 4, num_stages=1,
     )  # fmt: skip
-    first = launch.backward(weight, bias, directions, level, slope, delta)
+    first = launch.backward(weight, bias, directions, level, slope, delta, sizes, count)
     return Shares(*first, d_mix, d_shift, d_out_weight, d_out_bias)
 
 
@@ -198,7 +186,9 @@ class _Launch:
         self.heads, self.width = directions.shape[1:]
         cut = tile.cut(longest, self.heads, self.width)
         self.parts = min(-(-self.batch // cut["SAMPLES"]), tile.parts)
-        half = tile.precision == "half"
+        self.registers = tile.registers
+        half = tile.precision in ("half", "fine")
+        self.kind = torch.float16 if tile.precision == "half" else torch.float32  # of pooled activations, on the way
         data = batch.data
         if half:
             data = pack(batch.data) if batch.packed is None else batch.packed
@@ -218,9 +208,11 @@ class _Launch:
             "num_stages": tile.stages,
         }
 
-    def forward(self, weight: Tensor, bias: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, weight: Tensor, bias: Tensor, directions: Tensor, kind: torch.dtype = torch.float32
+    ) -> tuple[Tensor, Tensor]:
         """Pooled activations and the softmaxes' log-sums; a member's weights may be part of a longer row."""
-        pooled = weight.new_empty(self.models, self.batch, self.heads, self.width)
+        pooled = weight.new_empty(self.models, self.batch, self.heads, self.width, dtype=kind)
         level = weight.new_empty(self.models, self.batch, self.heads)
         rows = (weight.stride(0), bias.stride(0))
         pool_forward[(self.models, self.parts)](
@@ -229,15 +221,17 @@ class _Launch:
         return pooled, level
 
     def backward(
-        self, weight: Tensor, bias: Tensor, directions: Tensor, level: Tensor, slope: Tensor, delta: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The programs' shares of the gradients of weight, bias and directions."""
+        self,
+        weight: Tensor, bias: Tensor, directions: Tensor, level: Tensor, slope: Tensor, delta: Tensor, sizes: Tensor,
+        size_rows: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """The programs' shares of the gradients of weight, bias and directions; `slope`, `delta` come over `sizes`."""
         shapes = (weight.shape[1:], bias.shape[1:], directions.shape[1:])
         d_weight, d_bias, d_directions = (weight.new_empty(self.models, self.parts, *shape) for shape in shapes)
         rows = (weight.stride(0), bias.stride(0))
         pool_backward[(self.models, self.parts)](
-            *self.inputs, weight, bias, directions, level, slope, delta, d_weight, d_bias, d_directions,
-            *rows, *self.sizes, **self.constants,
+            *self.inputs, weight, bias, directions, level, slope, delta, sizes, d_weight, d_bias, d_directions,
+            sizes.shape[1], size_rows, *rows, *self.sizes, **self.constants, maxnreg=self.registers,
         )  # fmt: skip
         return d_weight, d_bias, d_directions
 
@@ -254,7 +248,10 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         weight, bias, directions, pooled, level = ctx.saved_tensors
+        sizes = slope.abs().amax(dim=(1, 2, 3)).clamp(min=1e-30)
+        slope = slope / sizes[:, None, None, None]
         delta = (slope * pooled).sum(dim=-1)
-        shares = ctx.launch.backward(weight, bias, directions, level, slope.contiguous(), delta)
+        whole = power(max(16, slope.shape[1]))
+        shares = ctx.launch.backward(weight, bias, directions, level, slope.contiguous(), delta, sizes[:, None], whole)
         d_weight, d_bias, d_directions = (share.sum(dim=1) for share in shares)
         return d_weight, d_bias, d_directions, None

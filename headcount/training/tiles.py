@@ -11,15 +11,17 @@ __all__ = ["Tile", "lanes", "power"]
 class Tile:
     """Rows and columns of a tile, programs a member, and how the factors of products are rounded.
 
-    `precision` is "half" (float16 factors, float32 sums), "tf32" or "ieee" (float32 throughout).
+    `precision` is "half" (float16 factors, float32 sums), "fine" (the same, outputs to twice the bits), "tf32" or
+    "ieee" (float32 throughout).
     """
 
     rows: int = 128
     columns: int = 16
     parts: int = 8
     stages: int = 1
+    registers: int | None = None
     precision: str = "half"
-    tail_rows: int = 64
+    tail: int = 8192
 
     def cut(self, longest: int, heads: int, width: int) -> dict[str, int]:
         """Samples, tokens and padded sizes of a tile; every side of a product is at least 16.
