@@ -187,7 +187,7 @@ def change_point(
     ahead = np.where(apart > 0, fall / np.where(apart > 0, apart, 1.0), -np.inf).max(-1)
     enough = (ahead <= SLOWER * so_far) & (levels <= LEARNED)
     enough[..., -1] = True  # nothing larger was tested: there or beyond
-    return enough.argmax(-1)
+    return np.asarray(enough.argmax(-1))
 
 
 def _refuse(confidence: float, resamples: int) -> None:
