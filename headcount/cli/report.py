@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
         from headcount.results import Store
 
         folder = out or (run.parent if run.suffix == ".sqlite" else run)
-        pages = write(Store.open(run).study(), predicted=predicted, command=f"headcount report {run}")
+        pages = write(Store.open(run).study(), predicted=predicted)
         paths = {name: str(out_file(folder, name, content)) for name, content in pages.items()}
         if as_json:
             emit_json(paths)
