@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
         if as_json:
             emit_json(found)
         else:
-            _print_knees(found) if law is None else _print_laws(found, law)
+            _print_knees(found) if law is None else _print_laws(found)
 
 
 def _knees(study: Study, predicted: float | None, confidence: float) -> list[dict[str, Any]]:
@@ -82,11 +82,29 @@ def _line(row: dict[str, Any], length: str) -> dict[str, Any]:
 
 
 def _laws(study: Study, column: str, predicted: float | None, confidence: float) -> list[dict[str, Any]]:
-    raise ValueError("power laws are not here yet")
+    from headcount.fits import power_laws
+
+    laws = power_laws(study, column, predicted=predicted, confidence=confidence)
+    return [{"design": design, **law.as_row(), "law": str(law)} for design, law in laws.items()]
 
 
-def _print_laws(found: list[dict[str, Any]], column: str) -> None:
-    pass
+def _print_laws(found: list[dict[str, Any]]) -> None:
+    rows = [
+        {
+            "design": row["design"] or "all rows",
+            "exponent": f"{row['exponent']:.3g}",
+            "interval": f"[{row['exponent_low']:.3g}, {row['exponent_high']:.3g}]",
+            "floor": f"{row['floor']:.1e}",
+            "gap": f"{row['gap']:.2f}",
+            "verdict": row["verdict"],
+        }
+        for row in found
+    ]
+    verdict = ("verdict",) if found[0]["predicted"] is not None else ()
+    show_table(rows, ("design", "exponent", "interval", "floor", "gap", *verdict))
+    confidence, column = found[0]["confidence"], found[0]["column"]
+    say()
+    say(f"NMSE = floor + scale * {column}^-exponent; gap in decades; {confidence:.0%} intervals.")
 
 
 def _capital(words: str) -> str:

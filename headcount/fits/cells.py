@@ -103,7 +103,7 @@ def level(logs: Float[np.ndarray, "*cell seed"]) -> Float[np.ndarray, "*cell"]:
     kept = np.ceil(np.isfinite(logs).sum(-1, keepdims=True) / 2)
     best = np.where(np.arange(logs.shape[-1]) < kept, np.sort(logs, axis=-1), 0.0)
     total = best.sum(-1, keepdims=True)
-    return np.divide(total, kept, out=np.full_like(total, np.nan), where=kept > 0)[..., 0]
+    return np.divide(total, kept, out=np.full_like(total, np.nan), where=kept > 0).squeeze(-1)
 
 
 def log_nmse(row: Row) -> float:

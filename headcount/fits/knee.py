@@ -13,7 +13,7 @@ from headcount.fits.cells import Cells
 from headcount.fits.verdict import Verdict
 from headcount.results import Study
 
-__all__ = ["Knee", "change_point", "knee", "knees"]
+__all__ = ["Knee", "change_point", "knee", "knees", "predicted_heads"]
 
 # The curve has turned when what a further head brings is under this share of what each head has brought so far.
 SLOWER = 1 / 3
@@ -50,6 +50,11 @@ class Knee:
     def reached(self) -> bool:
         """Whether the error levels off within the counts tested."""
         return self.value < self.tested[-1]
+
+    @property
+    def learned(self) -> bool:
+        """Whether any count tested explains half of the variance."""
+        return self.best <= 10**LEARNED
 
     @property
     def text(self) -> str:
@@ -148,13 +153,24 @@ def knee(
         best=float(10 ** cells.levels().mean(0).min()),
         shares=dict(zip(cells.points, shares.tolist(), strict=True)),
         diverged=cells.diverged,
-        predicted=study.predicted_heads if predicted is None else predicted,
+        predicted=predicted_heads(study) if predicted is None else predicted,
     )
 
 
-def knees(study: Study, **settings: Any) -> dict[int, Knee]:
-    """The knee at every length by itself; the settings are those of `knee`."""
-    return {length: knee(study, length=length, **settings) for length in study.values("length")}
+def knees(study: Study, *, predicted: int | None = None, confidence: float = 0.95) -> dict[int, Knee]:
+    """The knee at every length by itself, as far as two head counts are measured there."""
+    parts = {length: study.where(length=length) for length in study.values("length")}
+    return {
+        length: knee(study, length=length, predicted=predicted, confidence=confidence)
+        for length, part in parts.items()
+        if len(part.values("heads")) > 1
+    }
+
+
+def predicted_heads(study: Study) -> int | None:
+    """What the study's task says of itself, where the networks are those it speaks of: of one attention layer."""
+    deeper = any(str(row.get("layers", "")).count("x") > 1 for row in study)
+    return None if deeper else study.predicted_heads
 
 
 def change_point(
@@ -171,7 +187,7 @@ def change_point(
     ahead = np.where(apart > 0, fall / np.where(apart > 0, apart, 1.0), -np.inf).max(-1)
     enough = (ahead <= SLOWER * so_far) & (levels <= LEARNED)
     enough[..., -1] = True  # nothing larger was tested: there or beyond
-    return enough.argmax(-1)
+    return np.asarray(enough.argmax(-1))
 
 
 def _refuse(confidence: float, resamples: int) -> None:
@@ -182,10 +198,10 @@ def _refuse(confidence: float, resamples: int) -> None:
 
 
 def _common(cells: Cells) -> Cells:
-    """The cells at head counts measured at every length, which is what curves of several lengths can be compared on."""
+    """The cells at the head counts measured at every length: curves are compared on those alone."""
     kept = np.flatnonzero((cells.counts > 0).all(0))
     if len(kept) < 2:
-        where = "at every length" if len(cells.groups) > 1 else f"at length {cells.groups[0]}"
+        where = "at every length" if len(cells.groups) > 1 else f"at length {max(cells.groups)}"
         tested = ", ".join(map(str, cells.points))
         raise ValueError(f"a knee needs two head counts measured {where}; of those tested ({tested}) {len(kept)} are")
     points = tuple(cells.points[i] for i in kept)
@@ -221,7 +237,7 @@ def _after(points: tuple[int, ...], index: int) -> int:
 
 def _finding(knee: Knee) -> str:
     interval = f"({knee.confidence:.0%} interval {knee.interval})"
-    if knee.best > 10**LEARNED:
+    if not knee.learned:
         return f"no head count tested up to {knee.tested[-1]} explains half of the variance"
     if not knee.reached:
         return f"the error still falls at {knee.value} heads, the most tested {interval}"
@@ -231,6 +247,8 @@ def _finding(knee: Knee) -> str:
 
 
 def _verdict(knee: Knee, predicted: int) -> Verdict:
+    if not knee.learned:
+        return Verdict("unresolved", predicted, "nothing was learned, which says nothing about heads")
     inside = [count for count in knee.tested if count >= knee.low and (knee.high is None or count <= knee.high)]
     if predicted < knee.low or (knee.high is not None and predicted > knee.high):
         return Verdict("refuted", predicted, f"it lies outside the interval {knee.interval}")

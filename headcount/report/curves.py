@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -91,7 +92,7 @@ def _prediction(predicted: int, x: Scale, top: Frame, low: Frame) -> str:
 
 def _spacing(x: Scale, points: tuple[int, ...]) -> float:
     places = [x(p) for p in points]
-    return min((b - a for a, b in zip(places, places[1:], strict=False)), default=60.0)
+    return min((b - a for a, b in pairwise(places)), default=60.0)
 
 
 def _described(cells: Cells, pooled: Knee | None) -> str:

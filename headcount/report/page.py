@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from headcount.fits import Cells, Knee, knee, knees, variants
+from headcount.fits import Cells, Knee, knee, knees, predicted_heads, variants
 from headcount.report.curves import curves
 from headcount.report.heat_map import heat_map, short_number
 from headcount.report.lengths import against_length
@@ -42,7 +42,7 @@ def report(study: Study, *, predicted: int | None = None, command: str = "", con
     """
     if not study.rows:
         raise ValueError("the study has no rows yet, so there is nothing to show; `headcount sweep` makes them")
-    predicted = study.predicted_heads if predicted is None else predicted
+    predicted = predicted_heads(study) if predicted is None else predicted
     sections = [
         _section(f"v{i}", label, part, predicted, confidence) for i, (label, part) in enumerate(variants(study).items())
     ]
@@ -92,11 +92,11 @@ def _section(name: str, label: str, study: Study, predicted: int | None, confide
 
 
 def _knees(study: Study, predicted: int | None, confidence: float) -> tuple[Knee | None, dict[int, Knee], str]:
+    by_length = knees(study, predicted=predicted, confidence=confidence)
     try:
-        pooled = knee(study, predicted=predicted, confidence=confidence)
-        return pooled, knees(study, predicted=predicted, confidence=confidence), ""
-    except ValueError as problem:
-        return None, {}, str(problem)
+        return knee(study, predicted=predicted, confidence=confidence), by_length, ""
+    except ValueError as problem:  # too few head counts, as in a sweep that has only begun
+        return None, by_length, str(problem)
 
 
 def _both(name: str, wide: Figure, narrow: Figure) -> Markup:
@@ -112,7 +112,7 @@ def _headline(sections: list[Section]) -> str:
     found = sections[0].pooled
     if found is None:
         return "No knee to report yet"
-    if found.best > 0.5:
+    if not found.learned:
         return "Nothing was learned at any head count"
     if not found.reached:
         return f"{found.value} heads are not shown to be enough"
