@@ -29,9 +29,9 @@ def register(app: typer.Typer) -> None:
         run: Run, law: Law = None, predicted: Predicted = None, confidence: Confidence = 0.95, as_json: AsJson = False
     ) -> None:
         """Say how many heads are enough, with an interval and a verdict; or fit a power law in a column."""
-        from headcount.results import Store
+        from headcount.results import read_study
 
-        study = Store.open(run).study()
+        study = read_study(run)
         found = _knees(study, predicted, confidence) if law is None else _laws(study, law, predicted, confidence)
         if as_json:
             emit_json(found)

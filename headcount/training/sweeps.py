@@ -34,7 +34,7 @@ def sweep(
     lengths: Sequence[int] | None = None,
     seeds: int | Sequence[int] = 3,
     recipe: Recipe | None = None,
-    lr: float = 2e-3,
+    lr: float = 3e-3,
     weight_decay: float = 1e-4,
     device: str = "cpu",
     store: str | Path | None = None,
