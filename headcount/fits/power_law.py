@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from headcount.fits.cells import Cells
 from headcount.fits.projection import fit_law, fit_line
+from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Estimate, Verdict, judge
 from headcount.results import Study
 from headcount.words import nearest
@@ -108,6 +109,7 @@ def power_law(
     >>> print(law)
     NMSE = 0.001 + 2 width^-1.5
     """
+    refuse_settings(confidence, resamples)
     cells = _checked(study, column)
     sizes = np.array(cells.points, dtype=float)
     levels = cells.levels()[0]

@@ -8,7 +8,7 @@ from jaxtyping import Float
 __all__ = ["fit_law", "fit_line"]
 
 EXPONENTS = (0.02, 12.0)  # the range searched
-FLOORS = (-9.0, 6.0)  # of log(floor / fall) at the largest size; the first stands for no floor
+FLOORS = (-12.0, 24.0)  # of log(floor / fall) at the largest size; the first stands for no floor
 
 
 def fit_law(
@@ -53,7 +53,7 @@ def _shape(place: Float[np.ndarray, "curve 2"], logs: Float[np.ndarray, " size"]
 
 def _coarse(flat: Float[np.ndarray, "curve size"], logs: Float[np.ndarray, " size"]) -> Float[np.ndarray, "curve 2"]:
     """The best place on a grid: |z - g|^2 is |g|^2 - 2 z.g and a constant, one matrix product for all curves."""
-    grid = np.stack(np.meshgrid(np.log(np.geomspace(*EXPONENTS, 40)), np.linspace(*FLOORS, 31)), -1).reshape(-1, 2)
+    grid = np.stack(np.meshgrid(np.log(np.geomspace(*EXPONENTS, 36)), np.linspace(*FLOORS, 37)), -1).reshape(-1, 2)
     shape = _centred(np.log(_shape(grid, logs)))
     return grid[((shape**2).sum(-1) - 2 * _centred(flat) @ shape.T).argmin(-1)]
 
@@ -65,7 +65,7 @@ def _refined(
     least, most = (np.array([np.log(EXPONENTS[i]), FLOORS[i]]) for i in (0, 1))
     away = _centred(flat - np.log(_shape(place, logs)))
     damping = np.full(len(flat), 1e-2)
-    for _ in range(30):
+    for _ in range(24):
         moved = np.clip(place + _step(*_slope(place, logs), away, damping), least, most)
         left = _centred(flat - np.log(_shape(moved, logs)))
         better = (left**2).sum(-1) < (away**2).sum(-1)
@@ -80,8 +80,9 @@ def _step(
     away: Float[np.ndarray, "curve size"],
     damping: Float[np.ndarray, " curve"],
 ) -> Float[np.ndarray, "curve 2"]:
-    """The solution of the damped normal equations, two by two."""
-    a, b, d = (steeper**2).sum(-1) + damping, (steeper * higher).sum(-1), (higher**2).sum(-1) + damping
+    """The solution of the damped normal equations, two by two; a flat direction is not moved in."""
+    a, d = ((slope**2).sum(-1) * (1 + damping) + 1e-12 for slope in (steeper, higher))
+    b = (steeper * higher).sum(-1)
     p, q = (steeper * away).sum(-1), (higher * away).sum(-1)
     return np.stack([d * p - b * q, a * q - b * p], -1) / (a * d - b * b)[:, None]
 

@@ -62,7 +62,7 @@ def _forest_rows(pooled: Knee | None, by_length: Mapping[int, Knee]) -> list[tup
 
 
 def _forest(rows: list[tuple[str, Knee]], frame: Frame, x: Scale) -> str:
-    body = text("where each length levels off, with its interval", frame.left, frame.top - 12, "soft small")
+    body = text("where the curve levels off, with its interval", frame.left, frame.top - 12, "soft small halo")
     for i, (name, found) in enumerate(rows):
         y = frame.top + ROW * (i + 0.5)
         weight = "strong" if name == "all" else "soft"
