@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headcount.cli import main
-from headcount.results import Store
+from headcount.results import Store, read_study
 from tests.test_sweeps import SPEC
 
 
@@ -58,6 +58,7 @@ def test_runs_and_export_hand_out_what_a_sweep_kept(call, study):
     assert len((study / "rows.csv").read_text().splitlines()) == 9
     rows = [json.loads(line) for line in (study / "rows.jsonl").read_text().splitlines()]
     assert rows == list(Store.open(study).study().rows)
+    assert read_study(study / "study.json") == Store.open(study).study()
     code, out, _ = call("export", study, "--json")
     assert json.loads(out) == rows
 

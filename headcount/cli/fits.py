@@ -29,14 +29,14 @@ def register(app: typer.Typer) -> None:
         run: Run, law: Law = None, predicted: Predicted = None, confidence: Confidence = 0.95, as_json: AsJson = False
     ) -> None:
         """Say how many heads are enough, with an interval and a verdict; or fit a power law in a column."""
-        from headcount.results import Store
+        from headcount.results import read_study
 
-        study = Store.open(run).study()
+        study = read_study(run)
         found = _knees(study, predicted, confidence) if law is None else _laws(study, law, predicted, confidence)
         if as_json:
             emit_json(found)
         else:
-            _print_knees(found) if law is None else _print_laws(found, law)
+            _print_knees(found) if law is None else _print_laws(found)
 
 
 def _knees(study: Study, predicted: float | None, confidence: float) -> list[dict[str, Any]]:
@@ -49,7 +49,8 @@ def _knees(study: Study, predicted: float | None, confidence: float) -> list[dic
     for design, part in variants(study).items():
         pooled = knee(part, predicted=count, confidence=confidence)
         each = knees(part, predicted=count, confidence=confidence)
-        found.append({"design": design, **_row(pooled), "by_length": [_row(k) for k in each.values()]})
+        sizes = {"design": design, "rows": len(part), "unfinished": max(0, study.spec.get("asked", 0) - len(study))}
+        found.append({**sizes, **_row(pooled), "by_length": [_row(k) for k in each.values()]})
     return found
 
 
@@ -66,6 +67,8 @@ def _print_knees(found: list[dict[str, Any]]) -> None:
         show_table(rows, columns, title=part["design"] or None)
         say()
         say(_capital(part["sentence"]))
+    if found[0]["unfinished"]:
+        say(f"{found[0]['unfinished']} of the networks asked for are not trained yet; they may move this.")
 
 
 def _line(row: dict[str, Any], length: str) -> dict[str, Any]:
@@ -82,11 +85,29 @@ def _line(row: dict[str, Any], length: str) -> dict[str, Any]:
 
 
 def _laws(study: Study, column: str, predicted: float | None, confidence: float) -> list[dict[str, Any]]:
-    raise ValueError("power laws are not here yet")
+    from headcount.fits import power_laws
+
+    laws = power_laws(study, column, predicted=predicted, confidence=confidence)
+    return [{"design": design, **law.as_row(), "law": str(law)} for design, law in laws.items()]
 
 
-def _print_laws(found: list[dict[str, Any]], column: str) -> None:
-    pass
+def _print_laws(found: list[dict[str, Any]]) -> None:
+    rows = [
+        {
+            "design": row["design"] or "all rows",
+            "exponent": f"{row['exponent']:.3g}",
+            "interval": f"[{row['exponent_low']:.3g}, {row['exponent_high']:.3g}]",
+            "floor": f"{row['floor']:.1e}",
+            "gap": f"{row['gap']:.2f}",
+            "verdict": row["verdict"],
+        }
+        for row in found
+    ]
+    verdict = ("verdict",) if found[0]["predicted"] is not None else ()
+    show_table(rows, ("design", "exponent", "interval", "floor", "gap", *verdict))
+    confidence, column = found[0]["confidence"], found[0]["column"]
+    say()
+    say(f"NMSE = floor + scale * {column}^-exponent; gap in decades; {confidence:.0%} intervals.")
 
 
 def _capital(words: str) -> str:

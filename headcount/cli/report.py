@@ -19,10 +19,10 @@ def register(app: typer.Typer) -> None:
     def report(run: Run, out: To = None, predicted: Predicted = None, as_json: AsJson = False) -> None:
         """Write the page of a study (report.html) and its main figure (curves.svg)."""
         from headcount.report import write
-        from headcount.results import Store
+        from headcount.results import read_study
 
-        folder = out or (run.parent if run.suffix == ".sqlite" else run)
-        pages = write(Store.open(run).study(), predicted=predicted, command=f"headcount report {run}")
+        folder = out or (run if run.is_dir() else run.parent)
+        pages = write(read_study(run), predicted=predicted)
         paths = {name: str(out_file(folder, name, content)) for name, content in pages.items()}
         if as_json:
             emit_json(paths)

@@ -61,15 +61,16 @@ def register(app: typer.Typer) -> None:
         out: Annotated[Path | None, typer.Option("--out", help="Folder to write into. Default: RUN.")] = None,
         as_json: AsJson = False,
     ) -> None:
-        """Write a study's rows as rows.csv and rows.jsonl, or print them with --json."""
-        from headcount.results import Store
+        """Write a study as rows.csv, rows.jsonl and study.json, or print its rows with --json."""
+        from headcount.results import read_study
 
-        study = Store.open(run).study()
+        study = read_study(run)
         if as_json:
             emit_json(list(study.rows))
             return
-        folder = out or run
-        for name, text in (("rows.csv", study.to_csv()), ("rows.jsonl", study.to_json_lines())):
+        folder = out or (run if run.is_dir() else run.parent)
+        texts = {"rows.csv": study.to_csv(), "rows.jsonl": study.to_json_lines(), "study.json": study.to_json()}
+        for name, text in texts.items():
             say(f"{len(study)} rows in {out_file(folder, name, text)}")
 
 

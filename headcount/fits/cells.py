@@ -17,6 +17,7 @@ __all__ = ["Cells", "variants"]
 
 CELL = ("length", "heads")
 DESIGN = ("task", "layers", "head_dim", "width", "positions")  # a cell may hold one value of each, or is no cell
+EMPTY = "the study has no rows yet, so there is nothing to fit or show; `headcount sweep` makes them"
 TINY = 1e-300  # stands for an NMSE of zero, whose logarithm no curve could pass
 
 
@@ -44,7 +45,7 @@ class Cells:
     def of(cls, study: Study, points: str, groups: str = "length") -> Cells:
         """The cells of `study`, refused where one would mix networks of different design."""
         if not study.rows:
-            raise ValueError("the study has no rows yet, so there is nothing to fit")
+            raise ValueError(EMPTY)
         _refuse_mixed(study, points, groups)
         best = _best_of_tuned(study, points, groups)
         across, down = study.values(points), study.values(groups)
@@ -103,7 +104,7 @@ def level(logs: Float[np.ndarray, "*cell seed"]) -> Float[np.ndarray, "*cell"]:
     kept = np.ceil(np.isfinite(logs).sum(-1, keepdims=True) / 2)
     best = np.where(np.arange(logs.shape[-1]) < kept, np.sort(logs, axis=-1), 0.0)
     total = best.sum(-1, keepdims=True)
-    return np.divide(total, kept, out=np.full_like(total, np.nan), where=kept > 0)[..., 0]
+    return np.divide(total, kept, out=np.full_like(total, np.nan), where=kept > 0).squeeze(-1)
 
 
 def log_nmse(row: Row) -> float:
@@ -125,6 +126,8 @@ def variants(study: Study, cell: tuple[str, ...] = CELL) -> dict[str, Study]:
     >>> list(variants(Study(rows)))
     ['width 16', 'width 32']
     """
+    if not study.rows:
+        raise ValueError(EMPTY)
     options = [_parts(study, cell, ("task", "width", "positions", "depth", size)) for size in ("head_dim", "embed_dim")]
     return min(options, key=len)
 

@@ -10,13 +10,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from headcount.fits.cells import Cells
+from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Verdict
 from headcount.results import Study
 
-__all__ = ["Knee", "change_point", "knee", "knees"]
+__all__ = ["Knee", "change_point", "knee", "knees", "predicted_heads"]
 
 # The curve has turned when what a further head brings is under this share of what each head has brought so far.
 SLOWER = 1 / 3
+RESAMPLES = 2000
 # Nothing is enough while the network explains less than half of the variance.
 LEARNED = math.log10(0.5)
 
@@ -50,6 +52,11 @@ class Knee:
     def reached(self) -> bool:
         """Whether the error levels off within the counts tested."""
         return self.value < self.tested[-1]
+
+    @property
+    def learned(self) -> bool:
+        """Whether any count tested explains half of the variance."""
+        return self.best <= 10**LEARNED
 
     @property
     def text(self) -> str:
@@ -107,7 +114,7 @@ def knee(
     length: int | None = None,
     predicted: int | None = None,
     confidence: float = 0.95,
-    resamples: int = 2000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Knee:
     """How many heads are enough, at one length or over all of them, with an interval and a verdict.
@@ -128,7 +135,9 @@ def knee(
     >>> print(knee(Study(rows), predicted=3).sentence)
     3 heads are enough (95% interval [3, 3]); predicted 3: consistent, the data single it out.
     """
-    _refuse(confidence, resamples)
+    refuse_settings(confidence, resamples)
+    if predicted is not None and predicted < 1:
+        raise ValueError(f"predicted heads must be at least 1, got {predicted}")
     chosen = study if length is None else study.where(length=length)
     if length is not None and not chosen.rows:
         raise ValueError(f"no rows of length {length}; lengths: {', '.join(map(str, study.values('length')))}")
@@ -148,13 +157,24 @@ def knee(
         best=float(10 ** cells.levels().mean(0).min()),
         shares=dict(zip(cells.points, shares.tolist(), strict=True)),
         diverged=cells.diverged,
-        predicted=study.predicted_heads if predicted is None else predicted,
+        predicted=predicted_heads(study) if predicted is None else predicted,
     )
 
 
-def knees(study: Study, **settings: Any) -> dict[int, Knee]:
-    """The knee at every length by itself; the settings are those of `knee`."""
-    return {length: knee(study, length=length, **settings) for length in study.values("length")}
+def knees(study: Study, *, predicted: int | None = None, confidence: float = 0.95) -> dict[int, Knee]:
+    """The knee at every length by itself, as far as two head counts are measured there."""
+    parts = {length: study.where(length=length) for length in study.values("length")}
+    return {
+        length: knee(study, length=length, predicted=predicted, confidence=confidence)
+        for length, part in parts.items()
+        if len(part.values("heads")) > 1
+    }
+
+
+def predicted_heads(study: Study) -> int | None:
+    """What the study's task says of itself, where the networks are those it speaks of: of one attention layer."""
+    deeper = any(str(row.get("layers", "")).count("x") > 1 for row in study)
+    return None if deeper else study.predicted_heads
 
 
 def change_point(
@@ -171,23 +191,16 @@ def change_point(
     ahead = np.where(apart > 0, fall / np.where(apart > 0, apart, 1.0), -np.inf).max(-1)
     enough = (ahead <= SLOWER * so_far) & (levels <= LEARNED)
     enough[..., -1] = True  # nothing larger was tested: there or beyond
-    return enough.argmax(-1)
-
-
-def _refuse(confidence: float, resamples: int) -> None:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
-    if resamples < 1:
-        raise ValueError(f"resamples must be at least 1, got {resamples}")
+    return np.asarray(enough.argmax(-1))
 
 
 def _common(cells: Cells) -> Cells:
-    """The cells at head counts measured at every length, which is what curves of several lengths can be compared on."""
+    """The cells at the head counts measured at every length: curves are compared on those alone."""
     kept = np.flatnonzero((cells.counts > 0).all(0))
     if len(kept) < 2:
-        where = "at every length" if len(cells.groups) > 1 else f"at length {cells.groups[0]}"
-        tested = ", ".join(map(str, cells.points))
-        raise ValueError(f"a knee needs two head counts measured {where}; of those tested ({tested}) {len(kept)} are")
+        where = "at every length" if len(cells.groups) > 1 else f"at length {max(cells.groups)}"
+        tested = ", ".join(str(cells.points[i]) for i in kept) or "none"
+        raise ValueError(f"a knee needs two head counts measured {where}, got {len(kept)} ({tested})")
     points = tuple(cells.points[i] for i in kept)
     return Cells(points, cells.groups, cells.logs[:, kept], cells.diverged)
 
@@ -221,7 +234,7 @@ def _after(points: tuple[int, ...], index: int) -> int:
 
 def _finding(knee: Knee) -> str:
     interval = f"({knee.confidence:.0%} interval {knee.interval})"
-    if knee.best > 10**LEARNED:
+    if not knee.learned:
         return f"no head count tested up to {knee.tested[-1]} explains half of the variance"
     if not knee.reached:
         return f"the error still falls at {knee.value} heads, the most tested {interval}"
@@ -231,6 +244,8 @@ def _finding(knee: Knee) -> str:
 
 
 def _verdict(knee: Knee, predicted: int) -> Verdict:
+    if not knee.learned:
+        return Verdict("unresolved", predicted, "nothing was learned, which says nothing about heads")
     inside = [count for count in knee.tested if count >= knee.low and (knee.high is None or count <= knee.high)]
     if predicted < knee.low or (knee.high is not None and predicted > knee.high):
         return Verdict("refuted", predicted, f"it lies outside the interval {knee.interval}")
