@@ -100,22 +100,13 @@ def of_path(problem: Problem, path: Path) -> Train:
     """A bank trained along one of the package's paths, exactly as the training loop does it."""
     size, bank = problem.size, problem.bank()
     adam, packed = problem.adamw(bank.theta), path.pack(problem.x)
-    cursor = torch.zeros((), dtype=torch.int64, device=problem.device)
-    places = torch.arange(size.batch, device=problem.device)
     active = torch.ones(size.models, dtype=torch.bool, device=problem.device)
-
-    def step() -> None:
-        rows = problem.order.index_select(1, cursor * size.batch + places)
-        batch = Batch(problem.x, problem.which, rows, None, packed)
-        gradient = path.gradient(bank, batch, problem.y[problem.which[:, None], rows])
-        path.update(adam, bank.theta, gradient, active)
-        cursor.add_(1)
-
-    again = path.record(step, (bank.theta, adam.first, adam.second, adam.step, cursor))
+    visited = problem.order.view(size.models, size.steps_per_epoch, size.batch).transpose(0, 1).contiguous()
+    targets = problem.y[0][visited]
 
     def epoch() -> None:
-        cursor.zero_()
-        for _ in range(size.steps_per_epoch):
-            again()
+        for rows, target in zip(visited, targets, strict=True):
+            gradient = path.gradient(bank, Batch(problem.x, problem.which, rows, None, packed), target)
+            path.update(adam, bank.theta, gradient, active)
 
-    return epoch, lambda: bank.theta
+    return path.record(epoch, (bank.theta, adam.first, adam.second, adam.step)), lambda: bank.theta

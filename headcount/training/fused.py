@@ -116,16 +116,17 @@ def _by_kernels(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor:
     sizes = {
         **_offsets(bank), "heads": heads, "head_dim": head_dim, "embed": embed, "width": width,
         "EMBED": max(16, power(embed)), "WIDTH": max(16, power(width)), "DIM": max(16, power(head_dim)),
-        "PRECISION": "ieee" if tile.precision == "ieee" else "tf32x3",
-        "num_warps": 8 if power(embed) * power(width) > 2048 else 4, "num_stages": 1,
+        "num_warps": 8 if power(embed) * power(width) > 1024 else 4, "num_stages": 1, "maxnreg": 128,
     }  # fmt: skip
     first = {f"at_{name}": sizes.pop(f"at_{name}") for name in ("weight", "bias", "out_weight", "out_bias")}
-    compose_forward[(models,)](theta, bank.scale, directions, mix, shift, **sizes)
+    exact = "ieee" if tile.precision == "ieee" else "tf32x3"  # what is folded once is read by every sample
+    compose_forward[(models,)](theta, bank.scale, directions, mix, shift, **sizes, PRECISION=exact)
     shares = _shares(p, directions, mix, shift, batch, target, tile)
     compose_backward[(models,)](
         theta, bank.scale, out, shares.directions, shares.mix, shares.shift, shares.weight, shares.bias,
         shares.out_weight, shares.out_bias, **sizes, **first,
         parts=shares.weight.shape[1], tail_parts=shares.mix.shape[1], FEATURES=features, LANES=power(features),
+        PRECISION="half" if tile.precision == "half" else exact,
     )  # fmt: skip
     return out
 

@@ -8,7 +8,7 @@ import triton.language as tl
 __all__ = ["adamw"]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("rise", "fall"))
 def adamw(
     theta, gradient, first, second, lr, decay, active, step,
     parameters, rise, fall,
