@@ -111,7 +111,7 @@ class Run:
             "loss": losses.median().item(),
             "first loss": losses[0].item(),
             "seconds to start": made,
-            "peak bytes": self._memory() - start_memory,
+            "peak bytes": None if name.startswith("JAX") else self._memory() - start_memory,
             "data bytes": problem.x.numel() * 4,
             "operations": size.operations(),
             "traffic": size.traffic(problem.theta.shape[1]),
@@ -200,7 +200,7 @@ def table(whole: dict[str, Any], device: str) -> str:
     ways = list(dict.fromkeys(r["way"] for r in whole["cells"]))
     rate = {(r["way"], r["models"], r["length"]): r for r in whole["cells"]}
     lines = [
-        f"{whole['device']}, torch {whole['torch']}, {whole['date']}; model-steps a second (median loss after 2 epochs)",
+        f"{whole['device']}, torch {whole['torch']}, {whole['date']}; model-steps a second (loss after 2 epochs)",
         f"{'way':48}" + "".join(f"{f'K={k}, T={t}':>24}" for k, t in cells),
     ]
     for way in ways:

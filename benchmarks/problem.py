@@ -85,14 +85,16 @@ class Problem:
 
     @torch.no_grad()
     def losses(self, theta: Tensor, count: int = 512) -> Tensor:
-        """Every member's mean squared gap on the first samples, by the collapsed bank, a few members at a time."""
-        found = []
+        """Every member's mean squared gap on the first samples, in float32 by the collapsed bank, a few at a time."""
+        found, was = [], torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = False
         for part in theta.to(self.device).split(64):
             bank = Bank([self.size.arch], TOKEN_DIM, [0], device=self.device)
             bank.scale = bank.scale.expand(part.shape[0], -1)
             rows = torch.arange(min(count, self.size.samples), device=self.device).expand(part.shape[0], -1)
             out = collapsed(bank, bank.named(part), Batch(self.x, self.which[: part.shape[0]], rows))
             found.append((out - self.y[0, : rows.shape[1]]).square().mean(dim=1))
+        torch.backends.cuda.matmul.allow_tf32 = was
         return torch.cat(found).cpu()
 
 

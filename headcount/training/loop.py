@@ -58,7 +58,7 @@ def train(
     """
     if not members:
         raise ValueError("a bank needs at least one member")
-    run = _Run(members, recipe, device, path or choose(members, device))
+    run = _Run(members, recipe, device, path or choose(members, device, recipe.dtype))
     for epoch in range(recipe.epochs):
         run.epoch(epoch)
         if run.evaluates(epoch):
