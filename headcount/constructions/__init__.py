@@ -5,6 +5,7 @@ from headcount.constructions.bounded import weight_bounded
 from headcount.constructions.build import build
 from headcount.constructions.built import Built, load
 from headcount.constructions.certificate import Certificate, Term
+from headcount.constructions.collide import Collision, collide
 from headcount.constructions.domains import Box, Drawn
 from headcount.constructions.enough_heads import enough_heads
 from headcount.constructions.memorise import memorise
@@ -17,12 +18,14 @@ __all__ = [
     "Certificate",
     "Check",
     "ClassTokenNet",
+    "Collision",
     "Drawn",
     "ReluNet",
     "Shape",
     "Term",
     "Trial",
     "build",
+    "collide",
     "enough_heads",
     "in_box",
     "load",
