@@ -10,13 +10,28 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_ROOMS = ("bounds", "fits", "nets", "papers", "report", "results", "sources", "structure", "tasks", "training")
+_ROOMS = (
+    "bounds",
+    "constructions",
+    "fits",
+    "nets",
+    "papers",
+    "report",
+    "results",
+    "sources",
+    "structure",
+    "tasks",
+    "training",
+)
 _NAMES = {
     "Architecture": "nets",
     "Bound": "results",
+    "Built": "constructions",
+    "Certificate": "constructions",
     "Source": "sources",
     "Store": "results",
     "Study": "results",
+    "build": "constructions",
     "knee": "fits",
     "sweep": "training",
 }

@@ -15,6 +15,8 @@ __all__ = ["Interrupted", "app", "main"]
 ROOMS = (
     "demo",
     "tasks",
+    "bounds",
+    "constructions",
     "sweeps",
     "fits",
     "report",
