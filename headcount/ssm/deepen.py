@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jaxtyping import Complex
+from jaxtyping import Complex, Float
 
 from headcount.sources import Source, implements
 from headcount.ssm.chains import Chains, Deal, arrange, coefficients, least_chains, merge
 from headcount.ssm.layer import Layer
 
 __all__ = ["capacity", "gain_stage_depth", "gain_stages", "least_width", "nested_chains", "shallowest_chains"]
+
+TINY = 1e-30  # a coefficient below this share of the largest is rounding
 
 Parts = tuple[tuple[Layer, ...], Complex[np.ndarray, " width"]]
 """The layers and the read-out of a deep system."""
@@ -107,18 +109,34 @@ def _next_depth(depth: int, full: int, peak: float, max_entry: float) -> int:
 def _weave(chains: Chains, a: Complex[np.ndarray, "layers chains"]) -> Parts:
     depth, count = a.shape
     tau = _tau(chains, a)
-    inject = tau**depth if tau > 0 else 1.0
+    after = _shares(a, _peak(chains, a))  # of tau^(l-k+1), the largest gain after layer k
+    last = math.sqrt(abs(chains.last_residue) / tau ** (depth + 1)) if tau > 0 else 0.0
+    inject = np.divide(a, tau**depth * after, out=np.zeros_like(a), where=a != 0)
     layers = []
     for k in range(depth):
-        last = k == depth - 1
-        pole = chains.last_pole if last else 0j
+        end = k == depth - 1
         weights = np.zeros((count + 1, 1 if k == 0 else count + 1), dtype=np.complex128)
-        weights[0, 0] = chains.last_residue / inject if last else tau
-        weights[1:, 0] = a[k] / inject
+        weights[1:, 0] = inject[k]
+        weights[0, 0] = chains.last_residue / (tau**depth * last) if end and last > 0 else tau * (not end)
         if k > 0:
-            weights[range(1, count + 1), range(1, count + 1)] = tau
-        layers.append(Layer(np.concatenate([[pole], chains.poles[k]]), weights))
-    return tuple(layers), np.full(count + 1, tau, dtype=np.complex128)
+            weights[range(1, count + 1), range(1, count + 1)] = tau * after[k - 1] / after[k]
+        layers.append(Layer(np.concatenate([[chains.last_pole if end else 0j], chains.poles[k]]), weights))
+    return tuple(layers), tau * np.concatenate([[last], after[-1]]).astype(np.complex128)
+
+
+def _shares(a: Complex[np.ndarray, "layers chains"], peak: float) -> Float[np.ndarray, "layers chains"]:
+    """How much of the gain tau^(l-k+1) each chain keeps after layer k, so that no weight is smaller than it must be.
+
+    A coefficient a_k far below the peak leaves room: its path may lose the factor |a_k|/peak anywhere. Lost all at the
+    injection, one weight is tiny and the first to drown in rounding; so (l-1)/l of it is lost along the l - k steps
+    and the read-out. The steps serve all paths from above, so the share may only rise with k: it follows the largest
+    coefficient so far. Every weight stays at most tau, and every path keeps its gain.
+    """
+    depth = len(a)
+    if a.size == 0 or peak == 0:
+        return np.ones(a.shape)
+    size = np.maximum(np.abs(a) / peak, TINY)
+    return np.maximum.accumulate(size, axis=0) ** ((depth - 1) / depth)
 
 
 def _peak(chains: Chains, a: Complex[np.ndarray, "layers chains"]) -> float:

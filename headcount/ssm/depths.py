@@ -138,7 +138,9 @@ def _positive_real(c_from: float, c_to: float) -> float:
 def _padded(c_from: float, c_to: float, chain: float) -> float:
     if c_from <= c_to and chain == 1:
         return 1
-    return _ceil(((chain - 1) * math.log(2) + 2 * math.log(c_from)) / math.log(c_to) - 1) if c_to > 1 else math.inf
+    if c_to <= 1 or math.isinf(chain):
+        return math.inf
+    return _ceil(((chain - 1) * math.log(2) + 2 * math.log(c_from)) / math.log(c_to) - 1)
 
 
 def _gain(c_from: float, c_to: float, m: int) -> float:
