@@ -18,6 +18,7 @@ ROOMS = (
     "sweeps",
     "fits",
     "report",
+    "ssm",
 )
 
 app = typer.Typer(

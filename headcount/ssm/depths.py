@@ -13,11 +13,11 @@ from headcount.ssm.deepen import gain_stage_depth
 __all__ = ["EntryBounds", "MinimalDepth", "entry_bounds", "minimal_depth"]
 
 PAPER = Source("ssm2025depth", "Theorem 4.2")
-SHARPER = Source("headcount", "Theorem 4.2 with its constant")
-RAY = Source("headcount", "Theorem 4.2 for poles on a ray")
-PADDED = Source("headcount", "Theorem 4.2 for short chains")
+SHARPER = Source("headcount", "Nested chains")
+RAY = Source("headcount", "Nested chains, poles on a ray")
+PADDED = Source("headcount", "Nested chains, short ones")
 GAIN = Source("headcount", "Gain stages")
-FIRST_SAMPLE = Source("headcount", "First sample of the response")
+FIRST_SAMPLE = Source("headcount", "First sample")
 
 Side = Literal["lower", "upper"]
 POSITIVE = "all poles are real and at least 0 (or on one ray)"

@@ -129,7 +129,7 @@ def bits_rows(
     """A row for each form and number of bits: what the response loses. Second-order sections join a real kernel.
 
     >>> system = DiagonalSSM([0.9, 0.899], [900, -899.0])
-    >>> rows = bits_rows(system, {"one": system, "two": system.deepen(2, deal=by_angle)}, bits=[12])
+    >>> rows = bits_rows(system, {"one": system, "two": system.deepen(2, deal=by_angle)}, bits=[10])
     >>> rows[0]["gap"] > 100 * rows[1]["gap"]
     True
     """
