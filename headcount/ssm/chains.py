@@ -92,7 +92,7 @@ def merge(
     kept = total != 0
     distinct, total = distinct[kept], total[kept]
     # Conjugates share their modulus to the last bit, and stay neighbours.
-    order = np.lexsort((distinct.imag, distinct.real, -np.abs(distinct)))
+    order = np.lexsort((np.imag(distinct), np.real(distinct), -np.abs(distinct)))
     return distinct[order], total[order]
 
 
@@ -169,7 +169,7 @@ def least_chains(poles: Complex[np.ndarray, " modes"], residues: Complex[np.ndar
     >>> least_chains(np.array([0.5j, -0.5j, 0.3j, -0.3j]), np.ones(4) + 0j, depth=3)
     2
     """
-    pairs, real = int((poles.imag > 0).sum()), int((poles.imag == 0).sum())
+    pairs, real = int((np.imag(poles) > 0).sum()), int((np.imag(poles) == 0).sum())
     if pairs and conjugates(poles, residues) is not None:
         return 2 * -(-pairs // depth) + -(-max(real - 1, 0) // depth)
     return -(-max(len(poles) - 1, 0) // depth)
@@ -184,7 +184,7 @@ def _conjugate_parts(
 ) -> tuple[int | None, list[np.ndarray]] | None:
     """The place at the end and the chains of a real kernel; None when it is not real or does not fit so."""
     partner = conjugates(poles, residues)
-    upper, real = np.flatnonzero(poles.imag > 0), np.flatnonzero(poles.imag == 0)
+    upper, real = np.flatnonzero(np.imag(poles) > 0), np.flatnonzero(np.imag(poles) == 0)
     if partner is None or len(upper) == 0:
         return None
     spare = (chains - 2 * -(-len(upper) // depth)) * depth

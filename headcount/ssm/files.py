@@ -177,4 +177,4 @@ def _named(system: System) -> dict[str, np.ndarray]:
 
 def _pairs(array: np.ndarray) -> np.ndarray:
     """Complex numbers as a last axis of two real ones, which every reader of safetensors takes."""
-    return np.ascontiguousarray(np.stack([array.real, array.imag], axis=-1))
+    return np.ascontiguousarray(np.stack([np.real(array), np.imag(array)], axis=-1))

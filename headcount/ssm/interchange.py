@@ -57,8 +57,8 @@ def from_continuous(poles: Numbers, inputs: Numbers, outputs: Numbers, step: flo
     a, b = complex_array(poles, "poles", axes=1), complex_array(inputs, "inputs", axes=1)
     if not step > 0:
         raise ValueError(f"step must be above 0, got {step}")
-    if (a.real >= 0).any():
-        raise ValueError(f"unstable: continuous poles need a negative real part, got {a[a.real >= 0][0]:.6g}")
+    if (np.real(a) >= 0).any():
+        raise ValueError(f"unstable: continuous poles need a negative real part, got {a[np.real(a) >= 0][0]:.6g}")
     return from_layer(np.exp(a * step), b * np.expm1(a * step) / a, outputs)
 
 
@@ -111,7 +111,7 @@ def from_tf(b: Numbers, a: Numbers) -> DiagonalSSM:
     in_z = np.concatenate([b, np.zeros(degree + 1 - len(b))])
     below = np.concatenate([a, np.zeros(degree + 1 - len(a))])
     system = from_zpk(np.roots(in_z), np.roots(below), complex(lead[0] / a[0]))
-    _refuse_loss(system, scipy.signal.lfilter(b, a, np.eye(1, 4 * len(a) + 16)[0]))
+    _refuse_loss(system, np.asarray(scipy.signal.lfilter(b, a, np.eye(1, 4 * len(a) + 16)[0])))
     return system
 
 
@@ -122,7 +122,7 @@ def from_sos(sos: Numbers) -> DiagonalSSM:
     >>> bool(np.allclose(from_sos(sos).impulse(8), scipy.signal.sosfilt(sos, np.eye(1, 8)[0])))
     True
     """
-    table = np.ascontiguousarray(complex_array(sos, "sos", axes=2).real)
+    table = np.ascontiguousarray(np.real(complex_array(sos, "sos", axes=2)))
     if table.shape[1] != 6:
         raise ValueError(f"sos must have 6 numbers a section (b0 b1 b2 a0 a1 a2), got {table.shape[1]}")
     # Section by section: scipy's own sos2zpk forgets the delay of a section that starts with b0 = 0.
@@ -144,7 +144,7 @@ def from_state_space(a: Numbers, b: Numbers, c: Numbers, d: Numbers) -> Diagonal
         shapes = ", ".join(str(v.shape) for v in (a, b, c, d))
         raise ValueError(f"A, B, C, D of one input and one output have shapes (n,n), (n,1), (1,n), (1,1); got {shapes}")
     poles, vectors = np.linalg.eig(a)
-    gains = (c @ vectors)[0] * scipy.linalg.lstsq(vectors, b)[0][:, 0]
+    gains = (c @ vectors)[0] * np.linalg.lstsq(vectors, b, rcond=None)[0][:, 0]
     live = np.abs(poles) > 1e-12  # a tiny eigenvalue is a delay; the check below refuses it if it is excited
     residues = gains[live] / poles[live]
     system = _symmetric(np.append(poles[live], 0), np.append(residues, d[0, 0] - residues.sum()))
@@ -180,7 +180,7 @@ def to_state_space(system: DiagonalSSM | DeepSSM) -> StateSpace:
     real, upper = flat.poles.imag == 0, flat.poles.imag > 0
     # R lambda^(t+1) + conjugate = 2 Re(R lambda lambda^t): a rotation block, read out by (2 Re, -2 Im) of R lambda.
     turns = [np.array([[p.real, -p.imag], [p.imag, p.real]]) for p in flat.poles[upper]]
-    a = scipy.linalg.block_diag(*flat.poles[real].real, *turns)
+    a = np.asarray(scipy.linalg.block_diag(*flat.poles[real].real, *turns))
     b = np.concatenate([np.ones(real.sum()), np.tile([1.0, 0.0], upper.sum())])[:, None]
     first = flat.residues * flat.poles
     pairs = np.stack([2 * first[upper].real, -2 * first[upper].imag], axis=1).ravel()
@@ -205,9 +205,13 @@ def to_zpk(system: DiagonalSSM) -> tuple[np.ndarray, np.ndarray, complex]:
     delay = int(np.argmax(np.abs(kernel) > 1e-13 * np.abs(flat.residues).sum()))  # each sample is one zero fewer
     pencil = np.block([[a, b], [c, np.array([[d]])]])
     mass = scipy.linalg.block_diag(np.eye(len(a)), 0.0)
-    above, below = scipy.linalg.eigvals(pencil, mass, homogeneous_eigvals=True)
-    finite = np.argsort(-np.abs(below))[: len(a) - delay]
-    return above[finite] / below[finite], flat.poles[live], complex(kernel[delay])
+    above, below = np.asarray(scipy.linalg.eigvals(pencil, mass, homogeneous_eigvals=True))
+    finite = np.argsort(-np.abs(below), kind="stable")[: len(a) - delay]
+    zeros = above[finite] / below[finite]
+    if flat.is_real:  # conjugate to the last bit, as `zpk2sos` wants them
+        upper = zeros[zeros.imag > 0]
+        zeros = np.concatenate([upper, upper.conj(), zeros[zeros.imag == 0]])
+    return zeros, flat.poles[live], complex(kernel[delay])
 
 
 def to_tf(system: DiagonalSSM) -> tuple[np.ndarray, np.ndarray]:
@@ -215,8 +219,8 @@ def to_tf(system: DiagonalSSM) -> tuple[np.ndarray, np.ndarray]:
     poles = system.merged().poles
     a = np.poly(poles[poles != 0])
     degree = len(a) if (poles == 0).any() else max(len(a) - 1, 1)
-    b = scipy.signal.lfilter(a, [1.0], system.impulse(degree))  # b = a * kernel, which ends with its degree
-    return (b.real, a.real) if system.is_real else (b, a)
+    b = np.asarray(scipy.signal.lfilter(a, [1.0], system.impulse(degree)))  # b = a * kernel, which ends with its degree
+    return (np.real(b), np.real(a)) if system.is_real else (b, a)
 
 
 def to_sos(system: DiagonalSSM) -> Float[np.ndarray, "sections 6"]:

@@ -22,7 +22,7 @@ INK, SOFT, RULE, ACCENT = "#1b2430", "#5b6675", "#d5dae1", "#c2410c"
 RAMP = ("#83c5c6", "#4299b8", "#23679f", "#182f63")  # light to deep: first layer to last
 FORMS = (ACCENT, "#23679f", "#0f766e", "#7c3aed", "#5b6675")
 # An opaque white ground reads the same on a light page and on a dark one.
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.hashsalt": "headcount",
     "svg.fonttype": "path",
     "figure.facecolor": "#ffffff",
@@ -132,8 +132,8 @@ def _draw_entries(ax: Axes, system: DiagonalSSM, deep: DeepSSM) -> None:
 
 def _draw_response(ax: Axes, system: DiagonalSSM, deep: DeepSSM, samples: int) -> None:
     t = np.arange(samples)
-    ax.plot(t, system.impulse(samples).real, color=ACCENT, lw=3, alpha=0.45, label="one layer")
-    ax.plot(t, deep.impulse(samples).real, ".", color=RAMP[3], ms=5, label=f"depth {deep.depth}")
+    ax.plot(t, np.real(system.impulse(samples)), color=ACCENT, lw=3, alpha=0.45, label="one layer")
+    ax.plot(t, np.real(deep.impulse(samples)), ".", color=RAMP[3], ms=5, label=f"depth {deep.depth}")
     ax.set(xlabel="sample")
     ax.set_title("Impulse response" + ("" if system.is_real else " (real part)"))
     ax.legend()

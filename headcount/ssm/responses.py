@@ -14,6 +14,7 @@ from headcount.ssm.layer import Layer
 __all__ = ["closed_form", "convolve", "deep_frequency", "frequency", "gap", "powers", "recurrence", "scan"]
 
 CHUNK = 1 << 16  # samples a layer takes at a time: memory stays small however long the input
+SILENCE = 1e-300  # below this a state is dropped at the end of a chunk: numbers this small slow processors down
 
 
 def powers(bases: Complex[np.ndarray, " modes"], count: int) -> Complex[np.ndarray, "modes count"]:
@@ -74,6 +75,9 @@ def scan(
     y = np.empty(len(x), dtype=np.complex128)
     for start in range(0, len(x), CHUNK):
         v = x[None, start : start + CHUNK].astype(np.complex128)
+        if not v.any() and not any(state.any() for state in states):
+            y[start : start + CHUNK] = 0
+            continue
         for k, layer in enumerate(layers):
             v, states[k] = _advance(layer, states[k], layer.weights @ v)
         y[start : start + CHUNK] = readout @ v
@@ -87,7 +91,8 @@ def _advance(
     for j, pole in enumerate(layer.poles):
         # A first-order filter carries pole * h(t-1), so a zero pole carries nothing.
         h[j] = v[j] if pole == 0 else scipy.signal.lfilter([1.0], [1.0, -pole], v[j], zi=[pole * state[j]])[0]
-    return h, h[:, -1].copy()
+    end = h[:, -1]
+    return h, np.where(np.abs(end) > SILENCE, end, 0)
 
 
 def frequency(
@@ -116,7 +121,7 @@ def convolve(kernel: Complex[np.ndarray, " length"], x: Num[np.ndarray, " length
     array([2., 1.])
     """
     size = scipy.fft.next_fast_len(2 * len(x) - 1)
-    return scipy.fft.ifft(scipy.fft.fft(kernel, size) * scipy.fft.fft(x, size))[: len(x)]
+    return np.fft.ifft(np.fft.fft(kernel, size) * np.fft.fft(x, size))[: len(x)]
 
 
 def gap(measured: Num[np.ndarray, " length"], wanted: Num[np.ndarray, " length"]) -> float:

@@ -154,7 +154,7 @@ def _clip(parts: list[Tensor], bounds: Tensor) -> None:
 def _target(teacher: DiagonalSSM, length: int) -> Tensor:
     if not teacher.is_real or teacher.poles.imag.any():
         raise ValueError("the students are real with real poles, so the teacher must be too")
-    return torch.tensor(teacher.impulse(length).real)
+    return torch.tensor(np.real(teacher.impulse(length)))
 
 
 def train_table(
