@@ -86,6 +86,7 @@ def test_flattening_gives_back_poles_and_residues():
         assert np.allclose(flat.poles[large], system.poles)
         assert np.allclose(flat.residues[large], system.residues, atol=1e-9)
     anything = random_deep(rng)
+    assert anything.flatten().modes <= 3 * 3  # l m, Theorem 4.1
     assert gap(anything.flatten().impulse(80), anything.impulse(80)) < 1e-10
 
 

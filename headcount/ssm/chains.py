@@ -62,8 +62,8 @@ def coefficients(
 
     >>> close = np.array([[0.9], [0.9 - 1e-6]], dtype=complex)     # 1/((1 - .9w)(1 - (.9 - 1e-6)w)) has residues ~ 1e6
     >>> a = coefficients(close, np.array([[0.9e6], [1 - 0.9e6]], dtype=complex))
-    >>> np.abs(a - [[1.0], [0.0]]).max() < 1e-9
-    np.True_
+    >>> bool(np.abs(a - [[1.0], [0.0]]).max() < 1e-9)
+    True
     """
     r = residues.copy()
     a = np.empty_like(r)

@@ -129,13 +129,17 @@ def _sharper(c_from: float, c_to: float) -> float:
     return _ceil((2 * math.log(c_from) - math.log(2 * c_to)) / math.log(c_to / 2)) if c_to > 2 else math.inf
 
 
+@implements(RAY, test="tests/test_ssm_deepen.py::test_positive_poles_stay_below_l_times_the_residue_and_come_near_it")
 def _positive_real(c_from: float, c_to: float) -> float:
+    """The least l with l c_1^2 <= c_2^(l+1): on a ray every factor 1 - b/a lies between 0 and 1."""
     if c_from <= c_to:
         return 1
     return next(l for l in itertools.count(1) if l * c_from**2 <= c_to ** (l + 1)) if c_to > 1 else math.inf
 
 
+@implements(PADDED, test="tests/test_ssm_depths.py::test_the_construction_keeps_each_upper_bound")
 def _padded(c_from: float, c_to: float, chain: float) -> float:
+    """The least l with 2^(L-1) c_1^2 <= c_2^(l+1): chains of L modes keep their coefficients at any depth."""
     if c_from <= c_to and chain == 1:
         return 1
     if c_to <= 1 or math.isinf(chain):
@@ -147,7 +151,12 @@ def _gain(c_from: float, c_to: float, m: int) -> float:
     return gain_stage_depth(c_from, c_to, m) if c_from <= c_to or m * c_to > 1 else math.inf
 
 
+@implements(
+    FIRST_SAMPLE,
+    test="tests/test_ssm_depths.py::test_lower_bound_is_below_every_upper_one_and_met_by_gain_stages",
+)
 def _lower(c_from: float, c_to: float, n: int, m: int) -> float:
+    """The least l with m^l c_2^(l+1) >= n c_1^2, which the first sample of n equal modes needs, and the count."""
     count = math.inf if m == 1 < n else -(-(n - 1) // max(m - 1, 1))
     need = math.log(n) + 2 * math.log(c_from) - math.log(c_to)  # l ln(m c_2) >= need
     gain = math.log(m * c_to)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Complex
 
+from headcount.sources import Source, implements
 from headcount.ssm.layer import Layer
 from headcount.ssm.responses import powers
 
@@ -25,6 +26,10 @@ class Mode:
     weights: Complex[np.ndarray, " order"]
 
 
+@implements(
+    Source("ssm2025depth", "Theorem 4.1, first inclusion"),
+    test="tests/test_ssm_values.py::test_flattening_gives_back_poles_and_residues",
+)
 def modes(layers: Sequence[Layer], readout: Complex[np.ndarray, " width"]) -> tuple[Mode, ...]:
     """The partial fractions of C^T (I - A_l w)^-1 B_l ... (I - A_1 w)^-1 B_1, a Mode for each distinct pole.
 

@@ -111,7 +111,9 @@ class DiagonalSSM:
         return DeepSSM(*deepen.nested_chains(self.poles, self.residues, depth, m, deal))
 
     def deepen_to(self, max_entry: float, width: int | None = None, *, deal: Deal = by_modulus) -> DeepSSM:
-        """The nested chains of least depth with entries at most `max_entry`.
+        """The nested chains of least depth with entries at most `max_entry`, at the least width of each depth.
+
+        A larger width shortens the chains and may need less depth; `minimal_depth` says how much.
 
         >>> DiagonalSSM([0.9, 0.8, 0.7], [100, -100, 50]).deepen_to(2).depth
         5
