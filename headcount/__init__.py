@@ -19,6 +19,7 @@ _ROOMS = (
     "report",
     "results",
     "sources",
+    "ssm",
     "structure",
     "tasks",
     "training",
