@@ -10,14 +10,16 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_ROOMS = ("bounds", "fits", "nets", "report", "results", "sources", "structure", "tasks", "training")
+_ROOMS = ("bounds", "fits", "infoflow", "nets", "report", "results", "sources", "structure", "tasks", "training")
 _NAMES = {
     "Architecture": "nets",
     "Bound": "results",
     "Source": "sources",
     "Store": "results",
     "Study": "results",
+    "advise": "infoflow",
     "knee": "fits",
+    "predict": "infoflow",
     "sweep": "training",
 }
 

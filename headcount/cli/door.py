@@ -15,6 +15,7 @@ __all__ = ["Interrupted", "app", "main"]
 ROOMS = (
     "demo",
     "tasks",
+    "infoflow",
     "sweeps",
     "fits",
     "report",

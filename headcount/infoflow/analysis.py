@@ -18,7 +18,9 @@ from headcount.infoflow.demands import Demand, Shape, demands_of
 from headcount.infoflow.schedule import Job, Limits, Schedule, schedule
 from headcount.structure import Retrieval, Structure
 
-__all__ = ["Cost", "Found", "analyse", "impossible"]
+__all__ = ["Cost", "Found", "analyse", "impossible", "is_cheap"]
+
+NO_LIMIT = Fraction(10**12)
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,26 @@ def analyse(structure: Structure, arch: Shape) -> Found:
     if any(r.order > 2 for r in rest):
         return best
     for kept, gathered in _divisions(demands, rest, structure):
-        found = _placed(structure, arch, kept, gathered, best)
+        found = _placed(structure, arch, kept, gathered)
         if found is not None and found.cost.order <= best.cost.order:
             best = found
     return best
+
+
+def is_cheap(structure: Structure, arch: Shape) -> bool:
+    """Whether `analyse` would find a cheap plan; quicker, since any will do."""
+    if impossible(structure, arch):
+        return False
+    demands, rest = demands_of(structure)
+    if not demands or any(r.order > 2 for r in rest) or _everything(structure, arch).cost.cheap:
+        return analyse(structure, arch).cost.cheap
+    size, limits = (structure.length, structure.token_dim), Limits(FEATURES, SEPARATED)
+    for kept, gathered in _divisions(demands, rest, structure):
+        placed = schedule(kept, arch, size, limits, spare=gathered)
+        found = None if placed is None else _costed(structure, arch, kept, placed, gathered)
+        if found is not None and found.cost.cheap:
+            return True
+    return False
 
 
 def _gathering(structure: Structure, arch: Shape, rest: tuple[Retrieval, ...]) -> Found:
@@ -143,44 +161,49 @@ def _fewer(demand: Demand, count: int) -> Demand:
     return Demand(**{**demand.__dict__, "count": count})
 
 
-def _placed(structure: Structure, arch: Shape, demands: tuple[Demand, ...], gathered: int, best: Found) -> Found | None:
-    """The cheapest placement of these demands, if any is better than `best`: limits are tried from tight to loose."""
+def _placed(structure: Structure, arch: Shape, demands: tuple[Demand, ...], gathered: int) -> Found | None:
+    """The cheapest placement of these demands, or None when they do not fit at any price."""
     size = (structure.length, structure.token_dim)
-    keeps = sum(d.count * d.keeps for d in demands) + gathered
-    if schedule(demands, arch, size, Limits(Fraction(10**9), Fraction(10**9))) is None:
-        return None
-    won: Found | None = None
-    for limits in _limits(demands, arch, size):
-        floor = Cost(max(limits.features, decoding_exponent(keeps, arch.embed_dim)), limits.separated)
-        if won is not None and won.cost.order <= floor.order:
-            break
-        placed = schedule(demands, arch, size, limits, spare=gathered)
-        if placed is None:
+    for chain in _limits(demands, arch, size):
+        if not chain or schedule(demands, arch, size, chain[-1], spare=gathered) is None:
             continue
-        found = _costed(structure, arch, demands, placed, gathered, keeps)
-        if found is not None and (won is None or found.cost.order < won.cost.order):
-            won = found
-    return won
+        chain = chain[_first_fit(demands, arch, size, chain) :]
+        placed = (schedule(demands, arch, size, limits, spare=gathered) for limits in (chain if gathered else chain[:1]))
+        found = [_costed(structure, arch, demands, p, gathered) for p in placed if p is not None]
+        best = min((f for f in found if f is not None), key=lambda f: f.cost.order, default=None)
+        if best is not None and (best.cost.cheap or chain[-1].features == NO_LIMIT):
+            return best
+    return None
 
 
-def _limits(demands: tuple[Demand, ...], arch: Shape, size: tuple[int, int]) -> list[Limits]:
-    """Every pair of limits at which something new fits, cheap ones first, then by the larger of the two."""
-    length, token_dim = size
+def _first_fit(demands: tuple[Demand, ...], arch: Shape, size: tuple[int, int], chain: list[Limits]) -> int:
+    """The first limits of a chain, from tight to loose, within which the demands fit; the last ones do."""
+    low, high = 0, len(chain) - 1
+    while low < high:
+        middle = (low + high) // 2
+        fits = schedule(demands, arch, size, chain[middle]) is not None
+        low, high = (low, middle) if fits else (middle + 1, high)
+    return low
+
+
+def _limits(demands: tuple[Demand, ...], arch: Shape, size: tuple[int, int]) -> tuple[list[Limits], list[Limits]]:
+    """Every limit at which something new fits, from tight to loose: first the cheap ones, then all."""
+    _, token_dim = size
     loads = {act.load for d in demands for act in d.acts} | {1}
     most = max(heads for heads, _ in arch.layers) * max(loads)
     dims = {head_dim for _, head_dim in arch.layers}
-    features = {decoding_exponent(load, n) for load in loads for n in dims}
-    features |= {decoding_exponent(token_dim + q, arch.embed_dim) for q in range(most + 1)}
-    separated = {decoding_exponent(load, n) for load in loads for n in dims}
     bundle = min(max(dims), sum(d.count for d in demands))  # the largest that a shared head can serve
-    separated |= {decoding_exponent(m, n) for m in range(1, bundle + 1) for n in dims}
-    pairs = [Limits(f, s) for f in features for s in separated]
-    return sorted(pairs, key=lambda at: (*Cost(at.features, at.separated).order, at.features, at.separated))
+    loads |= set(range(1, bundle + 1)) if len(dims) > 1 else set()
+    steps = {decoding_exponent(load, n) for load in loads for n in dims}
+    steps |= {decoding_exponent(token_dim + q, arch.embed_dim) for q in range(most + 1)}
+    cheap = [Limits(e, SEPARATED) for e in sorted(steps) if e <= FEATURES]
+    return cheap, [*(Limits(e, e) for e in sorted(steps)), Limits(NO_LIMIT, NO_LIMIT)]
 
 
 def _costed(
-    structure: Structure, arch: Shape, demands: tuple[Demand, ...], placed: Schedule, gathered: int, keeps: int
+    structure: Structure, arch: Shape, demands: tuple[Demand, ...], placed: Schedule, gathered: int
 ) -> Found | None:
+    keeps = sum(d.count * d.keeps for d in demands) + gathered
     channel = min(arch.embed_dim, placed.spare)
     if gathered and not channel:
         return None

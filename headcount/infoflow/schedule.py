@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import combinations
+from itertools import product
 
 from headcount.infoflow.costs import gate_heads
 from headcount.infoflow.demands import Act, Demand, Shape
@@ -66,23 +66,33 @@ def schedule(
     `size` is (length, token_dim). Collecting by position is tried only where the plain way leaves less than `spare`.
     """
     start = tuple((d.count,) + (0,) * (len(d.acts) - 1) for d in demands)
-    plain = _Search(demands, arch, size, limits, route=False).best(start)
+    plain = _Search(demands, arch, size, limits, route=False, spare=spare).best(start)
     if not arch.positions or (plain is not None and plain.spare >= spare):
         return plain
-    routed = _Search(demands, arch, size, limits, route=True).best(start)
+    routed = _Search(demands, arch, size, limits, route=True, spare=spare).best(start)
     return max((found for found in (plain, routed) if found), key=lambda found: found.spare, default=None)
 
 
 class _Search:
     def __init__(
-        self, demands: tuple[Demand, ...], arch: Shape, size: tuple[int, int], limits: Limits, *, route: bool
+        self,
+        demands: tuple[Demand, ...],
+        arch: Shape,
+        size: tuple[int, int],
+        limits: Limits,
+        *,
+        route: bool,
+        spare: int,
     ) -> None:
         self.demands, self.arch, self.limits, self.route = demands, arch, limits, route
         self.length, self.token_dim = size
         self.index = {d.name: i for i, d in enumerate(demands)}
-        dims = {head_dim for _, head_dim in arch.layers}
-        self.greedy = len(dims) == 1  # which layer collects matters only when the head dimensions differ
+        # Which heads collect matters only for what they leave: by how many they are when bundles save some, and by
+        # their layer when head dimensions differ.
+        self.greedy = not spare or (len({head_dim for _, head_dim in arch.layers}) == 1 and not route)
         self.room = int(limits.features * arch.embed_dim) - self.token_dim  # numbers a token can take in, in one layer
+        most = max(heads for heads, _ in arch.layers)
+        self.gates = arch.positions and any(d.rank > 1 and gate_heads(d.window, 2) <= most for d in demands)
         self._go = lru_cache(maxsize=None)(self._search)
 
     def best(self, start: Counts) -> Schedule | None:
@@ -93,7 +103,7 @@ class _Search:
         if not bundles and not any(map(any, counts)):
             free = sum(heads * head_dim for heads, head_dim in self.arch.layers[layer:])
             return free, ((),) * (len(self.arch.layers) - layer)
-        if layer == len(self.arch.layers):
+        if layer == len(self.arch.layers) or self._hopeless(layer, counts):
             return None
         best = None
         for jobs, after, waiting, spare in self._choices(layer, counts, bundles):
@@ -101,6 +111,17 @@ class _Search:
             if rest is not None and (best is None or spare + rest[0] > best[0]):
                 best = (spare + rest[0], (jobs, *rest[1]))
         return best
+
+    def _hopeless(self, layer: int, counts: Counts) -> bool:
+        """Whether a chain is longer than the layers left, or the tokens' acts are more than the heads left."""
+        left = self.arch.layers[layer:]
+        if self.gates:
+            return False
+        waiting = [(self.demands[g].acts[p:], number) for g, p, number in self._waiting(counts)]
+        if any(len(acts) > len(left) for acts, _ in waiting):
+            return True
+        work = sum(number * sum(act.at != "cls" for act in acts) for acts, number in waiting)
+        return work > sum(heads for heads, _ in left)
 
     def _choices(
         self, layer: int, counts: Counts, bundles: tuple[int, ...]
@@ -124,7 +145,10 @@ class _Search:
 
     def _fetches(self, bundles: tuple[int, ...], heads: int, head_dim: int) -> Iterator[tuple[int, ...]]:
         fits = [m for m in bundles if m <= self.limits.separated * head_dim]
-        yield from {tuple(sorted(some)) for k in range(min(len(fits), heads) + 1) for some in combinations(fits, k)}
+        sizes = sorted(set(fits))
+        for numbers in product(*(range(fits.count(size) + 1) for size in sizes)):
+            if sum(numbers) <= heads:
+                yield tuple(size for size, number in zip(sizes, numbers, strict=True) for _ in range(number))
 
     def _collections(self, layer: int, counts: Counts, heads: int) -> Iterator[tuple[tuple[Job, ...], int, int, int]]:
         """Jobs that finish look-ups at the class token; how many heads they take there and at the tokens; and how many
@@ -132,8 +156,7 @@ class _Search:
         options = self._plain(layer, counts, "cls") + self._gated(layer, counts)
         everywhere = [self.demands[job.demand].acts[job.act].at == "both" for job in options]
         loads = [self.demands[job.demand].acts[job.act].load * both for job, both in zip(options, everywhere, strict=True)]
-        exact = self.greedy and not self.route and all(job.heads == 1 for job in options)
-        for jobs in _fill(tuple(options), heads, self.room, tuple(loads), maximal=exact):
+        for jobs in _fill(tuple(options), heads, self.room, tuple(loads), maximal=self.greedy):
             cls_used = sum(job.heads for job in jobs)
             both = [job for job in jobs if self.demands[job.demand].acts[job.act].at == "both"]
             brought = sum(job.number * self.demands[job.demand].acts[job.act].load for job in both)
@@ -162,7 +185,7 @@ class _Search:
         total = sum(job.number for job in ready)
         head_dim = self.arch.layers[layer][1]
         later = {int(self.limits.separated * n) for _, n in self.arch.layers[layer + 1 :]}
-        for size in sorted({min(head_dim, self.length, n) for n in later if n > 0}, reverse=True):
+        for size in sorted({min(head_dim, self.length, n) for n in later} - {0, 1}, reverse=True):
             for bundles in range(1, min(heads, -(-total // size)) + 1):
                 yield tuple(_bundled(ready, size, bundles))
 
