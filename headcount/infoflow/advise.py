@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headcount.infoflow.analysis import Found, analyse, impossible, is_cheap
-from headcount.infoflow.predict import predict, structure_of
+from headcount.infoflow.predict import limiting, predict, structure_of
 from headcount.infoflow.prediction import Prediction
 from headcount.nets import Architecture, parameters
 from headcount.structure import Structure
@@ -162,10 +162,13 @@ def _trimmed(structure: Structure, arch: Architecture) -> Architecture:
         layers = tuple((h, n) for h, (_, n) in zip(used[:depth], arch.layers, strict=False))
         smaller = replace(arch, layers=layers)
         arch = smaller if is_cheap(structure, smaller) else arch
-    floor = max(1, *(h * n for h, n in arch.layers))
+    low, high = min(arch.embed_dim, max(h * n for h, n in arch.layers)), arch.embed_dim
     cost = analyse(structure, arch).cost.order
-    narrow = (replace(arch, embed_dim=e) for e in range(min(floor, arch.embed_dim), arch.embed_dim + 1))
-    return next(a for a in narrow if analyse(structure, a).cost.order <= cost)
+    while low < high:
+        middle = (low + high) // 2
+        enough = analyse(structure, replace(arch, embed_dim=middle)).cost.order <= cost
+        low, high = (low, middle) if enough else (middle + 1, high)
+    return replace(arch, embed_dim=low)
 
 
 def _used(jobs: Any, found: Found) -> int:
@@ -226,4 +229,4 @@ def _frontier(structure: Structure, max_layers: int, max_heads: int) -> Iterator
 
 def _why(structure: Structure, depth: int, heads: int, head_dim: int, positions: int) -> str:
     arch = _uniform(structure, depth, heads, head_dim, positions)
-    return impossible(structure, arch) or predict(structure, arch).limiting
+    return impossible(structure, arch) or limiting(analyse(structure, arch), structure, arch)

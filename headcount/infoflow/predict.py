@@ -14,7 +14,7 @@ from headcount.infoflow.prediction import Prediction
 from headcount.infoflow.statements import statements_for
 from headcount.structure import Structure
 
-__all__ = ["predict", "structure_of"]
+__all__ = ["limiting", "predict", "structure_of"]
 
 MOST_FIXES = 64  # heads or layers beyond this are no fix
 
@@ -47,7 +47,7 @@ def predict(task: Any, arch: Shape) -> Prediction:
         embed_dim=arch.embed_dim,
         cheap=cheap,
         exponent=math.inf if found is None else float(found.cost.exponent),
-        limiting=why_not if found is None else _limiting(found, structure, arch),
+        limiting=why_not if found is None else limiting(found, structure, arch),
         plan=() if found is None else steps(found, structure, arch),
         known=() if found is None else knowledge(found, structure, arch),
         statements=statements_for(structure, arch, found),
@@ -75,7 +75,8 @@ class _Changed:
     positions: int
 
 
-def _limiting(found: Found, structure: Structure, arch: Shape) -> str:
+def limiting(found: Found, structure: Structure, arch: Shape) -> str:
+    """The step that sets the exponent, in words."""
     cost, d = found.cost, structure.token_dim
     if cost.aggregated == cost.exponent and found.gathered and (cost.exponent > 1 or not found.demands):
         tokens = found.gathered // d

@@ -84,7 +84,9 @@ class _Search:
         route: bool,
         spare: int,
     ) -> None:
-        self.demands, self.arch, self.limits, self.route = demands, arch, limits, route
+        self.demands, self.arch, self.limits, self.route, self.spare = demands, arch, limits, route, spare
+        self.chains = any(d.after for d in demands)
+        self.bundle = max(head_dim for _, head_dim in arch.layers) if route else 1
         self.length, self.token_dim = size
         self.index = {d.name: i for i, d in enumerate(demands)}
         # Which heads collect matters only for what they leave: by how many they are when bundles save some, and by
@@ -103,25 +105,32 @@ class _Search:
         if not bundles and not any(map(any, counts)):
             free = sum(heads * head_dim for heads, head_dim in self.arch.layers[layer:])
             return free, ((),) * (len(self.arch.layers) - layer)
-        if layer == len(self.arch.layers) or self._hopeless(layer, counts):
+        if layer == len(self.arch.layers) or self._hopeless(layer, counts, bundles):
             return None
         best = None
         for jobs, after, waiting, spare in self._choices(layer, counts, bundles):
             rest = self._go(layer + 1, after, waiting)
             if rest is not None and (best is None or spare + rest[0] > best[0]):
                 best = (spare + rest[0], (jobs, *rest[1]))
+                if not self.spare:
+                    return best
         return best
 
-    def _hopeless(self, layer: int, counts: Counts) -> bool:
-        """Whether a chain is longer than the layers left, or the tokens' acts are more than the heads left."""
+    def _hopeless(self, layer: int, counts: Counts, bundles: tuple[int, ...]) -> bool:
+        """Whether a chain is longer than the layers left, or the acts at the tokens or the class token than the heads."""
         left = self.arch.layers[layer:]
+        heads = sum(h for h, _ in left)
+        # Heads of this layer collect one each; later ones can fetch a bundle, made by a token's head before.
+        first = left[0][0] - len(bundles)
+        if sum(map(sum, counts)) > first + (heads - left[0][0]) * self.bundle:
+            return True
         if self.gates:
             return False
         waiting = [(self.demands[g].acts[p:], number) for g, p, number in self._waiting(counts)]
         if any(len(acts) > len(left) for acts, _ in waiting):
             return True
         work = sum(number * sum(act.at != "cls" for act in acts) for acts, number in waiting)
-        return work > sum(heads for heads, _ in left)
+        return work > heads
 
     def _choices(
         self, layer: int, counts: Counts, bundles: tuple[int, ...]
@@ -145,6 +154,9 @@ class _Search:
 
     def _fetches(self, bundles: tuple[int, ...], heads: int, head_dim: int) -> Iterator[tuple[int, ...]]:
         fits = [m for m in bundles if m <= self.limits.separated * head_dim]
+        if not self.spare and not self.chains and len(fits) == len(bundles):
+            yield tuple(fits[:heads])  # a fetch put off makes room only for a collection that can wait as well
+            return
         sizes = sorted(set(fits))
         for numbers in product(*(range(fits.count(size) + 1) for size in sizes)):
             if sum(numbers) <= heads:
