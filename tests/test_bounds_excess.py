@@ -45,13 +45,18 @@ def test_the_printed_constant_is_ten_times_looser_at_63_competitors():
 
 
 def test_mass_outside_is_attained_by_a_token_that_scores_better_by_the_whole_spread():
-    beta, gate, outside = 7.0, 2.0, 5
-    # In the window one token with feature 1; outside, five with feature 0.
-    inside, off = math.exp(-beta * 1.0), outside * math.exp(-beta * gate)
-    measured, bound = off / (inside + off), mass_outside(outside, beta=beta, gate=gate).value
-    assert measured <= bound <= 1.01 * measured
-    assert mass_outside(outside, beta=beta, gate=1.0).vacuous
-    assert mass_outside(0, beta=beta, gate=1.0).value == 0
+    beta, inside, outside = 7.0, 3, 5
+    for gate in (1.0, 1.5, 2.0):
+        # In the window all features 1; outside all 0.
+        within, off = inside * math.exp(-beta), outside * math.exp(-beta * gate)
+        bound = mass_outside(inside, outside, beta=beta, gate=gate)
+        assert bound.value == pytest.approx(off / (within + off), rel=1e-12)
+        assert bound.vacuous == (gate == 1.0)
+    rng = np.random.default_rng(0)
+    for f, g in zip(rng.random((200, inside)), rng.random((200, outside)), strict=True):
+        within, off = np.exp(-beta * f).sum(), np.exp(-beta * (g + 2.0)).sum()
+        assert off / (within + off) <= mass_outside(inside, outside, beta=beta, gate=2.0).value
+    assert mass_outside(inside, 0, beta=beta, gate=1.0).value == 0
 
 
 def test_misuse_is_refused_by_name():
@@ -60,4 +65,4 @@ def test_misuse_is_refused_by_name():
     with pytest.raises(ValueError, match="beta must be"):
         gibbs_excess(3, 0.0)
     with pytest.raises(ValueError, match="outside"):
-        mass_outside(-1, beta=1.0, gate=2.0)
+        mass_outside(4, -1, beta=1.0, gate=2.0)

@@ -6,7 +6,7 @@ import math
 
 from scipy.special import lambertw
 
-from headcount.bounds.sizes import positive
+from headcount.bounds.sizes import at_least_one, positive
 from headcount.results import Bound
 from headcount.sources import Source, implements
 
@@ -50,22 +50,27 @@ def worst_distance(competitors: int, beta: float) -> float:
     OUTSIDE,
     test="tests/test_constructions_gate.py::test_the_repaired_gate_keeps_its_promise",
 )
-def mass_outside(outside: int, *, beta: float, gate: float, spread: float = 1.0) -> Bound:
-    """Tokens outside the window get at most (T - |S|) exp(-beta (gate - spread)) of the weight.
+def mass_outside(inside: int, outside: int, *, beta: float, gate: float, spread: float = 1.0) -> Bound:
+    """Tokens outside a window get at most r/(1 + r) of the weight, r = (outside/inside) exp(-beta (gate - spread)).
 
-    `spread` is the range of the feature: a token outside may score better by that much before the gate.
-    Departs: the paper's gate of 1 equals the spread, so the bound never falls below T - |S|; a gate of 2 repairs it.
+    `spread` is the range of the feature. The worst input has the whole window at the top of the range and all else
+    at the bottom: it attains the bound.
+    Departs: the paper's gate of 1 equals the spread, so r never falls below outside/inside, whatever beta (its
+    proof overlooks this input); a gate of 2 repairs it.
 
-    >>> mass_outside(48, beta=100.0, gate=1.0).vacuous, mass_outside(48, beta=100.0, gate=2.0).value < 1e-41
-    (True, True)
+    >>> mass_outside(16, 48, beta=1e6, gate=1.0).value, mass_outside(16, 48, beta=100.0, gate=2.0).value < 1e-42
+    (0.75, True)
     """
+    at_least_one(inside=inside)
     positive(beta=beta, spread=spread)
     if outside < 0:
         raise ValueError(f"outside must be at least 0, got {outside}")
-    value = min(1.0, outside * math.exp(min(0.0, -beta * (gate - spread)))) if outside else 0.0
-    meaning = "a gate no stronger than the spread of the feature keeps nothing out" if gate <= spread else ""
-    sizes = {"outside": outside, "beta": beta, "gate": gate, "spread": spread}
-    return Bound("weight outside the window", value, "upper", OUTSIDE, (), value >= 1, meaning, sizes)
+    # sum over the window >= inside e^{-beta spread}, sum over the rest <= outside e^{-beta gate}
+    ratio = outside / inside * math.exp(min(700.0, -beta * (gate - spread)))
+    weak = outside > 0 and gate <= spread
+    meaning = "a gate no stronger than the spread of the feature keeps nothing out at any beta" if weak else ""
+    sizes = {"inside": inside, "outside": outside, "beta": beta, "gate": gate, "spread": spread}
+    return Bound("weight outside the window", ratio / (1 + ratio), "exact", OUTSIDE, (), weak, meaning, sizes)
 
 
 def _w(competitors: int) -> float:

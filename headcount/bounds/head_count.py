@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import product
 from typing import Any
@@ -147,4 +148,8 @@ def _meaning(k: float, sizes: dict[str, int]) -> str:
         return f"{heads} heads are enough for {retrievals} retrievals: Theorem 2(1) applies instead"
     if k <= 0:
         return f"says nothing at length {sizes['length']}; it bites from length {sizes['bites_from']}"
-    return f"halving the error multiplies the feed-forward parameters by at least {2**k:.3g}, up to a constant"
+    return f"halving the error multiplies the feed-forward parameters by at least {_doublings(k)}, up to a constant"
+
+
+def _doublings(k: float) -> str:
+    return f"{2**k:.3g}" if k < 100 else f"10^{k * math.log10(2):.0f}"

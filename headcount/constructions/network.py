@@ -12,7 +12,24 @@ from torch import Tensor, nn
 from headcount.nets.transformer import Attention
 from headcount.nets.weighing import softmax
 
-__all__ = ["ClassTokenNet", "ReluNet", "Shape"]
+__all__ = ["ClassTokenNet", "ReluNet", "Shape", "refuse_too_large"]
+
+LARGEST = 2 * 10**8  # parameters: 1.6 GB in float64
+
+
+def refuse_too_large(parameters: float, wish: str) -> None:
+    """Refuse, before any memory is taken, a network of more than LARGEST feed-forward parameters.
+
+    >>> refuse_too_large(3e9, "eps 1e-09")
+    Traceback (most recent call last):
+    ...
+    ValueError: eps 1e-09 would take 3e+09 feed-forward parameters, more than the 2e+08 that are built at most
+    """
+    if parameters > LARGEST:
+        raise ValueError(
+            f"{wish} would take {parameters:.2g} feed-forward parameters, more than the {LARGEST:.2g} that are built "
+            f"at most"
+        )
 
 
 class ReluNet(nn.Module):
@@ -116,6 +133,7 @@ class ClassTokenNet(nn.Module):
         self.read_out = ReluNet(shape.read_out)
         for p in self.attention.parameters():
             nn.init.zeros_(p)
+        self.requires_grad_(False)  # the weights are proved, not trained; undo it to train on from here
 
     @property
     def feedforward_parameters(self) -> int:

@@ -52,9 +52,6 @@ class Check:
         """Whether no input broke the promise."""
         return self.gap <= self.error
 
-    def __bool__(self) -> bool:
-        return self.holds
-
     def __str__(self) -> str:
         inputs = sum(t.inputs for t in self.tried)
         by = max(self.tried, key=lambda t: t.gap).name
