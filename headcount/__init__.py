@@ -16,6 +16,7 @@ _ROOMS = (
     "fits",
     "infoflow",
     "nets",
+    "papers",
     "report",
     "results",
     "sources",

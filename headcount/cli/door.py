@@ -38,7 +38,7 @@ for _room in ROOMS:
 Misuse: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
-class Interrupted(KeyboardInterrupt):
+class Interrupted(Exception):
     """An interruption that knows what is kept and how to go on."""
 
 
@@ -58,7 +58,7 @@ def _status(arguments: Sequence[str] | None) -> int:
         where = getattr(mistake, "ctx", None)
         command = where.command_path if where is not None else "headcount"
         return _refuse(f"{_message(mistake)} (see `{command} --help`)")
-    except (typer.Abort, KeyboardInterrupt) as stop:
+    except (Interrupted, typer.Abort, KeyboardInterrupt) as stop:
         sys.stderr.write(f"headcount: interrupted. {stop}".rstrip() + "\n")
         return 130
     except BrokenPipeError:

@@ -99,7 +99,9 @@ class _Run:
         self.best, self.final, self.train_at_best = (torch.full_like(ones, torch.inf, dtype=dtype) for _ in range(3))
         self.best_step, self.stale = torch.zeros_like(self.status), torch.zeros_like(self.status)
         self.best_theta = self.bank.theta.detach().clone()
-        self.step = path.record(self._step)
+        adam = self.optimiser
+        state = (self.bank.theta, adam.first, adam.second, adam.step, self.cursor)
+        self.step = path.record(self._step, state)
 
     def epoch(self, number: int) -> None:
         """Visit every sample once, each member in its own order."""

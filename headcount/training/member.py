@@ -72,7 +72,7 @@ class Member:
     arch: Architecture
     seed: int = 0
     data_seed: int = 0
-    lr: float = 2e-3
+    lr: float = 3e-3
     weight_decay: float = 1e-4
 
     def __post_init__(self) -> None:

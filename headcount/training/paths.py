@@ -1,4 +1,4 @@
-"""Which way a bank is computed: plain, collapsed, compiled or recorded, chosen by device and shape."""
+"""Which way a bank is computed: plain or collapsed, step by step or recorded, chosen by device and shape."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from headcount.training.forward import Forward, collapsed, plain
 from headcount.training.member import Member
@@ -13,6 +14,7 @@ from headcount.training.member import Member
 __all__ = ["Path", "choose", "eager", "recorded", "reference"]
 
 Step = Callable[[], None]
+Record = Callable[[Step, Sequence[Tensor]], Step]
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Path:
 
     name: str
     forward: Forward
-    record: Callable[[Step], Step]
+    record: Record
 
 
 def choose(members: Sequence[Member], device: torch.device | str) -> Path:
@@ -29,18 +31,31 @@ def choose(members: Sequence[Member], device: torch.device | str) -> Path:
     return recorded if torch.device(device).type == "cuda" else eager
 
 
-def _as_it_is(step: Step) -> Step:
+def as_it_is(step: Step, state: Sequence[Tensor]) -> Step:
+    """Do not record: run the step as it is."""
     return step
 
 
-def _graph(step: Step) -> Step:
-    """Warm the step up on a side stream, then record it once and replay the recording.
+def graph(step: Step, state: Sequence[Tensor]) -> Step:
+    """Record the step once as a CUDA graph and replay it.
 
-    The three warm-up steps and the recording itself change the state they touch, so it is put back afterwards.
+    Warming up and recording run the step, which changes `state`; it is put back, so that replay 1 is step 1.
     """
-    raise NotImplementedError
+    kept = [t.detach().clone() for t in state]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    recording = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recording):
+        step()
+    for t, before in zip(state, kept, strict=True):
+        t.detach().copy_(before)
+    return recording.replay
 
 
-reference = Path("plain batched products", plain, _as_it_is)
-eager = Path("collapsed", collapsed, _as_it_is)
-recorded = Path("collapsed, CUDA graph", collapsed, _graph)
+reference = Path("plain batched products", plain, as_it_is)
+eager = Path("collapsed", collapsed, as_it_is)
+recorded = Path("collapsed, CUDA graph", collapsed, graph)
