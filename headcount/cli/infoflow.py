@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from headcount.nets import Architecture
     from headcount.structure import Structure
 
-TaskName = Annotated[str, typer.Argument(help="A task's name (see `headcount tasks`), or a TOML file that describes one.")]
+TaskName = Annotated[
+    str, typer.Argument(help="A task's name (see `headcount tasks`), or a TOML file that describes one.")
+]
 Length = Annotated[int, typer.Option(help="Tokens in a sequence; a TOML file says it itself.", show_default=False)]
 With = Annotated[
     list[str] | None,
@@ -139,7 +141,9 @@ def _print_prediction(title: str, p: Prediction) -> None:
         say("\nPlan")
         for step in p.plan:
             _paragraph(f"  layer {step.layer}", f"{step.who} at {step.at}: {step.attends} ({step.retrieval})")
-            _paragraph("", f"{step.mode}, score: {step.score}, carries {step.carries}, eps^-{step.exponent:.3g}; {step.knows}")
+            _paragraph(
+                "", f"{step.mode}, score: {step.score}, carries {step.carries}, eps^-{step.exponent:.3g}; {step.knows}"
+            )
         grown = ", ".join(f"layer {k.layer}: {k.token} and {k.cls}" for k in p.known)
         _paragraph("  known", f"tokens a token and the class token can depend on, {grown}")
     say("\nHow we know")
@@ -156,7 +160,15 @@ def _print_advice(title: str, advice: Advice) -> None:
     for step in advice.best.prediction.plan:
         _paragraph(f"  layer {step.layer}", f"{step.who} at {step.at}: {step.attends} ({step.mode})")
     say()
-    rows = [{**c.as_row(), "parameters": _size(c.parameters), "E": c.architecture.embed_dim, "pos": c.architecture.positions} for c in advice.ranked]
+    rows = [
+        {
+            **c.as_row(),
+            "parameters": _size(c.parameters),
+            "E": c.architecture.embed_dim,
+            "pos": c.architecture.positions,
+        }
+        for c in advice.ranked
+    ]
     show_table(rows, ("layers", "E", "pos", "parameters", "exponent", "reason"))
     say("\nLeast heads a layer that are cheap")
     for f in advice.frontier:

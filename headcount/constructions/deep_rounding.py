@@ -60,7 +60,9 @@ def _attended(attention: Attention, asker: Known, tokens: Known, beta: float, le
         wobble = error + 8 * U * size + (8 + 2 * EXP_ULPS) * U / max(beta, U)
         moved = 2 * math.expm1(min(700.0, 2 * beta * wobble)) * values.size
         if len(key) == 1 and torch.equal(attention.key[head], attention.value[head]):
-            moved = np.minimum(moved, wobble * (1 + 2 * gibbs_excess(max(1, length - 1), 1.0).value) / max(q.size[0], U))
+            moved = np.minimum(
+                moved, wobble * (1 + 2 * gibbs_excess(max(1, length - 1), 1.0).value) / max(q.size[0], U)
+            )
         moved = moved + _g(length + 2 * EXP_ULPS) * values.size
         total = _plus(total, Known(values.size, values.error + moved).mapped(out))
     return total

@@ -11,11 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.bounds import gibbs_excess
-from headcount.constructions.attempts import AllEqual, Ascent, Boundary, NearTies, Random, Ties
+from headcount.constructions.attempts import AllEqual, Ascent, NearTies, Random, Ties
 from headcount.constructions.built import Built
 from headcount.constructions.certificate import Certificate, Term
 from headcount.constructions.deep_rounding import rounding_through
-from headcount.constructions.domains import Box
 from headcount.constructions.network import ClassTokenNet, Shape
 from headcount.constructions.trial import Attempt, Trial
 from headcount.constructions.wiring import Hidden, Layout, composed, integer_square, wire
@@ -31,8 +30,8 @@ SOURCE = Source("headcount", "k-th largest by masking")
 def kth_largest(task: KthLargest, eps: float = 0.05) -> Built:
     """k layers of one head find the k-th largest within eps; the parameters do not depend on eps.
 
-    Layers 1..k-1, at every token: score c (at first the token's value), value (t, t^2). With the means m_1, m_2 of these
-    a token knows q = m_2 - 2 t m_1 + t^2, the mean squared distance from its place to the winner's, and steps back by
+    Layers 1..k-1, at every token: score c (at first the token's value), value (t, t^2). With their means m_1, m_2 a
+    token knows q = m_2 - 2 t m_1 + t^2, the mean squared distance from its place to the winner's, and steps back by
     2 clip(2 - 4 q, 0, 1): fully when q <= 1/4, and only if more than half of all attention is its own. Layer k, class
     token: score and value c.
     Source: the notes' masking construction for the second largest, two layers of one head.
@@ -214,7 +213,7 @@ def _step_back(at: Layout) -> Hidden:
 
 @dataclass(frozen=True)
 class Leader:
-    """Leaders at the ends, spaced by about what masking needs, and all others tied a little below: the softest masks."""
+    """Leaders at the ends, spaced by about what masking needs, and all others tied a little below: soft masks."""
 
     rank: int
     beta: float

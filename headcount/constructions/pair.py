@@ -171,7 +171,7 @@ def _read_out(task: OppositePair, plan: _Plan, at: Layout) -> Hidden:
 
 @dataclass(frozen=True)
 class NearlyOpposite:
-    """Two tokens that cancel up to a little, or a tie of such pairs, the others drawn at random: the root is steepest."""
+    """Two tokens that cancel up to a little, or a tie of such pairs, the others at random: the root is steepest."""
 
     beta: float
     count: int = 256

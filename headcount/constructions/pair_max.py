@@ -1,4 +1,4 @@
-"""D pair retrievals by D heads in both of two layers: the intrinsic-dimension task as a network with its certificate."""
+"""D pair retrievals by D heads in both of two layers: the intrinsic-dimension task as a network."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def pair_max(task: PairMax, eps: float = 0.1, *, radius: float = RADIUS) -> Buil
     """D heads in each of two layers find sum_i max_{s,t} x_s^T A_i x_t within eps, eps^(-1/2) parameters.
 
     Layer 1, at every token t: head i scores x_s^T A_i x_t and carries the mean of x_s, in which the score is linear.
-    The feed-forward forms g_i(t) = mean_i^T A_i x_t by quarter squares along the singular vectors of A_i. Layer 2, class
-    token: head i takes the largest g_i. On the box [-radius, radius]^d.
+    The feed-forward forms g_i(t) = mean_i^T A_i x_t by quarter squares along the singular vectors of A_i. Layer 2, at
+    the class token: head i takes the largest g_i. On the box [-radius, radius]^d.
     Source: Yu et al. 2026 (InfoFlow): h_1 >= D and h_2 >= D are predicted to be needed; here they are shown to suffice.
     """
     if not (math.isfinite(eps) and eps > 0):
@@ -46,7 +46,9 @@ def pair_max(task: PairMax, eps: float = 0.1, *, radius: float = RADIUS) -> Buil
     net = _assemble(task, plan)
     rounding = rounding_through(net, radius, task.length, sizes=_sizes(task, plan))
     certificate = Certificate(
-        _terms(task, plan, rounding), SOURCE, (f"tokens in [-{radius:g}, {radius:g}]^{task.token_dim}", f"length {task.length}")
+        _terms(task, plan, rounding),
+        SOURCE,
+        (f"tokens in [-{radius:g}, {radius:g}]^{task.token_dim}", f"length {task.length}"),
     )
     if certificate.error > eps:
         raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding adds up to {rounding:.2g}")

@@ -45,7 +45,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Frontier:
-    """At one depth, with or without positions: the least heads that are cheap (None: none tried are), and why fewer fail."""
+    """At one depth, with or without positions: the least heads that are cheap (None: none are), and why fewer fail."""
 
     layers: int
     positions: bool
@@ -85,7 +85,7 @@ def advise(task: Any, eps: float = 1e-2, *, max_layers: int = 4, max_heads: int 
     magnitude, good for ranking. Where nothing is cheap the smallest exponents are ranked instead.
 
     >>> from headcount.structure import Retrieval
-    >>> best = advise(Structure(64, 4, (Retrieval("pairs", count=2, order=2),)), eps=1e-2).best
+    >>> best = advise(Structure(64, 4, (Retrieval("pairs", count=2, order=2),)), eps=1e-2, max_layers=2).best
     >>> best.architecture.name, best.prediction.cheap
     ('2x4+2x4', True)
     """
@@ -154,7 +154,7 @@ def _uniform(structure: Structure, depth: int, heads: int, head_dim: int, positi
 
 
 def _trimmed(structure: Structure, arch: Architecture) -> Architecture:
-    """The shape without the heads and layers that its plan leaves idle, and with the narrowest state that costs no more."""
+    """The shape without the heads and layers that its plan leaves idle, and with the narrowest state at that cost."""
     found = analyse(structure, arch)
     used = [max(1, _used(jobs, found)) for jobs in found.layers]
     if not found.gathered:

@@ -168,7 +168,9 @@ def _placed(structure: Structure, arch: Shape, demands: tuple[Demand, ...], gath
         if not chain or schedule(demands, arch, size, chain[-1], spare=gathered) is None:
             continue
         chain = chain[_first_fit(demands, arch, size, chain) :]
-        placed = (schedule(demands, arch, size, limits, spare=gathered) for limits in (chain if gathered else chain[:1]))
+        placed = (
+            schedule(demands, arch, size, limits, spare=gathered) for limits in (chain if gathered else chain[:1])
+        )
         found = [_costed(structure, arch, demands, p, gathered) for p in placed if p is not None]
         best = min((f for f in found if f is not None), key=lambda f: f.cost.order, default=None)
         if best is not None and (best.cost.cheap or chain[-1].features == NO_LIMIT):

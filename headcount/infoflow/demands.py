@@ -89,7 +89,7 @@ class Demand:
 
 
 def demands_of(structure: Structure) -> tuple[tuple[Demand, ...], tuple[Retrieval, ...]]:
-    """The look-ups that heads can make by comparing (equal ones joined), and the retrievals that can only be aggregated.
+    """The look-ups that heads can make by comparing (equal ones joined), and what can only be aggregated.
 
     Order 1, rank k: the winner is masked k - 1 times, then collected. Order 2: every token first finds its partner.
     Fixed positions that a later score uses are read one by one; others, and orders above 2, are aggregated.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from itertools import pairwise
 
 from headcount.infoflow.prediction import Prediction, Step
 
@@ -33,8 +34,7 @@ def draw(prediction: Prediction, title: str = "") -> str:
     depth = len(prediction.layers)
     height = TOP + depth * ROW + 96
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img" aria-label="{escape(title or "flow of information")}">',
+        _opening(height, title),
         f"<style>{STYLE}</style>",
         _markers(),
         *_heading(prediction, title),
@@ -47,6 +47,12 @@ def draw(prediction: Prediction, title: str = "") -> str:
     return "\n".join(parts) + "\n"
 
 
+def _opening(height: int, title: str) -> str:
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+    label = escape(title or "flow of information", quote=True)
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{label}">'
+
+
 def _markers() -> str:
     heads = "".join(
         f'<marker id="{mode}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -56,7 +62,9 @@ def _markers() -> str:
     return f"<defs>{heads}</defs>"
 
 
-def _text(x: float, y: float, words: str, size: int = 13, *, faint: bool = False, anchor: str = "start", extra: str = "") -> str:
+def _text(
+    x: float, y: float, words: str, size: int = 13, *, faint: bool = False, anchor: str = "start", extra: str = ""
+) -> str:
     kind = ' class="faint"' if faint else ""
     return f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"{kind}{extra}>{escape(words)}</text>'
 
@@ -123,7 +131,7 @@ def _ends(step: Step, columns: list[int], winner: int) -> list[tuple[int, int]]:
     if step.mode == "global":
         return [(c, TOKENS) for c in columns]
     if step.mode == "positions" and step.at == "every token":
-        return [(a, b) for a, b in zip(columns, columns[1:], strict=False) if b == a + 1]
+        return [(a, b) for a, b in pairwise(columns) if b == a + 1]
     if step.mode == "positions":
         fixed = columns[-1:] if step.carries and "position " in step.attends and _number(step.attends) else columns[:3]
         return [(c, TOKENS) for c in fixed]
@@ -131,7 +139,11 @@ def _ends(step: Step, columns: list[int], winner: int) -> list[tuple[int, int]]:
         return [(columns[(c + 2) % len(columns)], c) for c in columns[:3]]
     everyone = [(winner, c) for c in columns]
     if step.at == "every token":
-        return everyone if "partner" not in step.attends else [(columns[(i + 2) % len(columns)], c) for i, c in enumerate(columns)]
+        return (
+            everyone
+            if "partner" not in step.attends
+            else [(columns[(i + 2) % len(columns)], c) for i, c in enumerate(columns)]
+        )
     return everyone + to_cls if step.at.startswith("every") else to_cls
 
 
@@ -158,7 +170,9 @@ def _notes(prediction: Prediction) -> list[str]:
             for line in _wrapped(first, LINE)[:2]:
                 parts.append(_text(NOTES, y, line, 12))
                 y += 15
-            parts.append(_text(NOTES, y, f"{step.mode}, eps^-{step.exponent:.3g}: {step.knows}"[: LINE + 14], 11, faint=True))
+            parts.append(
+                _text(NOTES, y, f"{step.mode}, eps^-{step.exponent:.3g}: {step.knows}"[: LINE + 14], 11, faint=True)
+            )
             y += 20
         if len(here) > 3:
             parts.append(_text(NOTES, y, f"and {len(here) - 3} more steps", 11, faint=True))
@@ -171,7 +185,9 @@ def _legend(height: int) -> list[str]:
         parts.append(f'<path d="M{x:g},{height - 22} h28" stroke="{COLOURS[mode]}" stroke-width="2.5"/>')
         parts.append(_text(x + 36, height - 18, words, 12, faint=True))
         x += 56 + 6.6 * len(words)
-    parts.append(_text(WIDTH - 24, height - 18, "|I|: tokens known at a token, at the class token", 12, faint=True, anchor="end"))
+    parts.append(
+        _text(WIDTH - 24, height - 18, "|I|: tokens known at a token, at the class token", 12, faint=True, anchor="end")
+    )
     return parts
 
 

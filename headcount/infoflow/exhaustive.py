@@ -1,4 +1,4 @@
-"""The slow road: try every assignment of every look-up to every layer, one at a time. For small cases, and for tests."""
+"""The slow road: try every assignment of every look-up to every layer. For small cases, and for tests."""
 
 from __future__ import annotations
 
@@ -110,12 +110,15 @@ class _Enumeration:
         return moves
 
     def _known(self, names: tuple[str, ...], progress: tuple[int, ...]) -> bool:
-        return all(
-            p == len(d.acts) for p, (d, _) in zip(progress, self.units, strict=True) if d.name in names
-        )
+        return all(p == len(d.acts) for p, (d, _) in zip(progress, self.units, strict=True) if d.name in names)
 
     def _layer(
-        self, layer: int, progress: tuple[int, ...], bundles: tuple[int, ...], chosen: tuple[str, ...], fetched: tuple[bool, ...]
+        self,
+        layer: int,
+        progress: tuple[int, ...],
+        bundles: tuple[int, ...],
+        chosen: tuple[str, ...],
+        fetched: tuple[bool, ...],
     ) -> set[Price]:
         heads, head_dim = self.arch.layers[layer]
         at_cls, at_tokens, brought = sum(fetched), 0, 0
@@ -149,7 +152,9 @@ class _Enumeration:
             separated = max(separated, decoding_exponent(size, head_dim) if taken else Fraction(1))
         if brought:
             features = max(features, decoding_exponent(self.structure.token_dim + brought, self.arch.embed_dim))
-        waiting = tuple(sorted([b for b, taken in zip(bundles, fetched, strict=True) if not taken] + list(sizes.values())))
+        waiting = tuple(
+            sorted([b for b, taken in zip(bundles, fetched, strict=True) if not taken] + list(sizes.values()))
+        )
         spare = (heads - at_cls) * head_dim
         return {
             (max(features, f), max(separated, s), spare + free)

@@ -68,11 +68,11 @@ def one_layer_bound(structure: Structure, arch: Shape) -> Bound | None:
     heads, head_dim = arch.layers[0]
     found: list[Bound] = []
     compared = [r for r in structure.retrievals if r.order and not r.after and not r.offset]
-    if structure.order == 1 and len(compared) == len(structure.retrievals) and all(r.rank == 1 for r in compared):
-        if all(4 * (r.window or structure.length) >= structure.length for r in compared):
-            found.append(
-                few_heads_exponent(length=structure.length, retrievals=structure.count, heads=heads, head_dim=head_dim)
-            )
+    wide = all(4 * (r.window or structure.length) >= structure.length for r in compared)
+    plain = len(compared) == len(structure.retrievals) and all(r.order == r.rank == 1 for r in compared)
+    if plain and wide:
+        sizes = {"length": structure.length, "retrievals": structure.count, "heads": heads, "head_dim": head_dim}
+        found.append(few_heads_exponent(**sizes))
     for r in compared:
         window = r.window or structure.length
         if r.order == 2 and structure.token_dim > 1:

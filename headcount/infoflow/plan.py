@@ -53,7 +53,9 @@ class _Writer:
             gathered += self._gathered(layer, heads, gathered)
         return tuple(self.written)
 
-    def _add(self, layer: int, heads: tuple[int, int], at: str, mode: str, words: tuple[str, str, str, str], carries: int) -> None:
+    def _add(
+        self, layer: int, heads: tuple[int, int], at: str, mode: str, words: tuple[str, str, str, str], carries: int
+    ) -> None:
         retrieval, attends, score, knows = words
         head_dim = self.arch.layers[layer - 1][1]
         price = float(decoding_exponent(carries, head_dim))
@@ -105,7 +107,9 @@ class _Writer:
             "the same for all" if everything else "position alone",
             f"the class token holds {tokens} tokens of {d} numbers in {total} dimensions",
         )
-        self._add(layer, heads.take(number, "cls"), "the class token", "global" if everything else "positions", words, 1)
+        self._add(
+            layer, heads.take(number, "cls"), "the class token", "global" if everything else "positions", words, 1
+        )
         price = float(decoding_exponent(self.found.gathered, total))
         last = self.written[-1]
         carries = -(-self.found.gathered * head_dim // total)
@@ -184,11 +188,26 @@ def _words(demand: Demand, job: Job, act: Act, r: Retrieval) -> tuple[str, str, 
         where = ("the previous token" if r.offset > 0 else "the next token") if far == 1 else f"the token {far} {side}"
         return many, f"to {where}", "position alone", "every token knows what its neighbour is"
     if act.kind == "read":
-        return many, f"reads position{'s' if len(r.positions) > 1 else ''} {_listed(list(r.positions))}", "position alone", "the class token knows it"
+        return (
+            many,
+            f"reads position{'s' if len(r.positions) > 1 else ''} {_listed(list(r.positions))}",
+            "position alone",
+            "the class token knows it",
+        )
     if act.kind == "partner":
-        return many, "each token t to its best partner s", "joint in (x_t, x_s)", "every token knows its partner and their score"
+        return (
+            many,
+            "each token t to its best partner s",
+            "joint in (x_t, x_s)",
+            "every token knows its partner and their score",
+        )
     if act.kind == "mask":
-        return many, "to the largest token not yet masked", "the token's own score", "the winner sees itself and steps back"
+        return (
+            many,
+            "to the largest token not yet masked",
+            "the token's own score",
+            "the winner sees itself and steps back",
+        )
     return many, *_collect_words(demand)
 
 

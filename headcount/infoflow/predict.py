@@ -81,12 +81,14 @@ def limiting(found: Found, structure: Structure, arch: Shape) -> str:
     if cost.aggregated == cost.exponent and found.gathered and (cost.exponent > 1 or not found.demands):
         tokens = found.gathered // d
         what = f"all {tokens} tokens" if tokens == structure.length else f"{tokens} tokens read by place"
-        return f"{what} of {d} numbers pass through {found.channel} dimensions at the class token: {_ratio(found.gathered, found.channel)}"
+        ratio = _ratio(found.gathered, found.channel)
+        return f"{what} of {d} numbers pass through {found.channel} dimensions at the class token: {ratio}"
     if cost.exponent == 1:
         return "the features of a score: piecewise linear, eps^-1, whatever the length"
     if cost.separated == cost.exponent:
         return f"what is read by position shares the dimensions of a head: exponent {float(cost.separated):.3g}"
-    return f"a token's {d} numbers and what its heads bring share head_dim and embed_dim ({arch.embed_dim}): exponent {float(cost.features):.3g}"
+    shared = f"head_dim and embed_dim ({arch.embed_dim}): exponent {float(cost.features):.3g}"
+    return f"a state's {d} numbers a token and what its heads bring share {shared}"
 
 
 def _ratio(numbers: int, dims: int) -> str:

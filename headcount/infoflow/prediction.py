@@ -114,8 +114,6 @@ class Prediction:
             "plan": [asdict(step) for step in self.plan],
             "known": [asdict(known) for known in self.known],
             "lower_bound": None if self.lower is None else self.lower.as_row(),
-            "statements": [
-                {"says": s.says, "status": s.status, "source": str(s.source)} for s in self.statements
-            ],
+            "statements": [{"says": s.says, "status": s.status, "source": str(s.source)} for s in self.statements],
             "structure": self.structure.to_json(),
         }

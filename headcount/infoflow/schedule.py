@@ -101,7 +101,9 @@ class _Search:
         found = self._go(0, start, ())
         return None if found is None else Schedule(found[1], found[0])
 
-    def _search(self, layer: int, counts: Counts, bundles: tuple[int, ...]) -> tuple[int, tuple[tuple[Job, ...], ...]] | None:
+    def _search(
+        self, layer: int, counts: Counts, bundles: tuple[int, ...]
+    ) -> tuple[int, tuple[tuple[Job, ...], ...]] | None:
         if not bundles and not any(map(any, counts)):
             free = sum(heads * head_dim for heads, head_dim in self.arch.layers[layer:])
             return free, ((),) * (len(self.arch.layers) - layer)
@@ -117,7 +119,7 @@ class _Search:
         return best
 
     def _hopeless(self, layer: int, counts: Counts, bundles: tuple[int, ...]) -> bool:
-        """Whether a chain is longer than the layers left, or the acts at the tokens or the class token than the heads."""
+        """Whether a chain is longer than the layers left, or the acts are more than the heads left."""
         left = self.arch.layers[layer:]
         heads = sum(h for h, _ in left)
         # Heads of this layer collect one each; later ones can fetch a bundle, made by a token's head before.
@@ -167,7 +169,9 @@ class _Search:
         numbers they bring to every token."""
         options = self._plain(layer, counts, "cls") + self._gated(layer, counts)
         everywhere = [self.demands[job.demand].acts[job.act].at == "both" for job in options]
-        loads = [self.demands[job.demand].acts[job.act].load * both for job, both in zip(options, everywhere, strict=True)]
+        loads = [
+            self.demands[job.demand].acts[job.act].load * both for job, both in zip(options, everywhere, strict=True)
+        ]
         for jobs in _fill(tuple(options), heads, self.room, tuple(loads), maximal=self.greedy):
             cls_used = sum(job.heads for job in jobs)
             both = [job for job in jobs if self.demands[job.demand].acts[job.act].at == "both"]
@@ -182,7 +186,11 @@ class _Search:
             demand, rest = self.demands[g], self.demands[g].acts[p:]
             if demand.order == 1 and len(rest) > 1 and all(act.kind in ("mask", "collect") for act in rest):
                 gates = gate_heads(demand.window, demand.rank_left(p))
-                if gates <= self.arch.layers[layer][0] and rest[-1].at == "cls" and self._ready(demand, rest[0], counts):
+                if (
+                    gates <= self.arch.layers[layer][0]
+                    and rest[-1].at == "cls"
+                    and self._ready(demand, rest[0], counts)
+                ):
                     found.append(Job(g, p, number, gates, "gated"))
         return found
 
@@ -202,7 +210,7 @@ class _Search:
                 yield tuple(_bundled(ready, size, bundles))
 
     def _token_acts(self, layer: int, left: Counts, before: Counts, heads: int, room: int) -> Iterator[tuple[Job, ...]]:
-        options = [job for job in self._plain(layer, left, "tokens", before)]
+        options = self._plain(layer, left, "tokens", before)
         loads = tuple(self.demands[job.demand].acts[job.act].load for job in options)
         yield from _fill(tuple(options), heads, room, loads, maximal=True)
 
@@ -227,8 +235,10 @@ class _Search:
         return not act.waits or not any(any(counts[self.index[name]]) for name in demand.after)
 
 
-def _fill(options: tuple[Job, ...], heads: int, room: int, loads: tuple[int, ...], *, maximal: bool) -> Iterator[tuple[Job, ...]]:
-    """Every way to serve look-ups with `heads` heads and `room` numbers at a token; only the fullest ones if `maximal`."""
+def _fill(
+    options: tuple[Job, ...], heads: int, room: int, loads: tuple[int, ...], *, maximal: bool
+) -> Iterator[tuple[Job, ...]]:
+    """Every way to serve look-ups with `heads` heads and `room` numbers at a token; only the fullest if `maximal`."""
     if not options:
         yield ()
         return
@@ -246,7 +256,14 @@ def _fill(options: tuple[Job, ...], heads: int, room: int, loads: tuple[int, ...
 
 
 def _could_add(
-    job: Job, load: int, heads: int, room: int, number: int, rest: tuple[Job, ...], options: tuple[Job, ...], loads: tuple[int, ...]
+    job: Job,
+    load: int,
+    heads: int,
+    room: int,
+    number: int,
+    rest: tuple[Job, ...],
+    options: tuple[Job, ...],
+    loads: tuple[int, ...],
 ) -> bool:
     price = {(o.demand, o.act): load for o, load in zip(options, loads, strict=True)}
     heads -= number * job.heads + sum(j.heads for j in rest)
