@@ -73,8 +73,8 @@ def test_a_table_repeats_the_single_answers():
 
 def test_rates_of_the_two_upper_bounds():
     assert bounds.enough_heads_rate(0.5).value == 0.5
-    assert bounds.memorise_rate(0.5).value == 1.0
-    assert bounds.memorise_rate(3.0).value == 3.0
+    assert bounds.memorise_rate(0.5).value == 1.5
+    assert bounds.memorise_rate(3.0).sizes["width_exponent"] == 3.0
     with pytest.raises(ValueError, match="rate must be"):
         bounds.enough_heads_rate(0.0)
 

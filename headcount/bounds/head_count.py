@@ -109,19 +109,20 @@ def enough_heads_rate(rate: float) -> Bound:
 
 @implements(MEMORISE, test="tests/test_bounds_head_count.py::test_rates_of_the_two_upper_bounds")
 def memorise_rate(rate: float) -> Bound:
-    """One head that keeps the whole sequence needs eps^-max(1, gamma) feed-forward parameters.
+    """One head that keeps the whole sequence needs eps^-(1 + gamma) feed-forward parameters.
 
+    The widths grow like eps^-max(1, gamma) only; merging the layers into five (Lemma 8) joins the features' units
+    with those of the maximum, all with all, and so multiplies the two. Zeros are not counted.
     Source: Yu et al. 2025 (heads), Theorem 2(3).
-    Departs: the theorem states 1 + gamma; its proof adds T/eps units for the maximum to eps^-gamma for the rest.
 
-    >>> memorise_rate(0.5).value, memorise_rate(2.0).value
-    (1.0, 2.0)
+    >>> memorise_rate(0.5).value, memorise_rate(0.5).sizes["width_exponent"]
+    (1.5, 1.0)
     """
     positive(rate=rate)
     hypotheses = ("head_dim >= length * token_dim", "a ReLU read-out of five layers", "Assumption 3")
     meaning = "one head suffices when it is as wide as the sequence; the constant then grows with the length"
-    value = max(1.0, rate)
-    return Bound("exponent of 1/eps", value, "upper", MEMORISE, hypotheses, meaning=meaning, sizes={"rate": rate})
+    sizes = {"rate": rate, "width_exponent": max(1.0, rate)}
+    return Bound("exponent of 1/eps", 1 + rate, "upper", MEMORISE, hypotheses, meaning=meaning, sizes=sizes)
 
 
 @implements(INTRINSIC, test="tests/test_bounds_head_count.py::test_the_count_of_retrievals_is_intrinsic_in_the_regime")

@@ -1,6 +1,7 @@
 """Theorems as functions: hypotheses in, a network and a certificate of its error out."""
 
 from headcount.constructions.attempts import in_box, on_samples
+from headcount.constructions.bounded import weight_bounded
 from headcount.constructions.build import build
 from headcount.constructions.built import Built, load
 from headcount.constructions.certificate import Certificate, Term
@@ -9,6 +10,7 @@ from headcount.constructions.enough_heads import enough_heads
 from headcount.constructions.gated import gated_second_largest
 from headcount.constructions.induction import induction_head
 from headcount.constructions.kth_largest import kth_largest
+from headcount.constructions.memorise import memorise
 from headcount.constructions.network import ClassTokenNet, ReluNet, Shape
 from headcount.constructions.pair import opposite_pair
 from headcount.constructions.pair_max import pair_max
@@ -33,9 +35,11 @@ __all__ = [
     "induction_head",
     "kth_largest",
     "load",
+    "memorise",
     "on_samples",
     "opposite_pair",
     "pair_max",
     "position_sum",
     "retrievals_by_position",
+    "weight_bounded",
 ]

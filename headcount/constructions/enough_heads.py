@@ -21,7 +21,7 @@ from headcount.nets.transformer import Attention
 from headcount.sources import Source, implements
 from headcount.tasks import Task
 
-__all__ = ["assemble", "enough_heads"]
+__all__ = ["assemble", "enough_heads", "up"]
 
 SOURCE = Source("yu2025heads", "Theorem 2(1)")
 
@@ -136,22 +136,24 @@ def _read_out(plan: Plan) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 def _terms(plan: Plan, net: ClassTokenNet) -> tuple[Term, ...]:
     box = plan.minima.box
     largest = max(abs(box.low), abs(box.high))
-    rounding = rounding_error(net, largest, box.length, spread=max(plan.spreads) + plan.gate)
+    rounding = rounding_error(
+        net, largest, box.length, encoded=max(*plan.spreads, plan.gate), spread=max(plan.spreads) + plan.gate
+    )
     return (
         Term(
             "features",
-            _up(plan.feature_error * math.fsum(plan.slopes)),
+            up(plan.feature_error * math.fsum(plan.slopes)),
             f"squares linear between knots on {plan.pieces} pieces: h^2/8 per retrieval"
             if plan.minima.curve
             else "linear features are exact",
         ),
-        Term("softmax excess", _up(plan.softmax_term()), f"W(m/e)/beta per retrieval, beta = {plan.beta:.6g}"),
+        Term("softmax excess", up(plan.softmax_term()), f"W(m/e)/beta per retrieval, beta = {plan.beta:.6g}"),
         Term(
             "mass outside the window",
-            _up(plan.outside_term()),
+            up(plan.outside_term()),
             f"gate {plan.gate:g}: (T/|S| - 1) exp(-beta (gate - 1))",
         ),
-        Term("outer function", _up(plan.outer_term()), f"ridges on {sum(plan.ridge_pieces)} pieces: |g''| h^2/8"),
+        Term("outer function", up(plan.outer_term()), f"ridges on {sum(plan.ridge_pieces)} pieces: |g''| h^2/8"),
         Term("rounding", rounding, "forward error analysis of float64"),
     )
 
@@ -166,6 +168,6 @@ def _hypotheses(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _up(value: float) -> float:
+def up(value: float) -> float:
     """A little more than a number that was computed in float64, so that it stays a bound."""
     return value * (1 + 1e-12)

@@ -141,6 +141,12 @@ class ClassTokenNet(nn.Module):
         nets = [self.encoder, *self.between, self.read_out]
         return sum(n.parameters_count for n in nets if isinstance(n, ReluNet))
 
+    @property
+    def feedforward_nonzeros(self) -> int:
+        """The same without the zeros: what a sparse network would keep."""
+        nets = [self.encoder, *self.between, self.read_out]
+        return sum(int(torch.count_nonzero(p)) for n in nets for p in n.parameters())
+
     def encode(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, "batch length embed"]:
         """Every token's state before attention."""
         x = x.to(self.cls.dtype)

@@ -32,7 +32,8 @@ class Known:
         """After x -> weight x + bias."""
         size = np.abs(weight) @ self.size + np.abs(bias)
         error = np.abs(weight) @ self.error
-        return Known(size, error + _g(weight.shape[1] + 2) * (size + error))
+        terms = np.count_nonzero(weight, axis=1) + 2  # a product with zero is exact
+        return Known(size, error + _g(terms) * (size + error))
 
     def through(self, net: ReluNet) -> Known:
         """After a ReLU network: relu moves no two numbers apart, so sizes and errors pass it unchanged."""
@@ -42,22 +43,23 @@ class Known:
         return here
 
 
-def rounding_error(net: ClassTokenNet, largest_token: float, length: int, *, spread: float) -> float:
+def rounding_error(net: ClassTokenNet, largest_token: float, length: int, *, encoded: float, spread: float) -> float:
     """What rounding adds to the output of a one-layer network on tokens of at most this magnitude.
 
-    `spread` bounds |v_t - v_s| over the values that a head averages. Attention: scores off by at most a, seen
-    through exp(beta .) and its own rounding, are the exact softmax of scores off by a + (8 + 2 EXP_ULPS) u/beta;
-    the average of a value that the score itself ranks then moves by at most twice that, and by g(T) of its size
-    for the two sums.
+    `encoded` bounds every coordinate of an encoded token in exact arithmetic, `spread` the distance of two values
+    that a head averages. Attention: scores off by at most a, seen through exp(beta .) and its own rounding, are the
+    exact softmax of scores off by a + (8 + 2 EXP_ULPS) u/beta; the average of a value that the score itself ranks
+    then moves by at most twice that, and by g(T) of its size for the two sums.
     """
     tokens = np.append(np.full(net.shape.token_dim, largest_token), float(length))
-    encoded = Known(tokens, np.zeros_like(tokens)).through(net.encoder)
+    seen = Known(tokens, np.zeros_like(tokens)).through(net.encoder)
+    seen = Known(np.minimum(seen.size, encoded), seen.error)
     (attention,) = net.attention
     assert isinstance(attention, Attention)
     cls = net.cls.detach().numpy()
     state = Known(np.abs(cls), np.zeros_like(cls))
     for head in range(attention.query.shape[0]):
-        state = _plus(state, _attended(attention, head, cls, encoded, net.shape.betas[0], length, spread))
+        state = _plus(state, _attended(attention, head, cls, seen, net.shape.betas[0], length, spread))
     return float(state.through(net.read_out).error[0])
 
 
@@ -71,8 +73,14 @@ def _attended(
     score = encoded.mapped(key).mapped(asked[None, :])
     wobble = score.error[0] + 8 * U * score.size[0] + (8 + 2 * EXP_ULPS) * U / max(beta, U)
     values = encoded.mapped(value)
-    moved = 2 * min(wobble, spread) + _g(length + 2 * EXP_ULPS) * (values.size + spread)
+    moved = min(2 * wobble / _ranking(asked, spread, beta), spread) + _g(length + 2 * EXP_ULPS) * (values.size + spread)
     return Known(values.size, values.error + moved).mapped(out)
+
+
+def _ranking(asked: np.ndarray, spread: float, beta: float) -> float:
+    """How much score a unit of the averaged value is worth; where nothing is asked, 1/(beta spread) serves as well."""
+    scales = np.abs(asked[asked != 0])
+    return float(scales.min()) if scales.size else 1 / (beta * spread)
 
 
 def _plus(a: Known, b: Known) -> Known:
@@ -80,5 +88,6 @@ def _plus(a: Known, b: Known) -> Known:
     return Known(size, a.error + b.error + 2 * U * size)
 
 
-def _g(n: int) -> float:
-    return (n + SLACK) * U / (1 - (n + SLACK) * U)
+def _g(n: np.ndarray | int) -> np.ndarray:
+    total = (np.asarray(n) + SLACK) * U
+    return np.asarray(total / (1 - total))

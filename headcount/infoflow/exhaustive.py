@@ -105,7 +105,7 @@ class _Enumeration:
         if self.arch.positions and demand.route and act.kind == "collect":
             moves += [f"bundle {b}" for b in range(self.arch.layers[layer][0])]
         masks = all(a.kind in ("mask", "collect") for a in rest) and len(rest) > 1 and demand.order == 1
-        if self.arch.positions and masks and rest[-1].at == "cls":
+        if self.arch.positions and masks and demand.acts[-1].at == "cls":
             moves.append("gate")
         return moves
 

@@ -136,7 +136,7 @@ def _fixes(structure: Structure, arch: Shape) -> list[str]:
             fixes.append(f"{enough} heads in every layer")
     deeper = _least(structure, arch, lambda k: _with_layers(arch, k), len(arch.layers) + 1, most=12)
     if deeper:
-        fixes.append(f"{deeper} layers of {arch.layers[-1][0]} heads (now {len(arch.layers)})")
+        fixes.append(f"{deeper} layers of {max(h for h, _ in arch.layers[-1:])} heads (now {len(arch.layers)})")
     return fixes
 
 
