@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
         from headcount.results import read_study
 
         folder = out or (run if run.is_dir() else run.parent)
-        pages = write(read_study(run), predicted=predicted, command=f"headcount report {run}")
+        pages = write(read_study(run), predicted=predicted)
         paths = {name: str(out_file(folder, name, content)) for name, content in pages.items()}
         if as_json:
             emit_json(paths)

@@ -17,6 +17,7 @@ __all__ = ["Cells", "variants"]
 
 CELL = ("length", "heads")
 DESIGN = ("task", "layers", "head_dim", "width", "positions")  # a cell may hold one value of each, or is no cell
+EMPTY = "the study has no rows yet, so there is nothing to fit or show; `headcount sweep` makes them"
 TINY = 1e-300  # stands for an NMSE of zero, whose logarithm no curve could pass
 
 
@@ -44,7 +45,7 @@ class Cells:
     def of(cls, study: Study, points: str, groups: str = "length") -> Cells:
         """The cells of `study`, refused where one would mix networks of different design."""
         if not study.rows:
-            raise ValueError("the study has no rows yet, so there is nothing to fit")
+            raise ValueError(EMPTY)
         _refuse_mixed(study, points, groups)
         best = _best_of_tuned(study, points, groups)
         across, down = study.values(points), study.values(groups)
@@ -125,6 +126,8 @@ def variants(study: Study, cell: tuple[str, ...] = CELL) -> dict[str, Study]:
     >>> list(variants(Study(rows)))
     ['width 16', 'width 32']
     """
+    if not study.rows:
+        raise ValueError(EMPTY)
     options = [_parts(study, cell, ("task", "width", "positions", "depth", size)) for size in ("head_dim", "embed_dim")]
     return min(options, key=len)
 

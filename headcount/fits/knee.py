@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from headcount.fits.cells import Cells
+from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Verdict
 from headcount.results import Study
 
@@ -17,6 +18,7 @@ __all__ = ["Knee", "change_point", "knee", "knees", "predicted_heads"]
 
 # The curve has turned when what a further head brings is under this share of what each head has brought so far.
 SLOWER = 1 / 3
+RESAMPLES = 2000
 # Nothing is enough while the network explains less than half of the variance.
 LEARNED = math.log10(0.5)
 
@@ -112,7 +114,7 @@ def knee(
     length: int | None = None,
     predicted: int | None = None,
     confidence: float = 0.95,
-    resamples: int = 2000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Knee:
     """How many heads are enough, at one length or over all of them, with an interval and a verdict.
@@ -133,7 +135,9 @@ def knee(
     >>> print(knee(Study(rows), predicted=3).sentence)
     3 heads are enough (95% interval [3, 3]); predicted 3: consistent, the data single it out.
     """
-    _refuse(confidence, resamples)
+    refuse_settings(confidence, resamples)
+    if predicted is not None and predicted < 1:
+        raise ValueError(f"predicted heads must be at least 1, got {predicted}")
     chosen = study if length is None else study.where(length=length)
     if length is not None and not chosen.rows:
         raise ValueError(f"no rows of length {length}; lengths: {', '.join(map(str, study.values('length')))}")
@@ -190,20 +194,13 @@ def change_point(
     return np.asarray(enough.argmax(-1))
 
 
-def _refuse(confidence: float, resamples: int) -> None:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
-    if resamples < 1:
-        raise ValueError(f"resamples must be at least 1, got {resamples}")
-
-
 def _common(cells: Cells) -> Cells:
     """The cells at the head counts measured at every length: curves are compared on those alone."""
     kept = np.flatnonzero((cells.counts > 0).all(0))
     if len(kept) < 2:
         where = "at every length" if len(cells.groups) > 1 else f"at length {max(cells.groups)}"
-        tested = ", ".join(map(str, cells.points))
-        raise ValueError(f"a knee needs two head counts measured {where}; of those tested ({tested}) {len(kept)} are")
+        tested = ", ".join(str(cells.points[i]) for i in kept) or "none"
+        raise ValueError(f"a knee needs two head counts measured {where}, got {len(kept)} ({tested})")
     points = tuple(cells.points[i] for i in kept)
     return Cells(points, cells.groups, cells.logs[:, kept], cells.diverged)
 

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from headcount.fits.cells import Cells
 from headcount.fits.projection import fit_law, fit_line
+from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Estimate, Verdict, judge
 from headcount.results import Study
 from headcount.words import nearest
@@ -32,7 +33,7 @@ APART = ("task", "positions", "layers", "length", "heads", "head_dim", "width")
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """NMSE = floor + scale * size^(-exponent), each number with its interval.
+    """NMSE = floor + scale * size^(-exponent), each number with its interval; where it grows the exponent is negative.
 
     `gap` is the root mean square distance of the levels from the law, in decades.
     """
@@ -54,7 +55,7 @@ class PowerLaw:
 
     def __str__(self) -> str:
         floor = f"{self.floor.value:.2g} + " if self.floor.value else ""
-        return f"NMSE = {floor}{self.scale.value:.3g} {self.column}^-{self.exponent.value:.3g}"
+        return f"NMSE = {floor}{self.scale.value:.3g} {self.column}^{-self.exponent.value:.3g}"
 
     @property
     def verdict(self) -> Verdict | None:
@@ -108,6 +109,7 @@ def power_law(
     >>> print(law)
     NMSE = 0.001 + 2 width^-1.5
     """
+    refuse_settings(confidence, resamples)
     cells = _checked(study, column)
     sizes = np.array(cells.points, dtype=float)
     levels = cells.levels()[0]

@@ -36,7 +36,7 @@ def _panel(cells: Cells, frame: Frame, x: Scale) -> str:
     y, body = nmse_axis(frame, *decades([0.0, *flat[np.isfinite(flat)].tolist()]))
     levels, count = cells.levels(), len(cells.groups)
     gap = _spacing(x, cells.points)
-    shift = [(i - (count - 1) / 2) * min(7.0, 0.5 * gap / count) for i in range(count)]
+    shift = [(i - (count - 1) / 2) * min(9.0, 0.5 * gap / count) for i in range(count)]
     ends = []
     for i in range(count):
         seen = [j for j in range(len(cells.points)) if np.isfinite(levels[i, j])]
@@ -62,7 +62,7 @@ def _forest_rows(pooled: Knee | None, by_length: Mapping[int, Knee]) -> list[tup
 
 
 def _forest(rows: list[tuple[str, Knee]], frame: Frame, x: Scale) -> str:
-    body = text("where each length levels off, with its interval", frame.left, frame.top - 12, "soft small")
+    body = text("where the curve levels off, with its interval", frame.left, frame.top - 12, "soft small halo")
     for i, (name, found) in enumerate(rows):
         y = frame.top + ROW * (i + 0.5)
         weight = "strong" if name == "all" else "soft"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from headcount.fits import Cells
-from headcount.report.axes import decades
+from headcount.report.axes import Frame, decades
 from headcount.report.palette import STEPS
 from headcount.report.svg import Figure, path, power_of_ten, tag, text
 
 __all__ = ["heat_map", "short_number"]
 
-TALL = 38  # pixels of a cell
 LEFT, TOP = 54, 40
+FITS = 46  # pixels that a number needs; a narrower cell shows its logarithm
 
 
 def heat_map(cells: Cells, predicted: int | None = None, *, width: int = 520) -> Figure:
@@ -20,17 +20,20 @@ def heat_map(cells: Cells, predicted: int | None = None, *, width: int = 520) ->
     levels = cells.levels()
     low, high = decades([v for v in levels.ravel().tolist() if np.isfinite(v)])
     wide = (width - LEFT - 4) / len(cells.points)
+    tall = max(30.0, min(50.0, 230 / len(cells.groups)))
     body = text("heads", LEFT, TOP - 24, "soft small")
     for j, heads in enumerate(cells.points):
         weight = "strong" if heads == predicted else "soft"
         body += text(str(heads), LEFT + wide * (j + 0.5), TOP - 8, weight, "middle")
     for i, length in enumerate(cells.groups):
-        body += text(str(length), LEFT - 10, TOP + TALL * (i + 0.5) + 4, "soft", "end")
+        body += text(str(length), LEFT - 10, TOP + tall * (i + 0.5) + 4, "soft", "end")
         for j in range(len(cells.points)):
-            body += _cell(levels[i, j], int(cells.counts[i, j]), LEFT + wide * j, TOP + TALL * i, wide, (low, high))
+            box = Frame(LEFT + wide * j, LEFT + wide * (j + 1), TOP + tall * i, TOP + tall * (i + 1))
+            body += _cell(float(levels[i, j]), int(cells.counts[i, j]), box, (low, high))
     body += text("length", LEFT - 10, TOP - 8, "soft small", "end")
-    bottom = TOP + TALL * len(cells.groups)
+    bottom = TOP + tall * len(cells.groups)
     body += _boundary(cells.points, predicted, wide, bottom) + _legend(low, high, width, bottom + 18)
+    body += text("cells show log₁₀", width - 4, bottom + 26, "soft small", "end") if wide < FITS else ""
     words = f"Map of NMSE over {len(cells.points)} head counts and {len(cells.groups)} lengths, from {_range(levels)}."
     return Figure(width, round(bottom) + 56, body, "NMSE over heads and length", words)
 
@@ -47,14 +50,15 @@ def short_number(value: float) -> str:
     return f"{digits}e{int(power)}"
 
 
-def _cell(level: float, seeds: int, x: float, y: float, wide: float, span: tuple[int, int]) -> str:
-    box = {"x": x + 1, "y": y + 1, "width": wide - 2, "height": TALL - 2.0, "rx": 3}
-    middle = (x + wide / 2, y + TALL / 2 + 4)
+def _cell(level: float, seeds: int, place: Frame, span: tuple[int, int]) -> str:
+    wide, tall = place.right - place.left, place.bottom - place.top
+    box = {"x": place.left + 1, "y": place.top + 1, "width": wide - 2, "height": tall - 2, "rx": 3}
+    middle = (place.left + wide / 2, place.top + tall / 2 + 4)
     if not seeds:
         return tag("rect", **box, class_="grid") + text("–", *middle, "soft", "middle")
     share = (span[1] - level) / (span[1] - span[0])
     tone = round(share * (STEPS - 1))
-    label = short_number(10**level) if wide >= 46 else f"{level:.1f}"
+    label = short_number(10**level) if wide >= FITS else f"{level:.1f}"
     hover = tag("title", f"{short_number(10**level)}, best half of {seeds} seed{'s' if seeds > 1 else ''}")
     return tag("rect", hover, **box, class_=f"f{tone}") + text(label, *middle, f"t{tone}", "middle")
 
@@ -71,7 +75,7 @@ def _boundary(points: tuple[int, ...], predicted: int | None, wide: float, botto
 
 
 def _legend(low: int, high: int, width: int, y: float) -> str:
-    bar = min(260.0, width - LEFT - 40.0)
+    bar = min(220.0, width - LEFT - 150.0)
     step = bar / STEPS
     boxes = [tag("rect", x=LEFT + step * i, y=y, width=step + 0.5, height=8, class_=f"f{i}") for i in range(STEPS)]
     every = max(1, round((high - low) / 6))

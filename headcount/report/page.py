@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
 from headcount.fits import Cells, Knee, knee, knees, predicted_heads, variants
+from headcount.fits.knee import RESAMPLES, SLOWER
 from headcount.report.curves import curves
 from headcount.report.heat_map import heat_map, short_number
 from headcount.report.lengths import against_length
@@ -17,6 +19,7 @@ from headcount.report.palette import stylesheet
 from headcount.report.rows import table
 from headcount.report.svg import Figure
 from headcount.results import Study
+from headcount.sources import Source
 
 __all__ = ["figure", "report", "write"]
 
@@ -40,30 +43,37 @@ def report(study: Study, *, predicted: int | None = None, command: str = "", con
 
     `predicted` defaults to what the study's task says of itself; `command` is printed as the way to the same rows.
     """
-    if not study.rows:
-        raise ValueError("the study has no rows yet, so there is nothing to show; `headcount sweep` makes them")
     predicted = predicted_heads(study) if predicted is None else predicted
     sections = [
         _section(f"v{i}", label, part, predicted, confidence) for i, (label, part) in enumerate(variants(study).items())
     ]
-    return (
-        _templates()
-        .get_template("page.html")
-        .render(
-            study=study,
-            headline=_headline(sections),
-            outcome=_outcome(sections),
-            sections=sections,
-            facts=_facts(study, predicted),
-            confidence=f"{confidence:.0%}",
-            predicted=predicted,
-            table=table(study),
-            spec=_words(study.spec),
-            environment=_words(study.environment),
-            command=command,
-            style=Markup(stylesheet()),
-        )
+    page = _templates().get_template("page.html")
+    return page.render(
+        study=study,
+        sections=sections,
+        headline=_headline(sections),
+        facts=_facts(study, predicted),
+        predicted=predicted,
+        table=table(study),
+        toml=study.spec.get("toml", ""),
+        spec=_words({key: value for key, value in study.spec.items() if key != "toml"}),
+        environment=[(key, _words(value)) for key, value in study.environment.items()],
+        command=command or _command(study),
+        style=Markup(stylesheet()),
+        **_method(study, predicted, confidence),
     )
+
+
+def _method(study: Study, predicted: int | None, confidence: float) -> dict[str, Any]:
+    """What the page says about how the knee is found."""
+    by_theorem = predicted is not None and predicted == predicted_heads(study)
+    return {
+        "confidence": f"{confidence:.0%}",
+        "slower": Fraction(SLOWER).limit_denominator(100),
+        "resamples": RESAMPLES,
+        "diverged": sum(row.get("status") == "diverged" for row in study),
+        "theorem": Source("yu2025heads", "Theorem 2") if by_theorem else None,
+    }
 
 
 def write(study: Study, *, predicted: int | None = None, command: str = "") -> dict[str, str]:
@@ -107,6 +117,8 @@ def _both(name: str, wide: Figure, narrow: Figure) -> Markup:
 
 def _headline(sections: list[Section]) -> str:
     if len(sections) > 1:
+        if all(section.pooled is None or section.pooled.verdict is None for section in sections):
+            return f"{_spelt(len(sections)).capitalize()} designs, side by side"
         met = sum(_is(section, "consistent") for section in sections)
         return f"{met} of {len(sections)} designs agree with the prediction"
     found = sections[0].pooled
@@ -114,17 +126,17 @@ def _headline(sections: list[Section]) -> str:
         return "No knee to report yet"
     if not found.learned:
         return "Nothing was learned at any head count"
-    if not found.reached:
-        return f"{found.value} heads are not shown to be enough"
-    return "One head is enough" if found.value == 1 else f"{_spelt(found.value)} heads are enough"
+    return _claim(found)
 
 
-def _outcome(sections: list[Section]) -> str:
-    verdicts = [section.pooled.verdict for section in sections if section.pooled]
-    outcomes = {verdict.outcome for verdict in verdicts if verdict}
-    if not outcomes:
-        return ""
-    return outcomes.pop() if len(outcomes) == 1 else "unresolved"
+def _claim(found: Knee) -> str:
+    """What the interval allows to be said in a headline, and no more."""
+    inside = [count for count in found.tested if found.low <= count <= (found.high or count)]
+    if found.high is None:
+        return "The seeds do not decide" if found.low == 1 else f"At least {_spelt(found.low)} heads are needed"
+    if len(inside) > 1:
+        return f"Between {_spelt(inside[0])} and {_spelt(inside[-1])} heads are enough"
+    return "One head is enough" if found.high == 1 else f"{_spelt(found.high).capitalize()} heads are enough"
 
 
 def _is(section: Section, outcome: str) -> bool:
@@ -133,7 +145,7 @@ def _is(section: Section, outcome: str) -> bool:
 
 
 def _spelt(count: int) -> str:
-    words = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve")
+    words = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
     return words[count] if count < len(words) else str(count)
 
 
@@ -151,6 +163,28 @@ def _facts(study: Study, predicted: int | None) -> list[tuple[str, str]]:
     ]
 
 
+def _command(study: Study) -> str:
+    """How to have the same rows again: by the spec where there is one."""
+    name = "-".join(study.name.split()) or "study"
+    if not study.spec.get("toml"):
+        return f"headcount report runs/{name}"
+    return f"headcount sweep {name}.toml --store runs/{name}   # the spec above\nheadcount report runs/{name}"
+
+
+def _lead(found: Knee) -> str:
+    """Where the knee is, over what, with its interval."""
+    few, many = found.seeds
+    seeds = f"{many} seed{'s' if many > 1 else ''} each" if few == many else f"{few} to {many} seeds each"
+    lengths = f"{len(found.lengths)} lengths" if len(found.lengths) > 1 else f"length {max(found.lengths)}"
+    over = f"Over {lengths}, {seeds}," if len(found.lengths) > 1 else f"At {lengths}, {seeds},"
+    if not found.learned:
+        return f"{over} no head count up to {found.tested[-1]} explains half of the variance."
+    interval = f"{found.confidence:.0%} interval {found.interval}"
+    if not found.reached:
+        return f"{over} the error still falls at {found.value} heads, the most tested; {interval}."
+    return f"{over} the error levels off at {found.value} head{'s' if found.value > 1 else ''}; {interval}."
+
+
 def _listed(values: tuple[Any, ...]) -> str:
     if len(values) > 2 and values == tuple(range(values[0], values[-1] + 1)):
         return f"{values[0]} to {values[-1]}"
@@ -158,12 +192,13 @@ def _listed(values: tuple[Any, ...]) -> str:
 
 
 def _words(value: Any) -> str:
-    return json.dumps(value, indent=2, default=str, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, indent=2, default=str, ensure_ascii=False)
 
 
 def _templates() -> jinja2.Environment:
     loader = jinja2.PackageLoader("headcount.report", "templates")
     templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.filters["nmse"] = short_number
-    templates.filters["sentence"] = lambda words: words[:1].upper() + words[1:] + "."
+    templates.filters["lead"] = _lead
+    templates.filters["spelt"] = _spelt
     return templates

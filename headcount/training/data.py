@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,7 +13,13 @@ from headcount.training.chance import seed_of
 from headcount.training.forward import Batch, with_positions
 from headcount.training.member import Member, Recipe
 
-__all__ = ["Resident"]
+__all__ = ["Pack", "Resident", "as_it_lies"]
+
+Pack = Callable[[Tensor], Tensor | None]
+
+
+def as_it_lies(data: Tensor) -> None:
+    """No second copy of the data: a path that reads it as it is."""
 
 
 class Resident:
@@ -24,9 +30,14 @@ class Resident:
     """
 
     def __init__(
-        self, members: Sequence[Member], recipe: Recipe, dtype: torch.dtype, device: torch.device | str
+        self,
+        members: Sequence[Member],
+        recipe: Recipe,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        pack: Pack = as_it_lies,
     ) -> None:
-        self.recipe, self.dtype, self.device = recipe, dtype, device
+        self.recipe, self.dtype, self.device, self.pack = recipe, dtype, device, pack
         self.keys = list(dict.fromkeys((m.task, m.data_seed) for m in members))
         self.length = max(task.length for task, _ in self.keys)
         self.positions = members[0].arch.positions
@@ -40,6 +51,7 @@ class Resident:
         self.x, self.y = self._place(first)
         validation = [self._draw(task, seed, "validation", recipe.validation) for task, seed in self.keys]
         self.validation_x, self.validation_y = self._place(validation)
+        self.packed, self.validation_packed = pack(self.x), pack(self.validation_x)
         variance = [y.var(unbiased=False).clamp(min=1e-24) for _, y in validation]
         ratio = [s**2 / v for s, v in zip(self.spread, variance, strict=True)]
         self.to_nmse: Float[Tensor, " models"] = torch.stack(ratio).to(device=device, dtype=dtype)[self.which]
@@ -51,15 +63,17 @@ class Resident:
             x, y = self._place(drawn)
             self.x.copy_(x)
             self.y.copy_(y)
+            if self.packed is not None and (packed := self.pack(x)) is not None:
+                self.packed.copy_(packed)
 
     def batch(self, rows: Int[Tensor, "models batch"]) -> tuple[Batch, Float[Tensor, "models batch"]]:
         """The samples at `rows` of each member's training set, and their targets."""
-        return Batch(self.x, self.which, rows, self.present), self.y[self.which[:, None], rows]
+        return Batch(self.x, self.which, rows, self.present, self.packed), self.y[self.which[:, None], rows]
 
     def held_out(self, rows: Int[Tensor, "models batch"]) -> tuple[Batch, Float[Tensor, "models batch"]]:
         """The same of the validation sets."""
         return (
-            Batch(self.validation_x, self.which, rows, self.present),
+            Batch(self.validation_x, self.which, rows, self.present, self.validation_packed),
             self.validation_y[self.which[:, None], rows],
         )
 

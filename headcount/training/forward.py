@@ -32,7 +32,8 @@ class Batch:
     """A batch for every member: which samples of which resident data set it sees.
 
     `data` holds the sets with their position features appended; member k reads `data[which[k], rows[k]]`.
-    `present` marks the tokens that exist where lengths differ; None: all do.
+    `present` marks the tokens that exist where lengths differ; None: all do. `packed` is the same data as a faster
+    path wants to read it, prepared once.
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class Batch:
         which: Int[Tensor, " models"],
         rows: Int[Tensor, "models batch"],
         present: Bool[Tensor, "models length"] | None = None,
+        packed: Tensor | None = None,
     ) -> None:
-        self.data, self.which, self.rows, self.present = data, which, rows, present
+        self.data, self.which, self.rows, self.present, self.packed = data, which, rows, present, packed
 
     def tokens(self) -> Float[Tensor, "models batch length features"]:
         """The samples themselves, gathered."""

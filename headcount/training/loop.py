@@ -14,7 +14,6 @@ from headcount.results.study import Row
 from headcount.training.bank import Bank
 from headcount.training.chance import epoch_order, seed_of
 from headcount.training.data import Resident
-from headcount.training.forward import Forward, collapsed
 from headcount.training.member import Member, Recipe
 from headcount.training.optimiser import AdamW
 from headcount.training.paths import Path, choose
@@ -77,10 +76,9 @@ class _Run:
     def __init__(self, members: Sequence[Member], recipe: Recipe, device: torch.device | str, path: Path) -> None:
         self.members, self.recipe, self.path = members, recipe, path
         dtype = getattr(torch, recipe.dtype)
-        self.data = Resident(members, recipe, dtype, device)
+        self.data = Resident(members, recipe, dtype, device, path.pack)
         archs, seeds = [m.arch for m in members], [m.seed for m in members]
         self.bank = Bank(archs, members[0].task.token_dim, seeds, dtype=dtype, device=device)
-        self.bank.theta.requires_grad_(True)
         self.optimiser = AdamW(
             self.bank.theta.detach(),
             torch.tensor([m.lr for m in members], dtype=dtype, device=device),
@@ -114,15 +112,9 @@ class _Run:
     def _step(self) -> None:
         rows = self.order.index_select(1, self.cursor * self.recipe.batch + self.places)
         batch, target = self.data.batch(rows)
-        theta = self.bank.theta
-        with torch.enable_grad():
-            loss = self._squared_gap(self.path.forward, theta, batch, target)
-            (gradient,) = torch.autograd.grad(loss.sum(), theta)
-        self.optimiser.update(theta.detach(), gradient, self.active)
+        gradient = self.path.gradient(self.bank, batch, target)
+        self.path.update(self.optimiser, self.bank.theta, gradient, self.active)
         self.cursor += 1
-
-    def _squared_gap(self, forward: Forward, theta: Tensor, batch, target: Tensor) -> Float[Tensor, " models"]:
-        return (forward(self.bank, self.bank.named(theta), batch) - target).square().mean(dim=1)
 
     def evaluates(self, epoch: int) -> bool:
         """Whether this epoch ends with a look at the validation set: evenly spread, and always the last."""
@@ -155,7 +147,8 @@ class _Run:
         rows = torch.arange(count, device=self.places.device).expand(len(self.members), -1)
         for part in rows.split(4 * self.recipe.batch, dim=1):
             batch, target = source(part)
-            total += self._squared_gap(collapsed, self.bank.theta, batch, target) * part.shape[1]
+            gap = self.path.forward(self.bank, self.bank.named(), batch) - target
+            total += gap.square().sum(dim=1)
         return total / count
 
     def any_active(self) -> bool:

@@ -4,31 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from headcount.training.forward import Forward, collapsed, plain
+from headcount.training.bank import Bank
+from headcount.training.data import Pack, as_it_lies
+from headcount.training.forward import Batch, Forward, collapsed, plain
 from headcount.training.member import Member
+from headcount.training.optimiser import AdamW
 
-__all__ = ["Path", "choose", "eager", "recorded", "reference"]
+__all__ = ["Path", "choose", "differentiated", "eager", "fused", "recorded", "reference"]
 
 Step = Callable[[], None]
 Record = Callable[[Step, Sequence[Tensor]], Step]
+Gradient = Callable[[Bank, Batch, Tensor], Tensor]
+Update = Callable[[AdamW, Tensor, Tensor, Tensor], None]
 
 
 @dataclass(frozen=True)
 class Path:
-    """A forward pass and a way to repeat a step; every path computes the same numbers up to rounding."""
+    """A way to compute a bank and to repeat its step; every path computes the same numbers up to rounding.
+
+    `gradient` is the gradient of each member's mean squared gap, `update` moves the parameters along it, `record`
+    makes a step repeatable, `pack` prepares the resident data.
+    """
 
     name: str
     forward: Forward
+    gradient: Gradient
     record: Record
+    update: Update = AdamW.update
+    pack: Pack = as_it_lies
+
+
+def differentiated(forward: Forward) -> Gradient:
+    """The gradient of the squared gap by automatic differentiation of `forward`."""
+
+    def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
+        theta = bank.theta.detach().requires_grad_()
+        with torch.enable_grad():
+            gap = forward(bank, bank.named(theta), batch) - target
+            (out,) = torch.autograd.grad(gap.square().mean(dim=1).sum(), theta)
+        return out
+
+    return gradient
 
 
 def choose(members: Sequence[Member], device: torch.device | str) -> Path:
     """The fastest path for these members on this device."""
-    return recorded if torch.device(device).type == "cuda" else eager
+    if torch.device(device).type != "cuda":
+        return eager
+    return fused() if members[0].arch.depth == 1 else recorded
+
+
+def fused(precision: str = "half") -> Path:
+    """The collapsed bank in Triton kernels, recorded; trained with `precision`, evaluated with the finest."""
+    from headcount.training import fused as kernels
+    from headcount.training.tiles import Tile
+
+    forward = partial(collapsed, pool=partial(kernels.pool, tile=Tile(precision="fine")))
+    gradient = partial(kernels.gradient, tile=Tile(precision=precision))
+    return Path(f"fused ({precision}), CUDA graph", forward, gradient, graph, kernels.update, kernels.pack)
 
 
 def as_it_is(step: Step, state: Sequence[Tensor]) -> Step:
@@ -56,6 +94,6 @@ def graph(step: Step, state: Sequence[Tensor]) -> Step:
     return recording.replay
 
 
-reference = Path("plain batched products", plain, as_it_is)
-eager = Path("collapsed", collapsed, as_it_is)
-recorded = Path("collapsed, CUDA graph", collapsed, graph)
+reference = Path("plain batched products", plain, differentiated(plain), as_it_is)
+eager = Path("collapsed", collapsed, differentiated(collapsed), as_it_is)
+recorded = Path("collapsed, CUDA graph", collapsed, differentiated(collapsed), graph)
