@@ -15,6 +15,7 @@ _ROOMS = (
     "constructions",
     "fits",
     "infoflow",
+    "lens",
     "nets",
     "papers",
     "report",

@@ -16,6 +16,7 @@ ROOMS = (
     "demo",
     "tasks",
     "infoflow",
+    "lens",
     "sweeps",
     "fits",
     "report",

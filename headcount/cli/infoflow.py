@@ -90,7 +90,12 @@ def structure_named(task: str, length: int, fields: list[str]) -> Structure:
         return read_structure(task)
     from headcount.tasks import named
 
-    return named(task, length, **dict(_field(text) for text in fields)).structure
+    return named(task, length, **fields_of(fields)).structure
+
+
+def fields_of(texts: list[str]) -> dict[str, Any]:
+    """The fields of a task, each given as name=value."""
+    return dict(_field(text) for text in texts)
 
 
 def shape_named(layers: str, positions: int, embed_dim: int = 0, width: int = 32) -> Architecture:
@@ -116,9 +121,13 @@ def _field(text: str) -> tuple[str, Any]:
     if not equals:
         raise ValueError(f"--with takes name=value, as retrievals=2; got {text!r}")
     try:
-        return name.strip(), json.loads(value)
+        return name.strip(), _frozen(json.loads(value))
     except json.JSONDecodeError:
         return name.strip(), value
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _title(task: str) -> str:
