@@ -14,6 +14,8 @@ _ROOMS = (
     "bounds",
     "constructions",
     "fits",
+    "infoflow",
+    "lens",
     "nets",
     "papers",
     "report",
@@ -32,8 +34,10 @@ _NAMES = {
     "Source": "sources",
     "Store": "results",
     "Study": "results",
+    "advise": "infoflow",
     "build": "constructions",
     "knee": "fits",
+    "predict": "infoflow",
     "sweep": "training",
 }
 

@@ -17,6 +17,8 @@ ROOMS = (
     "tasks",
     "bounds",
     "constructions",
+    "infoflow",
+    "lens",
     "sweeps",
     "fits",
     "report",
