@@ -10,7 +10,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_ROOMS = ("bounds", "fits", "nets", "report", "results", "sources", "structure", "tasks", "training")
+_ROOMS = ("allocation", "bounds", "fits", "nets", "report", "results", "sources", "structure", "tasks", "training")
 _NAMES = {
     "Architecture": "nets",
     "Bound": "results",

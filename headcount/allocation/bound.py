@@ -78,7 +78,7 @@ def extraction_error(
     """
     if not len(weights) == len(heads) == len(head_dims):
         raise ValueError(
-            f"weights, heads and head_dims must have one entry a lag, got {len(weights)}, {len(heads)}, {len(head_dims)}"
+            f"weights, heads and head_dims need one entry a lag, got {len(weights)}, {len(heads)}, {len(head_dims)}"
         )
     check_sizes(weights, token_dim)
     lost = read = dropped = 0.0

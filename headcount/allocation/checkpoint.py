@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from headcount.allocation.families import Family, family_of
 from headcount.allocation.heads import Weights
 from headcount.allocation.layout import Layout
-from headcount.allocation.sources import build, config_of
+from headcount.allocation.loading import build, config_of
 from headcount.words import refuse_unknown
 
 __all__ = ["load_compact", "save_compact", "save_padded", "tensor_bytes", "write_safetensors"]
@@ -104,7 +104,7 @@ def write_safetensors(path: Path, state: Mapping[str, Tensor]) -> int:
         out.write(len(text).to_bytes(8, "little"))
         out.write(text)
         for tensor in state.values():
-            out.write(memoryview(tensor.detach().contiguous().flatten().view(torch.uint8).numpy()))
+            out.write(tensor.detach().contiguous().flatten().view(torch.uint8).numpy().data)
     return 8 + len(text) + at
 
 

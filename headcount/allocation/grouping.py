@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headcount.allocation.lowrank import Factors, shared_factors
-from headcount.allocation.survey import Survey, Unit
+from headcount.allocation.units import Survey, Unit
 
 __all__ = ["Grouping", "best_grouping"]
 

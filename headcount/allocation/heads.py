@@ -43,7 +43,7 @@ class Weights:
 class Probe(Protocol):
     """Something that looks at, and may change, what passes through the hidden identities of one layer."""
 
-    def queries(self, q: Tensor, k: Tensor) -> Tensor: ...
+    def queries(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
 
     def outputs(self, u: Tensor) -> Tensor: ...
 
@@ -98,8 +98,9 @@ class Heads(nn.Module):
         flat = u.flatten(2)
         return flat if self.output_places is None else flat.index_select(-1, self.output_places)
 
-    def seen(self, q: Tensor, k: Tensor) -> Tensor:
-        return q if self.probe is None else self.probe.queries(q, k)
+    def seen(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """The queries, after the probe has looked at them with their keys and values."""
+        return q if self.probe is None else self.probe.queries(q, k, v)
 
     def weights(self, output: nn.Linear) -> Weights:
         """The matrices as they now are, with the output projection that belongs to them."""

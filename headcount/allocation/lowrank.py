@@ -22,7 +22,7 @@ SMALLEST = 1e-10
 
 @dataclass(frozen=True)
 class Factors:
-    """P_r = left[:, :r] right[:, :r]' for every r at once, with the singular values that say what each rank is worth."""
+    """P_r = left[:, :r] right[:, :r]' for every r at once; the singular values say what each rank is worth."""
 
     left: Float[Tensor, "left_dim ranks"]
     right: Float[Tensor, "right_dim ranks"]

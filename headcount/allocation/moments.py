@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headcount.allocation.families import Family
-from headcount.allocation.heads import Weights
+from headcount.allocation.heads import Probe, Weights
 from headcount.allocation.layout import Layout
 from headcount.allocation.lowrank import Factors
 from headcount.allocation.text import Batch, Readout
@@ -59,16 +59,15 @@ class _Watch:
     """Adds up moments of one full-rank layer; changes nothing."""
 
     def __init__(self, heads: int, key_heads: int, dim: int) -> None:
-        wide = {"dtype": torch.float64}
-        self.query = torch.zeros(heads, dim, dim, **wide)
-        self.key = torch.zeros(key_heads * dim, key_heads * dim, **wide)
-        self.attended = torch.zeros(heads, dim, dim, **wide)
-        self.mean = torch.zeros(heads, dim, **wide)
+        self.query = torch.zeros(heads, dim, dim, dtype=torch.float64)
+        self.key = torch.zeros(key_heads * dim, key_heads * dim, dtype=torch.float64)
+        self.attended = torch.zeros(heads, dim, dim, dtype=torch.float64)
+        self.mean = torch.zeros(heads, dim, dtype=torch.float64)
         self.each = heads // key_heads
         self.rows = self.tokens = 0
         self.present: Bool[Tensor, "batch length"]
 
-    def queries(self, q: Tensor, k: Tensor) -> Tensor:
+    def queries(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         here = _rows(self.present, q.shape[2])
         seen = q.detach() * here[:, None, :, None]
         self.query += torch.einsum("bhti,bhtj->hij", seen, seen).double()
@@ -95,12 +94,14 @@ class _Watch:
 class _Insert:
     """Puts a matrix, the identity, in every product of every sequence, so that the network can be derived by it."""
 
-    def __init__(self, heads: int, dim: int, batch: int, mean: Float[Tensor, "heads dim"], parts: Sequence[str]) -> None:
+    def __init__(
+        self, heads: int, dim: int, batch: int, mean: Float[Tensor, "heads dim"], parts: Sequence[str]
+    ) -> None:
         eye = torch.eye(dim).repeat(batch, heads, 1, 1)
         self.leaf = {part: eye.clone().requires_grad_() for part in parts}
         self.mean = mean
 
-    def queries(self, q: Tensor, k: Tensor) -> Tensor:
+    def queries(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return q @ self.leaf["query-key"].to(q.dtype) if "query-key" in self.leaf else q
 
     def outputs(self, u: Tensor) -> Tensor:
@@ -121,7 +122,7 @@ def input_moments(
     """The moments of every layer on the given text, in one forward pass over it."""
     layers = family.layers(model)
     watches = [_Watch(*_sizes(family, layer)) for layer in layers]
-    with _probing(family, layers, watches):
+    with probing(family, layers, watches):
         for number, batch in enumerate(batches, start=1):
             for watch in watches:
                 watch.present = batch.present
@@ -179,6 +180,7 @@ def output_metrics(
     parts: Sequence[str],
     *,
     seed: int = 0,
+    directions: int = 2,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Metrics:
     """Metrics under which the error of a product is, to first order, the change of the model's outputs.
@@ -190,7 +192,7 @@ def output_metrics(
     layers = family.layers(model)
     left: dict[tuple[int, str], Tensor] = {}
     right: dict[tuple[int, str], Tensor] = {}
-    for where, slope in _slopes(model, family, batches, read, means, parts, seed, progress):
+    for where, slope in _slopes(model, family, batches, read, means, parts, seed, directions, progress):
         f = slope.double()
         left[where] = left.get(where, 0) + torch.einsum("bhij,bhkj->hik", f, f)
         right[where] = right.get(where, 0) + torch.einsum("bhij,bhik->hjk", f, f)
@@ -213,6 +215,7 @@ def curves(
     found: dict[tuple[int, str], list[Factors]],
     *,
     seed: int = 1,
+    directions: int = 2,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[tuple[int, str], list[Float[Tensor, " ranks_and_one"]]]:
     """E <F, I - P_r>^2 for every product and rank r: the first-order change of the read-out that a plan adds up."""
@@ -223,7 +226,7 @@ def curves(
         where: [fs.values.new_zeros(len(fs.values) + 1) for fs in several] for where, several in found.items()
     }
     count = 0
-    for where, slope in _slopes(model, family, batches, read, means, parts, seed, progress):
+    for where, slope in _slopes(model, family, batches, read, means, parts, seed, directions, progress):
         if where not in found:
             continue
         if where == next(iter(found)):
@@ -233,7 +236,9 @@ def curves(
     return {where: [t / max(count, 1) for t in several] for where, several in total.items()}
 
 
-def _remaining(slopes: Float[Tensor, "batch members dim dim"], factors: Factors) -> Float[Tensor, "batch ranks_and_one"]:
+def _remaining(
+    slopes: Float[Tensor, "batch members dim dim"], factors: Factors
+) -> Float[Tensor, "batch ranks_and_one"]:
     """<F, I - P_r> for r = 0, 1, ..., summed over the heads that share the right factor."""
     left = factors.left.unflatten(0, (slopes.shape[1], -1))
     kept = torch.einsum("bmij,mir,jr->br", slopes, left, factors.right).cumsum(1)
@@ -249,6 +254,7 @@ def _slopes(
     means: Sequence[Tensor],
     parts: Sequence[str],
     seed: int,
+    directions: int,
     progress: Callable[[str], None],
 ) -> Iterable[tuple[tuple[int, str], Float[Tensor, "batch heads dim dim"]]]:
     """df/dI for every product, sequence by sequence, f a random direction of the read-out."""
@@ -261,18 +267,20 @@ def _slopes(
             for i, layer in enumerate(layers)
         ]
         where = [(i, part) for i, insert in enumerate(inserts) for part in insert.leaf]
-        with _probing(family, layers, inserts):
+        with probing(family, layers, inserts):
             outputs = read(model, batch)
-            direction = torch.randn(outputs.shape, generator=generator, dtype=torch.float32).to(outputs.dtype)
             leaves = [inserts[i].leaf[part] for i, part in where]
-            yield from zip(where, torch.autograd.grad((outputs * direction).sum(), leaves), strict=True)
+            for left in reversed(range(directions)):
+                direction = torch.randn(outputs.shape, generator=generator, dtype=torch.float32).to(outputs.dtype)
+                slopes = torch.autograd.grad((outputs * direction).sum(), leaves, retain_graph=left > 0)
+                yield from zip(where, slopes, strict=True)
         progress(f"derivative of the outputs, batch {number} of {len(batches)}")
 
 
-class _probing:
+class probing:
     """Probes in, and out again whatever happens."""
 
-    def __init__(self, family: Family, layers: Sequence[nn.Module], probes: Sequence[_Watch] | Sequence[_Insert]) -> None:
+    def __init__(self, family: Family, layers: Sequence[nn.Module], probes: Sequence[Probe]) -> None:
         self.heads = [family.heads(layer) for layer in layers]
         self.probes = probes
 

@@ -97,8 +97,8 @@ class LlamaHeads(nn.Module):
         if past_key_values is not None:
             k, v = past_key_values.update(k, v, self.layer_idx)
         q, k = q.index_select(1, self.living), k.index_select(1, self.read)
-        q = self.heads.seen(q, k)
         v = self.heads.spread(v[:, 0], self.heads.value_places)
+        q = self.heads.seen(q, k, v)
         u, p = _weigh(self, q, k, v, attention_mask, self.heads.scale, self.attention_dropout, **kwargs)
         return self.o_proj(self.heads.gather(u)), p
 
@@ -118,7 +118,7 @@ class OwnHeads(nn.Module):
     ) -> Float[Tensor, "batch to embed"]:
         k = self.heads.spread(_ragged(self.heads.key, tokens), self.heads.key_places)
         v = self.heads.spread(self.heads.value(tokens), self.heads.value_places)
-        scores = self.heads.seen(self.heads.queries(queries), k) @ k.mT
+        scores = self.heads.seen(self.heads.queries(queries), k, v) @ k.mT
         if present is not None:
             scores = scores.masked_fill(~present[:, None, None, :], -torch.inf)
         return self.output(self.heads.gather((self.weigh(scores) @ v).transpose(1, 2)))
@@ -132,7 +132,7 @@ def _attend(module: Any, heads: Heads, x: Tensor, mask: Tensor | None, cache: An
         cache = getattr(cache, "self_attention_cache", cache)
         k, v = cache.update(k, v, module.layer_idx)
     k, v = heads.spread(k[:, 0], heads.key_places), heads.spread(v[:, 0], heads.value_places)
-    u, p = _weigh(module, heads.seen(q, k), k, v, mask, heads.scale, module.dropout.p, **kwargs)
+    u, p = _weigh(module, heads.seen(q, k, v), k, v, mask, heads.scale, module.dropout.p, **kwargs)
     return heads.gather(u), p
 
 

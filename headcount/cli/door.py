@@ -18,6 +18,7 @@ ROOMS = (
     "sweeps",
     "fits",
     "report",
+    "allocation",
 )
 
 app = typer.Typer(

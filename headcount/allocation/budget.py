@@ -26,7 +26,7 @@ class Curve:
     def __post_init__(self) -> None:
         if self.cost < 1 or not self.errors or not 0 <= self.least < len(self.errors):
             raise ValueError(
-                f"curve {self.name!r}: cost {self.cost}, {len(self.errors)} ranks and least rank {self.least} do not fit"
+                f"curve {self.name!r}: cost {self.cost}, {len(self.errors)} errors and least rank {self.least} clash"
             )
 
 

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from headcount.allocation.budget import Curve, spend
 from headcount.allocation.grouping import Grouping, best_grouping
-from headcount.allocation.spend import Curve, spend
-from headcount.allocation.survey import Survey, Unit
+from headcount.allocation.units import Survey, Unit
 
 __all__ = ["Plan", "Rule", "plan"]
 
@@ -95,7 +95,9 @@ def plan(
         raise ValueError(f"nothing in this model can be reduced ({reasons or 'no attention layers'})")
     budget = int(keep * survey.stock)
     if budget < min(u.cost for u in survey.units):
-        raise ValueError(f"keeping {keep:g} of {survey.stock} parameters leaves {budget}, less than one rank of one head")
+        raise ValueError(
+            f"keeping {keep:g} of {survey.stock} parameters leaves {budget}, less than one rank of one head"
+        )
     if rule == "uniform":
         return _uniform(survey, keep, budget)
     first = _allocated(survey, budget, ())

@@ -110,5 +110,5 @@ def _kind(config: Any) -> Any:
     """The class that a configuration names, or the plain one of its family."""
     import transformers
 
-    named = (config.architectures or [None])[0]
+    named = str((config.architectures or [""])[0])
     return getattr(transformers, named, None) or transformers.MODEL_MAPPING[type(config)]

@@ -65,7 +65,7 @@ class Survey:
         return sum(u.stock for u in self.units)
 
     def rows(self, share: float = 0.99) -> list[dict[str, Any]]:
-        """For every unit, the rank that keeps all but 1 - share of what rank 0 would lose: the dimension it really uses."""
+        """The dimension every unit really uses: the rank that keeps `share` of what rank 0 would lose."""
         return [
             {"layer": u.layer, "part": u.part, "heads": u.heads, "of": u.full, "used": used_rank(u.errors, share)}
             for u in self.units
@@ -119,9 +119,7 @@ def survey(
         means = [_mean(family.read(layer), m) for layer, m in zip(layers, moments, strict=True)]
         errors = dict(curves(model, family, batches, read, means, found, seed=seed + 1, progress=say))
     units = [u for where in found for u in _units(family.read(layers[where[0]]), where, found[where], errors[where])]
-    refused = [
-        (i, part, why) for i, l in enumerate(layers) for part, why in family.refuses(l).items() if part in parts
-    ]
+    refused = [(i, part, why) for i, l in enumerate(layers) for part, why in family.refuses(l).items() if part in parts]
     return Survey(tuple(units), tuple(refused), measure, tuple(moments))
 
 

@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -65,6 +66,7 @@ def _attention(student: nn.Module) -> list[nn.Parameter]:
     family = family_of(student)
     student.requires_grad_(False)
     found: list[nn.Parameter] = []
+    layer: Any
     for layer in family.layers(student):
         heads = family.heads(layer)
         if heads is None:

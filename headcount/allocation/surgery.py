@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,15 +12,19 @@ from headcount.allocation.families import Family, family_of
 from headcount.allocation.heads import Weights
 from headcount.allocation.layout import Layout
 from headcount.allocation.lowrank import Factors
-from headcount.allocation.moments import members
-from headcount.allocation.plan import Plan
+from headcount.allocation.moments import PARTS, members
+from headcount.allocation.planning import Plan, Rule, plan
+from headcount.allocation.text import Batch, Readout
+from headcount.allocation.units import Measure, survey
 
-__all__ = ["reduce"]
+__all__ = ["compress", "reduce"]
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class _Group:
-    """A key group after the plan: its heads, the key heads it is made of, its rank, and its factors (None: as it was)."""
+    """A key group after the plan: its heads, the key heads it is made of, its rank, its factors (None: as it was)."""
 
     heads: tuple[int, ...]
     keys: tuple[int, ...]
@@ -28,8 +32,32 @@ class _Group:
     factors: Factors | None
 
 
+def compress(
+    model: nn.Module,
+    keep: float,
+    *,
+    batches: Sequence[Batch] = (),
+    read: Readout | None = None,
+    measure: Measure = "outputs",
+    rule: Rule = "allocated",
+    parts: Sequence[str] = PARTS,
+    removal: bool = True,
+    grouping: bool = False,
+    seed: int = 0,
+    say: Say = lambda _: None,
+) -> Plan:
+    """Reduce the model in place to the share `keep` of its query-key and value-output parameters; returns the plan.
+
+    `batches` and `read` are the text to calibrate on and the read-out to keep; `measure="weights"` needs neither.
+    """
+    found = survey(model, measure, batches=batches, read=read, parts=parts, seed=seed, say=say)
+    chosen = plan(found, keep, rule=rule, removal=removal, grouping=grouping)
+    reduce(model, chosen, say)
+    return chosen
+
+
 @torch.no_grad()
-def reduce(model: nn.Module, plan: Plan, say: Callable[[str], None] = lambda _: None) -> nn.Module:
+def reduce(model: nn.Module, plan: Plan, say: Say = lambda _: None) -> nn.Module:
     """Replace the attention of every planned layer; the model given is the one changed."""
     family = family_of(model)
     layers = family.layers(model)
