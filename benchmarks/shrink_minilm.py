@@ -23,10 +23,10 @@ from torch import nn
 from benchmarks.ranking import Encoded, cranfield, interval, trec_dl
 from headcount.allocation.distillation import distil
 from headcount.allocation.loading import folder_of, load, tokenizer_of
-from headcount.allocation.planning import Plan, Rule, plan
+from headcount.allocation.planning import Plan, plan
 from headcount.allocation.surgery import reduce
 from headcount.allocation.text import batches_of, passages, pooled
-from headcount.allocation.units import Measure, rewrite, survey
+from headcount.allocation.units import rewrite, survey
 
 QK = ("query-key",)
 BOTH = ("query-key", "value-output")
@@ -37,8 +37,8 @@ class Variant:
     """One way to shrink the model."""
 
     curve: str
-    measure: Measure
-    rule: Rule
+    measure: str
+    rule: str
     keep: float
     parts: tuple[str, ...] = QK
     distilled: bool = False

@@ -44,11 +44,11 @@ def hull(errors: Sequence[float], least: int = 0) -> list[int]:
     """The ranks at which the lower convex hull of a curve has its corners, up to its minimum.
 
     >>> hull([9.0, 8.0, 2.0, 1.0, 0.0])
-    [0, 2, 4]
+    [0, 2, 3, 4]
     """
     corners: list[int] = []
     for r in range(least, len(errors)):
-        while len(corners) > 1 and _slope(errors, corners[-1], r) <= _slope(errors, corners[-2], corners[-1]):
+        while len(corners) > 1 and _slope(errors, corners[-1], r) < _slope(errors, corners[-2], corners[-1]):
             corners.pop()
         corners.append(r)
     while len(corners) > 1 and errors[corners[-1]] >= errors[corners[-2]]:

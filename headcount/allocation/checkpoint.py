@@ -170,6 +170,7 @@ def _settings(model: Any, scratch: Path, source: str | Path | None) -> None:
                     to.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(file, to)
     if hasattr(model, "config"):
+        model.config.architectures = [type(model).__name__]
         model.config.save_pretrained(scratch)
     else:
         own = {"architecture": json.loads(model.arch.to_json()), "token_dim": model.token_dim}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from headcount.nets import Transformer
 __all__ = ["FAMILIES", "Family", "family_of"]
 
 
+@runtime_checkable
 class Family(Protocol):
     """How one family of models names its attention."""
 

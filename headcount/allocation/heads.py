@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -40,6 +40,7 @@ class Weights:
         return sum(p.numel() for p in parts if p is not None)
 
 
+@runtime_checkable
 class Probe(Protocol):
     """Something that looks at, and may change, what passes through the hidden identities of one layer."""
 

@@ -176,7 +176,7 @@ def output_metrics(
     family: Family,
     batches: Sequence[Batch],
     read: Readout,
-    means: Sequence[Float[Tensor, "heads dim"]],
+    means: Sequence[Tensor],
     parts: Sequence[str],
     *,
     seed: int = 0,
@@ -211,13 +211,13 @@ def curves(
     family: Family,
     batches: Sequence[Batch],
     read: Readout,
-    means: Sequence[Float[Tensor, "heads dim"]],
+    means: Sequence[Tensor],
     found: dict[tuple[int, str], list[Factors]],
     *,
     seed: int = 1,
     directions: int = 2,
     progress: Callable[[str], None] = lambda _: None,
-) -> dict[tuple[int, str], list[Float[Tensor, " ranks_and_one"]]]:
+) -> dict[tuple[int, str], list[Tensor]]:
     """E <F, I - P_r>^2 for every product and rank r: the first-order change of the read-out that a plan adds up."""
     parts = [part for part in PARTS if any(p == part for _, p in found)]
     layers = family.layers(model)
@@ -267,7 +267,7 @@ def _slopes(
             for i, layer in enumerate(layers)
         ]
         where = [(i, part) for i, insert in enumerate(inserts) for part in insert.leaf]
-        with probing(family, layers, inserts):
+        with probing(family, layers, inserts), torch.enable_grad():
             outputs = read(model, batch)
             leaves = [inserts[i].leaf[part] for i, part in where]
             for left in reversed(range(directions)):

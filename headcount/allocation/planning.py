@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 
@@ -12,9 +12,9 @@ from headcount.allocation.budget import Curve, spend
 from headcount.allocation.grouping import Grouping, best_grouping
 from headcount.allocation.units import Survey, Unit
 
-__all__ = ["Plan", "Rule", "plan"]
+__all__ = ["RULES", "Plan", "plan"]
 
-Rule = Literal["uniform", "allocated"]
+RULES = ("uniform", "allocated")
 TRIED = 6  # heads whose removal is tried at a time: those that lose least
 
 
@@ -31,7 +31,7 @@ class Plan:
     budget: int
     error: float
     floor: float
-    rule: Rule
+    rule: str
     removed: tuple[tuple[int, int], ...] = ()  # (layer, head)
     groupings: tuple[Grouping, ...] = ()
 
@@ -78,9 +78,7 @@ class Plan:
         return unit.part == "query-key" and any(g.layer == unit.layer and unit.index in g.keys for g in self.groupings)
 
 
-def plan(
-    survey: Survey, keep: float, *, rule: Rule = "allocated", removal: bool = True, grouping: bool = False
-) -> Plan:
+def plan(survey: Survey, keep: float, *, rule: str = "allocated", removal: bool = True, grouping: bool = False) -> Plan:
     """Ranks that keep the share `keep` of the products' parameters.
 
     `uniform`: the same share of every unit's rank. `allocated`: the least predicted error (`spend`), then as long as it
@@ -88,8 +86,8 @@ def plan(
     """
     if not 0 < keep <= 1:
         raise ValueError(f"keep must be above 0 and at most 1, got {keep:g}")
-    if rule not in get_args(Rule):
-        raise ValueError(f"rule must be one of {', '.join(get_args(Rule))}, got {rule!r}")
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
     if not survey.units:
         reasons = "; ".join(sorted({f"{part}: {why}" for _, part, why in survey.refused}))
         raise ValueError(f"nothing in this model can be reduced ({reasons or 'no attention layers'})")

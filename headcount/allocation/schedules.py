@@ -51,7 +51,7 @@ def ramp(layers: int, heads: int, head_dim: int, *, low: float = 0.5) -> Schedul
     Source("yu2025allocation", "Section 6.2 (early layers wide, later layers narrow)"),
     test="tests/test_allocation_schedules.py::test_every_schedule_spends_the_same",
 )
-def by_bound(layers: int, heads: int, head_dim: int, *, early: int = 2, lags: int = 4, narrow: float = 0.5) -> Schedule:
+def by_bound(layers: int, heads: int, head_dim: int, *, early: int = 2, lags: int = 3, narrow: float = 0.5) -> Schedule:
     """Early layers wide, with the heads that the bound gives `lags` equal lags; later layers of narrow heads.
 
     The later layers keep the head count at head_dim * narrow, since saturation says that is what they can spare; what

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
@@ -15,10 +15,8 @@ from headcount.allocation.distillation import distil
 from headcount.allocation.families import family_of
 from headcount.allocation.loading import folder_of, load, readout_for, tokenizer_of
 from headcount.allocation.measuring import gap, latencies, size, tokens_that_fit
-from headcount.allocation.planning import Rule
 from headcount.allocation.surgery import compress
 from headcount.allocation.text import Batch, batches_of, passages
-from headcount.allocation.units import Measure
 
 __all__ = ["Wish", "shrink"]
 
@@ -56,8 +54,8 @@ def shrink(wish: Wish, say: Say = lambda _: None) -> dict[str, Any]:
         wish.keep,
         batches=calibration,
         read=read,
-        measure=cast("Measure", wish.measure),
-        rule=cast("Rule", wish.rule),
+        measure=wish.measure,
+        rule=wish.rule,
         parts=wish.parts,
         grouping=wish.grouping,
         say=say,

@@ -13,9 +13,9 @@ from headcount.allocation.heads import Weights
 from headcount.allocation.layout import Layout
 from headcount.allocation.lowrank import Factors
 from headcount.allocation.moments import PARTS, members
-from headcount.allocation.planning import Plan, Rule, plan
+from headcount.allocation.planning import Plan, plan
 from headcount.allocation.text import Batch, Readout
-from headcount.allocation.units import Measure, survey
+from headcount.allocation.units import survey
 
 __all__ = ["compress", "reduce"]
 
@@ -38,8 +38,8 @@ def compress(
     *,
     batches: Sequence[Batch] = (),
     read: Readout | None = None,
-    measure: Measure = "outputs",
-    rule: Rule = "allocated",
+    measure: str = "outputs",
+    rule: str = "allocated",
     parts: Sequence[str] = PARTS,
     removal: bool = True,
     grouping: bool = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +25,9 @@ from headcount.allocation.moments import (
 )
 from headcount.allocation.text import Batch, Readout
 
-__all__ = ["Measure", "Survey", "Unit", "rewrite", "survey"]
+__all__ = ["MEASURES", "Survey", "Unit", "rewrite", "survey"]
 
-Measure = Literal["weights", "inputs", "outputs"]
+MEASURES = ("weights", "inputs", "outputs")
 Say = Callable[[str], None]
 
 
@@ -56,7 +56,7 @@ class Survey:
 
     units: tuple[Unit, ...]
     refused: tuple[tuple[int, str, str], ...]  # (layer, part, reason)
-    measure: Measure
+    measure: str
     moments: tuple[Moments, ...]
 
     @property
@@ -95,7 +95,7 @@ def rewrite(model: nn.Module, say: Say = lambda _: None) -> Family:
 
 def survey(
     model: nn.Module,
-    measure: Measure,
+    measure: str,
     *,
     batches: Sequence[Batch] = (),
     read: Readout | None = None,
@@ -124,8 +124,8 @@ def survey(
 
 
 def _check(measure: str, parts: Sequence[str], batches: Sequence[Batch], read: Readout | None) -> None:
-    if measure not in get_args(Measure):
-        raise ValueError(f"measure must be one of {', '.join(get_args(Measure))}, got {measure!r}")
+    if measure not in MEASURES:
+        raise ValueError(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}")
     unknown = [part for part in parts if part not in PARTS]
     if unknown or not parts:
         raise ValueError(f"parts must be among {', '.join(PARTS)}, got {', '.join(parts) or 'none'}")
@@ -136,7 +136,7 @@ def _check(measure: str, parts: Sequence[str], batches: Sequence[Batch], read: R
 def _metrics(
     model: nn.Module,
     family: Family,
-    measure: Measure,
+    measure: str,
     moments: Sequence[Moments],
     batches: Sequence[Batch],
     read: Readout | None,
