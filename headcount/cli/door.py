@@ -22,6 +22,7 @@ ROOMS = (
     "sweeps",
     "fits",
     "report",
+    "allocation",
     "ssm",
 )
 
