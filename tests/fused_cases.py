@@ -181,7 +181,9 @@ def main(device: str) -> None:
             if kind == "half" or name != "equal members"
         },
         "gradients": {
-            f"{name}, {kind}": gradients(case, kind, device) for name, case in CASES.items() for kind in ("ieee", "half")
+            f"{name}, {kind}": gradients(case, kind, device)
+            for name, case in CASES.items()
+            for kind in ("ieee", "half")
         },
         "fine gradients": gradients(CASES["mixed heads, head_dim, width and length"], "fine", device),
         "tiny gap": tiny_gap(device),
