@@ -248,7 +248,7 @@ class _Pool(torch.autograd.Function):
         return pooled
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         weight, bias, directions, pooled, level = ctx.saved_tensors
         sizes = slope.abs().amax(dim=(1, 2, 3)).clamp(min=1e-30)
         slope = (slope / sizes[:, None, None, None]).to(ctx.launch.slope_kind)  # delta is that of the rounded slope
@@ -256,4 +256,4 @@ class _Pool(torch.autograd.Function):
         whole = power(max(16, slope.shape[1]))
         shares = ctx.launch.backward(weight, bias, directions, level, slope.contiguous(), delta, sizes[:, None], whole)
         d_weight, d_bias, d_directions = (share.sum(dim=1) for share in shares)
-        return d_weight, d_bias, d_directions, None
+        return d_weight, d_bias, d_directions, None  # pyright: ignore[reportReturnType]

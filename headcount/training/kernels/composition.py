@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
 """What touches every member: fold its linear maps into what the other kernels read, and unfold their gradients.
 
 For head h, with s = 1 / sqrt(head_dim):  q = s Q cls,  k = K^T q,  u = W2^T k;  and with A = W_in O, B = V W2,

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
 """What touches every parameter: AdamW with its schedule, in one pass."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
 """What touches every token: hidden activations, scores, softmax and pooling, forward and backward.
 
 A program takes one member and tiles of `SAMPLES` sequences by `TOKENS` positions. The tile's rows (sample, token)

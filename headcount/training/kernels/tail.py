@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
 """What touches every sample once: from pooled activations to the squared gap, and back."""
 
 from __future__ import annotations
