@@ -280,10 +280,11 @@ def main() -> None:
     ask.add_argument("--json", type=File, default=None, help="write the measurements here as they come")
     ask.add_argument("--limit", type=float, default=300.0, help="seconds in all")
     ask.add_argument("--seconds-per-cell", type=float, default=1.0)
+    ask.add_argument("--threads", type=int, default=2, help="of a CPU")
     asked = ask.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     if asked.device == "cpu":
-        torch.set_num_threads(2)
+        torch.set_num_threads(asked.threads)
     run = Run(asked.device, asked.limit, asked.seconds_per_cell, asked.json)
     everyone, cells = contestants(asked.device), CELLS[asked.device]
     if asked.device == "cpu":

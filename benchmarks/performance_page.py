@@ -1,0 +1,181 @@
+"""docs/performance.md and its picture, drawn from docs/data/bank_speed.json.
+
+python -m benchmarks.performance_page                      draw the page again
+python -m benchmarks.performance_page --add RUN.json       take a new run in (bank_speed --json), then draw
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bank_speed import ALONE, OURS, PEER, REFERENCE, slope
+
+DOCS = Path(__file__).parent.parent / "docs"
+DATA, PAGE, PICTURE = DOCS / "data/bank_speed.json", DOCS / "performance.md", DOCS / "images/bank_speed.svg"
+TITLES = {"cuda": "On a GPU", "cpu": "On a CPU"}
+
+HEAD = """# How fast a bank is
+
+Written by `python -m benchmarks.performance_page` from `docs/data/bank_speed.json`; measured by
+`python -m benchmarks.bank_speed` (`make bench` runs the CPU part). Every contestant starts from the same parameters
+and visits the same samples in the same order, in one run; the loss each reached after two epochs stands beside its
+speed. One layer, 4 heads of dimension 8, width 32, 4-dimensional tokens and a position, AdamW, float32 (the peers'
+products in TF32 on a GPU).
+
+## What a step does
+
+Collapsed (`headcount/training/forward.py`), a token costs d N + 2 N h products, 416 instead of 3,232 here. Fused
+(`headcount/training/fused.py`), a step is six kernels and a counter: compose each member's small matrices; features,
+scores, softmax and pooling; the tail with the squared gap and its gradient; the pooling backwards, with everything
+recomputed; the composition backwards; AdamW. Between them only one vector a head and sample goes to memory and back.
+Stretches of up to 32 steps are recorded as one CUDA graph. Factors of products are rounded to float16 and summed in
+float32 ("half"): as many bits as TF32, but rounded instead of cut off; the first layer and the composed matrices keep
+twice the bits, gradients are scaled to size one, and evaluation pools with twice the bits ("fine").
+"""
+
+
+def add(file: Path) -> None:
+    """Take one run's measurements in, in place of the last on that kind of device."""
+    run = json.loads(file.read_text())
+    whole = json.loads(DATA.read_text()) if DATA.exists() else {}
+    whole["cpu" if run["device"].startswith("CPU") else "cuda"] = run
+    DATA.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n")
+
+
+def speeds(run: dict[str, Any], kind: str) -> list[str]:
+    """The table of one device: model-steps a second and losses, ratios, shares."""
+    rows = [r for r in run["cells"] if r["layers"] == 1]
+    cells = list(dict.fromkeys((r["models"], r["length"]) for r in rows))
+    at = {(r["way"], r["models"], r["length"]): r for r in rows}
+    ways = sorted({r["way"] for r in rows}, key=lambda way: max(r["rate"] for r in rows if r["way"] == way))
+    lines = ["| way | " + " | ".join(f"K={k}, T={t}" for k, t in cells) + " |", "|---" * (1 + len(cells)) + "|"]
+    for way in ways:
+        found = [at.get((way, *cell)) for cell in cells]
+        name = f"**{way}**" if way == OURS[kind] else way
+        lines.append(f"| {name} | " + " | ".join(_entry(r, way) for r in found) + " |")
+    for peer in PEER[kind]:
+        pairs = [(at.get((OURS[kind], *cell)), at.get((peer, *cell))) for cell in cells]
+        shown = [f"{ours['rate'] / theirs['rate']:.1f}x" if ours and theirs else "" for ours, theirs in pairs]
+        lines.append(f"| ours over {peer} | " + " | ".join(shown) + " |")
+    for ceiling, rate in run["ceilings"].items():
+        kind_of = "traffic" if ceiling == "copy" else "operations"
+        ours = [at.get((OURS[kind], *cell)) for cell in cells]
+        shown = [f"{r['rate'] * r[kind_of] / rate:.1%}" if r else "" for r in ours]
+        lines.append(f"| share of the {ceiling} ceiling, {rate:.3g}/s | " + " | ".join(shown) + " |")
+    return lines
+
+
+def _entry(row: dict[str, Any] | None, way: str) -> str:
+    if row is None:
+        return ""
+    first = f"first member {row['first loss']:.4f}"
+    loss = first if way in ALONE else f"{row['loss']:.4f}" + (f", {first}" if way == REFERENCE else "")
+    return f"{row['rate']:,.0f} ({loss})"
+
+
+def growing(run: dict[str, Any]) -> list[str]:
+    """Slopes of time, and what memory grows with."""
+    lines = []
+    for axis in dict.fromkeys(g["axis"] for g in run["growth"]):
+        points = [g for g in run["growth"] if g["axis"] == axis]
+        if len(points) < 2:
+            continue
+        times = [(g["value"], g["models"] / g["rate"]) for g in points]
+        shown = ", ".join(f"{value}: {1e6 * t:,.0f}" for value, t in times)
+        lines.append(f"- {axis}: a step takes {axis}^{slope(times):.2f}; microseconds at {shown}.")
+        first, last = points[0], points[-1]
+        if axis == "models":
+            each = (last["peak bytes"] - first["peak bytes"]) / (last["models"] - first["models"])
+            per = [1e6 / g["rate"] for g in points]
+            lines.append(f"  Memory: {each / 2**20:.2f} MiB a member, linear. Time of a model-step varies by "
+                         f"{max(per) / min(per) - 1:.0%} over the range.")  # fmt: skip
+        if axis == "length":
+            beyond = (last["peak bytes"] - last["data bytes"]) - (first["peak bytes"] - first["data bytes"])
+            lines.append(f"  Memory beyond the data grows by {beyond / 2**20:,.0f} MiB from length {first['value']} to "
+                         f"{last['value']} (the packed copy of the data among it).")  # fmt: skip
+    return lines
+
+
+def draw(whole: dict[str, Any]) -> None:
+    """Bars for every way at the first cell, and how a model-step's time grows."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    run = whole.get("cuda") or whole["cpu"]
+    kind = "cuda" if "cuda" in whole else "cpu"
+    cell = (run["cells"][0]["models"], run["cells"][0]["length"])
+    rows = [r for r in run["cells"] if (r["models"], r["length"]) == cell and r["layers"] == 1]
+    rows.sort(key=lambda r: r["rate"])
+    ink = "#808080"  # readable on light and dark pages
+    style: dict[Any, Any] = {"svg.hashsalt": "headcount", "svg.fonttype": "none", "text.color": ink, "axes.edgecolor": ink,
+             "axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink, "font.size": 9}  # fmt: skip
+    with plt.rc_context(style):
+        axes_of = dict.fromkeys(g["axis"] for g in run["growth"])
+        panels = 2 if axes_of else 1
+        figure, axes = plt.subplots(1, panels, figsize=(9.6 if panels == 2 else 6.4, 0.6 + 0.32 * max(6, len(rows))))
+        bars = axes[0] if panels == 2 else axes
+        colours = ["#d1495b" if r["way"] == OURS[kind] else "#7a9cc6" for r in rows]
+        bars.barh([r["way"] for r in rows], [r["rate"] for r in rows], color=colours)
+        for place, row in enumerate(rows):
+            bars.text(row["rate"] * 1.1, place, f"{row['rate']:,.0f}", va="center")
+        bars.set(xscale="log", title=f"model-steps a second, K={cell[0]}, T={cell[1]}")
+        bars.set_xlim(right=rows[-1]["rate"] * 12)
+        if panels == 2:
+            for axis, colour in zip(axes_of, ("#d1495b", "#3d6fa5", "#5b8e4a", "#b0822b"), strict=False):
+                points = [g for g in run["growth"] if g["axis"] == axis]
+                base = points[0]
+                axes[1].plot(
+                    [g["value"] / base["value"] for g in points],
+                    [g["models"] / g["rate"] / (base["models"] / base["rate"]) for g in points],
+                    "o-", color=colour, label=f"{axis} from {base['value']}",
+                )  # fmt: skip
+            axes[1].set(xscale="log", yscale="log", title="time of a step, relative", xlabel="times larger")
+            axes[1].set_xscale("log", base=2)
+            axes[1].set_yscale("log", base=2)
+            axes[1].legend(frameon=False)
+        for one in figure.axes:
+            one.set_facecolor("none")
+            one.spines[["top", "right"]].set_visible(False)
+        figure.tight_layout()
+        PICTURE.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(PICTURE, metadata={"Date": None}, transparent=True)
+        plt.close(figure)
+
+
+def page(whole: dict[str, Any]) -> str:
+    """The whole page as Markdown."""
+    lines = [HEAD, "![Model-steps a second and how a step's time grows](images/bank_speed.svg)", ""]
+    for kind, title in TITLES.items():
+        lines += [f"## {title}", ""]
+        if kind not in whole:
+            lines += [f"Not measured yet: `python -m benchmarks.bank_speed --device {kind}`.", ""]
+            continue
+        run = whole[kind]
+        lines += [f"{run['device']}, torch {run['torch']}, Python {run['python']}, {run['date']}. Model-steps a second",
+                  "(in brackets the median member's loss after two epochs).", ""]  # fmt: skip
+        lines += [*speeds(run, kind), ""]
+        deep = [r for r in run["cells"] if r["layers"] > 1]
+        for r in deep:
+            lines.append(f"- {r['way']}, K={r['models']}, T={r['length']}: {r['rate']:,.0f} (loss {r['loss']:.4f})")
+        lines += [""] if deep else []
+        lines += [*growing(run), ""] if run["growth"] else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument("--add", type=Path, action="append", default=[])
+    for file in ask.parse_args().add:
+        add(file)
+    whole = json.loads(DATA.read_text())
+    draw(whole)
+    PAGE.write_text(page(whole))
+
+
+if __name__ == "__main__":
+    main()

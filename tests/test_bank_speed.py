@@ -1,0 +1,40 @@
+"""The benchmark is fair: every contestant does the same work."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from benchmarks.bank_speed import slope
+from benchmarks.peers import one_by_one, vmapped
+from benchmarks.problem import Problem, Size, of_path
+from headcount.training.paths import eager, reference
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return Problem(Size(3, 5, batch=8, heads=2, steps_per_epoch=3), "cpu")
+
+
+def test_every_contestant_reaches_the_same_parameters(problem):
+    def reached(way) -> torch.Tensor:
+        epoch, theta = way(problem)
+        epoch()
+        epoch()
+        return theta().detach() - problem.theta[: theta().shape[0]]
+
+    true = reached(lambda p: of_path(p, reference))
+    for way in (lambda p: of_path(p, eager), vmapped, one_by_one):
+        moved = reached(way)
+        # AdamW divides a gradient by its own size: where it is nearly zero, its rounding is what moves the parameter.
+        assert (moved - true[: len(moved)]).norm() < 1e-3 * true[: len(moved)].norm()
+    assert true.norm() > 0
+
+
+def test_the_slope_of_a_power_law_is_its_exponent():
+    assert slope([(x, 3 * x**1.5) for x in (1.0, 2.0, 4.0, 8.0)]) == pytest.approx(1.5, abs=1e-12)
+
+
+def test_a_step_cannot_avoid_416_products_a_token_forwards():
+    size = Size(512, 32)
+    assert size.operations() == 3 * 2 * 416 * size.batch * size.length
