@@ -79,7 +79,7 @@ def _print(found: dict[str, Any]) -> None:
     say(f"{found['task']} by {found['layers']}{trained}")
     say("\nWhere the class token attends in the last layer (positions by weight)")
     for row in found["attends"]:
-        order = sorted(range(len(row["mean"])), key=lambda i: -row["mean"][i])[:6]
+        order = sorted(range(len(row["mean"])), key=lambda i: -row["mean"][i])[:4]
         shown = ", ".join(f"{i}: {row['mean'][i]:.3f} +- {row['spread'][i]:.3f}" for i in order)
         say(f"  head {row['head']}  {shown}")
     if found["contains"]:

@@ -52,6 +52,7 @@ def _tables(tables: dict[str, Any]) -> list[str]:
         "gaussian": "Pair task, Gaussian tokens",
         "sphere": "Pair task, unit tokens",
         "triangle": "Triangle centre",
+        "positions": "Two layers of one head, with and without positions",
     }
     columns = ("cell", "nmse", "median", "published", "predicted", "exponent")
     parts = []
