@@ -18,7 +18,7 @@ from headcount.training import Bank, Member, Recipe, train
 from headcount.training import fused as kernels
 from headcount.training.forward import Batch, collapsed, plain
 from headcount.training.loop import _Run
-from headcount.training.paths import Path, Record, as_it_is, fused, graph, recorded, reference
+from headcount.training.paths import Path, Record, as_it_is, fused, graph, recorded
 from headcount.training.tiles import Tile
 
 SHAPES = [  # (heads, head_dim, width) of each member, longest, lengths, batch

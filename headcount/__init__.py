@@ -11,6 +11,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _ROOMS = (
+    "allocation",
     "bounds",
     "constructions",
     "fits",
@@ -21,6 +22,7 @@ _ROOMS = (
     "report",
     "results",
     "sources",
+    "ssm",
     "structure",
     "tasks",
     "training",

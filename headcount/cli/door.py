@@ -15,11 +15,15 @@ __all__ = ["Interrupted", "app", "main"]
 ROOMS = (
     "demo",
     "tasks",
+    "bounds",
+    "constructions",
     "infoflow",
     "lens",
     "sweeps",
     "fits",
     "report",
+    "allocation",
+    "ssm",
 )
 
 app = typer.Typer(
