@@ -197,4 +197,4 @@ def test_the_catalogue_lists_every_task_with_its_structure():
         "PositionSum",
         "Induction",
     } == {row["task"] for row in rows}
-    assert [row["structure"]["retrievals"][0]["order"] for row in rows] == [1, 1, 2, 3, 1, 0, 0]
+    assert [row["structure"]["retrievals"][0]["order"] for row in rows] == [1, 1, 2, 2, 3, 1, 0, 0]
