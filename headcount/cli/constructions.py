@@ -71,7 +71,9 @@ def register(app: typer.Typer) -> None:
         net_seed: Annotated[int, typer.Option(help="Seed of the random attention.")] = 0,
         free: Annotated[int, typer.Option(help="Free positions; above 12 by meeting in the middle.")] = 12,
         levels: Annotated[int, typer.Option(help="Tokens to choose from at a free position.")] = 3,
-        eps: Annotated[float | None, typer.Option(help="Error asked of the read-out.", show_default="gap/4")] = None,
+        eps: Annotated[
+            float | None, typer.Option(help="Error asked of the read-out.", show_default="gap/4, or the file's promise")
+        ] = None,
         radius: Radius = None,
         out: Out = None,
         as_json: AsJson = False,
@@ -84,6 +86,7 @@ def register(app: typer.Typer) -> None:
         if net is not None:
             built = load(net)
             target, module = built.task, built.net
+            eps = built.certificate.error if eps is None else eps
         else:
             target = _task(task, retrievals, token_dim, length, seed, windows=False)
             arch = Architecture(layers=((heads, head_dim),), width=32, positions=5)
@@ -183,8 +186,8 @@ def _show_collision(found: Collision, row: dict[str, Any], eps: float) -> None:
     say(f"\ntarget gap          {found.target_gap:.4e}")
     say(f"attention distance  {found.attention_distance:.4e}")
     say(f"steepness           {found.steepness:.4e}")
-    if not found.found:
-        say("No collision: this attention tells the two sequences apart.")
+    if not row["found"]:
+        say(f"No collision: within {eps:.3g} of the target, this attention tells all sequences tried apart.")
     else:
         say(f"\n{found.width(eps)}")
         say(
