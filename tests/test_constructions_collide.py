@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from headcount.constructions import collide, enough_heads, load
+from headcount.constructions.collisions.picture import draw, write_svg
+from headcount.constructions.collisions.placement import place
 from headcount.constructions.minima import minima_of
-from headcount.constructions.picture import draw, write_svg
-from headcount.constructions.placement import place
 from headcount.nets import Architecture, Transformer, hardmax, softmax
 from headcount.nets.transformer import Attention
 from headcount.tasks import LinearMax, Wells
@@ -88,7 +88,7 @@ def test_exhaustive_search_finds_the_best_pair_there_is():
 
 
 def test_meeting_in_the_middle_comes_near_the_exhaustive_answer(monkeypatch):
-    import headcount.constructions.collision as room
+    import headcount.constructions.collisions.collision as room
 
     net = Smooth(1, 2, 1)
     best = collide(TASK, net, free=10)

@@ -13,9 +13,9 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from headcount.bounds import steepness_width
+from headcount.constructions.collisions.placement import Placement, place
+from headcount.constructions.collisions.sight import Sight, sight_of
 from headcount.constructions.minima import minima_of
-from headcount.constructions.placement import Placement, place
-from headcount.constructions.sight import Sight, sight_of
 from headcount.results import Bound
 from headcount.sources import Source, implements
 from headcount.tasks import Task

@@ -11,7 +11,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from headcount.constructions.collision import Collision
+from headcount.constructions.collisions.collision import Collision
 from headcount.constructions.minima import minima_of
 from headcount.tasks import Task
 
