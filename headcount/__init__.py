@@ -10,7 +10,23 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_ROOMS = ("bounds", "constructions", "fits", "nets", "report", "results", "sources", "structure", "tasks", "training")
+_ROOMS = (
+    "allocation",
+    "bounds",
+    "constructions",
+    "fits",
+    "infoflow",
+    "lens",
+    "nets",
+    "papers",
+    "report",
+    "results",
+    "sources",
+    "ssm",
+    "structure",
+    "tasks",
+    "training",
+)
 _NAMES = {
     "Architecture": "nets",
     "Bound": "results",
@@ -19,8 +35,10 @@ _NAMES = {
     "Source": "sources",
     "Store": "results",
     "Study": "results",
+    "advise": "infoflow",
     "build": "constructions",
     "knee": "fits",
+    "predict": "infoflow",
     "sweep": "training",
 }
 

@@ -8,6 +8,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from jaxtyping import install_import_hook
 
-import tests.typechecker  # noqa: F401  (the hook imports only the first name of a dotted path)
+import tests.typechecker  # noqa: F401  (the hook names it)
 
 install_import_hook("headcount", "tests.typechecker.check")

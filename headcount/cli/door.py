@@ -18,9 +18,13 @@ ROOMS = (
     "bounds",
     "constructions",
     "collisions",
+    "infoflow",
+    "lens",
     "sweeps",
     "fits",
     "report",
+    "allocation",
+    "ssm",
 )
 
 app = typer.Typer(
@@ -40,7 +44,7 @@ for _room in ROOMS:
 Misuse: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
-class Interrupted(KeyboardInterrupt):
+class Interrupted(Exception):
     """An interruption that knows what is kept and how to go on."""
 
 
@@ -60,7 +64,7 @@ def _status(arguments: Sequence[str] | None) -> int:
         where = getattr(mistake, "ctx", None)
         command = where.command_path if where is not None else "headcount"
         return _refuse(f"{_message(mistake)} (see `{command} --help`)")
-    except (typer.Abort, KeyboardInterrupt) as stop:
+    except (Interrupted, typer.Abort, KeyboardInterrupt) as stop:
         sys.stderr.write(f"headcount: interrupted. {stop}".rstrip() + "\n")
         return 130
     except BrokenPipeError:

@@ -1,7 +1,114 @@
+"""`headcount fit`: how many heads are enough, or how an error falls with a size, from stored rows."""
+
 from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headcount.cli.printing import AsJson, emit_json, say, show_table
+
+if TYPE_CHECKING:
+    from headcount.fits import Knee
+    from headcount.results import Study
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a study, as `headcount sweep` writes it.")]
+Predicted = Annotated[
+    float | None, typer.Option(help="Value to judge; for heads, the task's own by default.", show_default=False)
+]
+Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
+Law = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Fit a power law of NMSE in this column.", show_default=False)
+]
+
 
 def register(app: typer.Typer) -> None:
-    pass
+    @app.command("fit")
+    def fit(
+        run: Run, law: Law = None, predicted: Predicted = None, confidence: Confidence = 0.95, as_json: AsJson = False
+    ) -> None:
+        """Say how many heads are enough, with an interval and a verdict; or fit a power law in a column."""
+        from headcount.results import read_study
+
+        study = read_study(run)
+        found = _knees(study, predicted, confidence) if law is None else _laws(study, law, predicted, confidence)
+        if as_json:
+            emit_json(found)
+        else:
+            _print_knees(found) if law is None else _print_laws(found)
+
+
+def _knees(study: Study, predicted: float | None, confidence: float) -> list[dict[str, Any]]:
+    from headcount.fits import knee, knees, variants
+
+    if predicted is not None and predicted != int(predicted):
+        raise ValueError(f"--predicted counts heads, so it must be whole, got {predicted:g}")
+    count = None if predicted is None else int(predicted)
+    found = []
+    for design, part in variants(study).items():
+        pooled = knee(part, predicted=count, confidence=confidence)
+        each = knees(part, predicted=count, confidence=confidence)
+        sizes = {"design": design, "rows": len(part), "unfinished": max(0, study.spec.get("asked", 0) - len(study))}
+        found.append({**sizes, **_row(pooled), "by_length": [_row(k) for k in each.values()]})
+    return found
+
+
+def _row(knee: Knee) -> dict[str, Any]:
+    return {**knee.as_row(), "interval": knee.interval, "sentence": knee.sentence}
+
+
+def _print_knees(found: list[dict[str, Any]]) -> None:
+    for part in found:
+        rows = [_line(row, ", ".join(map(str, row["lengths"]))) for row in part["by_length"]]
+        rows += [_line(part, "all")] if len(rows) > 1 else []
+        verdict = ("verdict",) if part["predicted"] is not None else ()
+        columns = ("length", "heads", "interval", "best NMSE", "seeds", "diverged", *verdict)
+        show_table(rows, columns, title=part["design"] or None)
+        say()
+        say(_capital(part["sentence"]))
+    if found[0]["unfinished"]:
+        say(f"{found[0]['unfinished']} of the networks asked for are not trained yet; they may move this.")
+
+
+def _line(row: dict[str, Any], length: str) -> dict[str, Any]:
+    few, many = row["seeds"]
+    return {
+        "length": length,
+        "heads": row["text"],
+        "interval": row["interval"],
+        "best NMSE": f"{row['best']:.1e}",
+        "seeds": few if few == many else f"{few} to {many}",
+        "diverged": row["diverged"],
+        "verdict": row["verdict"],
+    }
+
+
+def _laws(study: Study, column: str, predicted: float | None, confidence: float) -> list[dict[str, Any]]:
+    from headcount.fits import power_laws
+
+    laws = power_laws(study, column, predicted=predicted, confidence=confidence)
+    return [{"design": design, **law.as_row(), "law": str(law)} for design, law in laws.items()]
+
+
+def _print_laws(found: list[dict[str, Any]]) -> None:
+    rows = [
+        {
+            "design": row["design"] or "all rows",
+            "exponent": f"{row['exponent']:.3g}",
+            "interval": f"[{row['exponent_low']:.3g}, {row['exponent_high']:.3g}]",
+            "floor": f"{row['floor']:.1e}",
+            "gap": f"{row['gap']:.2f}",
+            "verdict": row["verdict"],
+        }
+        for row in found
+    ]
+    verdict = ("verdict",) if found[0]["predicted"] is not None else ()
+    show_table(rows, ("design", "exponent", "interval", "floor", "gap", *verdict))
+    confidence, column = found[0]["confidence"], found[0]["column"]
+    say()
+    say(f"NMSE = floor + scale * {column}^-exponent; gap in decades; {confidence:.0%} intervals.")
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

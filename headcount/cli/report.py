@@ -1,7 +1,30 @@
+"""`headcount report`: one self-contained page of a study."""
+
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from headcount.cli.printing import AsJson, emit_json, out_file, say
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a study, as `headcount sweep` writes it.")]
+To = Annotated[Path | None, typer.Option("--out", help="Folder to write into; RUN by default.", show_default=False)]
+Predicted = Annotated[int | None, typer.Option(help="Heads to judge; the task's own by default.", show_default=False)]
+
 
 def register(app: typer.Typer) -> None:
-    pass
+    @app.command("report")
+    def report(run: Run, out: To = None, predicted: Predicted = None, as_json: AsJson = False) -> None:
+        """Write the page of a study (report.html) and its main figure (curves.svg)."""
+        from headcount.report import write
+        from headcount.results import read_study
+
+        folder = out or (run if run.is_dir() else run.parent)
+        pages = write(read_study(run), predicted=predicted)
+        paths = {name: str(out_file(folder, name, content)) for name, content in pages.items()}
+        if as_json:
+            emit_json(paths)
+        else:
+            say("\n".join(f"wrote {path}" for path in paths.values()))

@@ -8,8 +8,14 @@ from headcount.constructions.certificate import Certificate, Term
 from headcount.constructions.collisions import Collision, collide
 from headcount.constructions.domains import Box, Drawn
 from headcount.constructions.enough_heads import enough_heads
+from headcount.constructions.gated import gated_second_largest
+from headcount.constructions.induction import induction_head
+from headcount.constructions.kth_largest import kth_largest
 from headcount.constructions.memorise import memorise
 from headcount.constructions.network import ClassTokenNet, ReluNet, Shape
+from headcount.constructions.pair import opposite_pair
+from headcount.constructions.pair_max import pair_max
+from headcount.constructions.positions import position_sum, retrievals_by_position
 from headcount.constructions.trial import Check, Trial
 
 __all__ = [
@@ -27,9 +33,16 @@ __all__ = [
     "build",
     "collide",
     "enough_heads",
+    "gated_second_largest",
     "in_box",
+    "induction_head",
+    "kth_largest",
     "load",
     "memorise",
     "on_samples",
+    "opposite_pair",
+    "pair_max",
+    "position_sum",
+    "retrievals_by_position",
     "weight_bounded",
 ]

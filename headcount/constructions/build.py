@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 from headcount.constructions.built import Built
 from headcount.constructions.enough_heads import enough_heads
-from headcount.tasks import LinearMax, Task, Wells
+from headcount.constructions.induction import induction_head
+from headcount.constructions.kth_largest import kth_largest
+from headcount.constructions.pair import opposite_pair
+from headcount.constructions.pair_max import pair_max
+from headcount.constructions.positions import position_sum
+from headcount.tasks import Induction, KthLargest, LinearMax, OppositePair, PairMax, PositionSum, Task, Wells
 
 __all__ = ["CONSTRUCTIONS", "build"]
 
@@ -14,6 +19,11 @@ __all__ = ["CONSTRUCTIONS", "build"]
 CONSTRUCTIONS: dict[type, Callable[..., Built]] = {
     Wells: enough_heads,
     LinearMax: enough_heads,
+    PairMax: pair_max,
+    OppositePair: opposite_pair,
+    KthLargest: kth_largest,
+    PositionSum: position_sum,
+    Induction: induction_head,
 }
 
 

@@ -1,7 +1,7 @@
 """Values that travel between rooms: a bound, a study, the store that keeps its rows."""
 
 from headcount.results.bound import Bound
-from headcount.results.store import Store
+from headcount.results.store import Store, read_study
 from headcount.results.study import Study
 
-__all__ = ["Bound", "Store", "Study"]
+__all__ = ["Bound", "Store", "Study", "read_study"]

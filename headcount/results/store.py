@@ -12,7 +12,7 @@ from typing import Any
 
 from headcount.results.study import Row, Study
 
-__all__ = ["Store", "address"]
+__all__ = ["Store", "address", "read_study"]
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (run TEXT PRIMARY KEY, member TEXT NOT NULL, row TEXT NOT NULL,
@@ -33,6 +33,17 @@ def address(content: dict[str, Any]) -> str:
     """
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def read_study(path: str | Path) -> Study:
+    """The study in a store's folder, or in the one JSON file that `headcount export` makes of it."""
+    path = Path(path)
+    if path.suffix != ".json":
+        return Store.open(path).study()
+    try:
+        return Study.from_json(path.read_text())
+    except ValueError as problem:
+        raise ValueError(f"{path}: {problem}") from None
 
 
 class Store:

@@ -95,6 +95,19 @@ class Study:
             return None
         return structure.count
 
+    def to_json(self) -> str:
+        """The whole study as one JSON text: rows, spec and environment, to be kept beside a page drawn from it."""
+        whole = {"name": self.name, "spec": self.spec, "environment": self.environment, "rows": list(self.rows)}
+        return json.dumps(whole, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Study:
+        """The study that `to_json` wrote."""
+        whole = json.loads(text)
+        if not isinstance(whole, dict) or not {"name", "spec", "environment", "rows"} <= set(whole):
+            raise ValueError("this JSON is not a study: it lacks name, spec, environment or rows")
+        return cls(tuple(whole["rows"]), whole["spec"], whole["environment"], whole["name"])
+
     def to_csv(self) -> str:
         """The rows as CSV, columns in the order of the first row."""
         if not self.rows:

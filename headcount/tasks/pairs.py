@@ -134,9 +134,12 @@ class TriangleCentre:
         return torch.cat([self._nearest(part, first, second) for part in x.split(chunk)])
 
     def _nearest(self, x: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        # |p + x|^2 = |p|^2 + 2 <p, x> + |x|^2 as one product finds the triple; its own sum then gives the exact norm.
         pairs = x[:, first] + x[:, second]
-        gaps = pairs[:, :, None, :] + x[:, None, :, :]
-        return gaps.square().sum(dim=-1).flatten(1).amin(dim=1).sqrt()
+        squares = (x * x).sum(dim=-1)[:, None] + (pairs * pairs).sum(dim=-1, keepdim=True)
+        best = torch.baddbmm(squares, pairs, x.mT, alpha=2).flatten(1).argmin(dim=1)
+        row = torch.arange(len(x), device=x.device)
+        return (pairs[row, best // self.length] + x[row, best % self.length]).norm(dim=-1)
 
     def sample(
         self, batch: int, *, generator: torch.Generator | None = None, dtype: torch.dtype = torch.float32

@@ -1,0 +1,33 @@
+"""Check on a CUDA device that a recorded bank trains like the plain one: `python -m benchmarks.cuda_check`."""
+
+from __future__ import annotations
+
+import torch
+
+from headcount.nets import Architecture
+from headcount.tasks import LinearMax
+from headcount.training import Member, Recipe, train
+from headcount.training.paths import Path, eager, recorded, reference
+
+
+def trained(path: Path, device: str, shapes: list[tuple[tuple[int, int], ...]]) -> torch.Tensor:
+    """The parameters of a small mixed bank after 50 steps in float64."""
+    recipe = Recipe(samples=640, validation=64, epochs=5, batch=64, dtype="float64", evaluations=1)
+    members = [
+        Member(LinearMax.random(2, 4, 6 + k), Architecture(layers=s, width=8 + 4 * k), seed=k, data_seed=k)
+        for k, s in enumerate(shapes)
+    ]
+    return train(members, recipe, device=device, path=path).bank.theta.cpu()
+
+
+def main() -> None:
+    for shapes in ([((1, 4),), ((3, 5),), ((4, 8),)], [((1, 4), (2, 3)), ((3, 5), (1, 7))]):
+        truth = trained(reference, "cpu", shapes)
+        for path in (reference, eager, recorded):
+            gap = (trained(path, "cuda", shapes) - truth).abs().max().item()
+            print(f"{len(shapes[0])} layers, {path.name}: largest parameter gap {gap:.1e}")
+            assert gap < 1e-7
+
+
+if __name__ == "__main__":
+    main()

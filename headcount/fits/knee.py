@@ -1,0 +1,259 @@
+"""The knee: how many heads are enough, as a change point of log NMSE over head counts, with an interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from headcount.fits.cells import Cells
+from headcount.fits.settings import refuse_settings
+from headcount.fits.verdict import Verdict
+from headcount.results import Study
+
+__all__ = ["Knee", "change_point", "knee", "knees", "predicted_heads"]
+
+# The curve has turned when what a further head brings is under this share of what each head has brought so far.
+SLOWER = 1 / 3
+RESAMPLES = 2000
+# Nothing is enough while the network explains less than half of the variance.
+LEARNED = math.log10(0.5)
+
+
+@dataclass(frozen=True)
+class Knee:
+    """How many heads are enough: `value` of those tested, and the interval from `low` to `high`.
+
+    `high` is None where the error still falls at the largest count tested. `low` reaches down to one more than the
+    next smaller count tested, for between two tested counts the data say nothing. `shares` is the part of the
+    resamples that put the knee at each count tested, the last one standing for "there or beyond". `best` is the
+    lowest level of NMSE at any count.
+    """
+
+    value: int
+    low: int
+    high: int | None
+    tested: tuple[int, ...]
+    lengths: tuple[int, ...]
+    seeds: tuple[int, int]
+    confidence: float
+    best: float
+    shares: dict[int, float] = field(hash=False)
+    diverged: int = 0
+    predicted: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.interval}"
+
+    @property
+    def reached(self) -> bool:
+        """Whether the error levels off within the counts tested."""
+        return self.value < self.tested[-1]
+
+    @property
+    def learned(self) -> bool:
+        """Whether any count tested explains half of the variance."""
+        return self.best <= 10**LEARNED
+
+    @property
+    def text(self) -> str:
+        """The value as read: `4`, `>= 5` where the error still falls at 5, `<= 4` where 4 was the smallest tested."""
+        if not self.reached:
+            return f">= {self.value}"
+        return f"<= {self.value}" if self.value == self.tested[0] and self.value > 1 else str(self.value)
+
+    @property
+    def interval(self) -> str:
+        """The interval as read: `[4, 5]`, or `[4, ...)` where nothing bounds it from above."""
+        return f"[{self.low}, ...)" if self.high is None else f"[{self.low}, {self.high}]"
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the interval says about the predicted count; None without a prediction."""
+        return None if self.predicted is None else _verdict(self, self.predicted)
+
+    @property
+    def finding(self) -> str:
+        """What was found, in words, without the prediction."""
+        return _finding(self)
+
+    @property
+    def sentence(self) -> str:
+        """The finding and the verdict in one sentence."""
+        verdict = self.verdict
+        return f"{self.finding}." if verdict is None else f"{self.finding}; {verdict}."
+
+    def as_row(self) -> dict[str, Any]:
+        """The knee as one flat machine-readable row."""
+        verdict = self.verdict
+        return {
+            "lengths": list(self.lengths),
+            "heads": self.value,
+            "low": self.low,
+            "high": self.high,
+            "reached": self.reached,
+            "text": self.text,
+            "confidence": self.confidence,
+            "best": self.best,
+            "tested": list(self.tested),
+            "seeds": list(self.seeds),
+            "diverged": self.diverged,
+            "shares": self.shares,
+            "predicted": self.predicted,
+            "verdict": verdict.outcome if verdict else None,
+            "reason": verdict.reason if verdict else None,
+        }
+
+
+def knee(
+    study: Study,
+    *,
+    length: int | None = None,
+    predicted: int | None = None,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Knee:
+    """How many heads are enough, at one length or over all of them, with an interval and a verdict.
+
+    The level of a cell is the mean log10 NMSE of the best half of its seeds. No heads at all predict a constant,
+    so the curve starts at NMSE 1 exactly. h heads are enough when no larger count tested lowers the level, per
+    further head, by more than a third of what each of the h heads has lowered it on average; the knee is the
+    smallest such h. The rule is free of scale: it asks for a change of slope, not for a small error.
+
+    The interval is the percentile bootstrap: lengths are drawn again, then the data seeds where each has several
+    weight seeds, then the seeds of every cell. With one seed a cell and fewer than three lengths there is no
+    spread to draw from and the interval is everything tested.
+
+    Departs: the head-count paper reads the transition off a figure of best seeds.
+
+    >>> rows = tuple({"heads": h, "length": 8, "seed": s, "nmse": 10.0 ** -min(h, 3) * (1 + s / 9)}
+    ...              for h in (1, 2, 3, 4, 5) for s in range(4))
+    >>> print(knee(Study(rows), predicted=3).sentence)
+    3 heads are enough (95% interval [3, 3]); predicted 3: consistent, the data single it out.
+    """
+    refuse_settings(confidence, resamples)
+    if predicted is not None and predicted < 1:
+        raise ValueError(f"predicted heads must be at least 1, got {predicted}")
+    chosen = study if length is None else study.where(length=length)
+    if length is not None and not chosen.rows:
+        raise ValueError(f"no rows of length {length}; lengths: {', '.join(map(str, study.values('length')))}")
+    cells = _common(Cells.of(chosen, "heads"))
+    heads = np.array(cells.points, dtype=float)
+    index = int(change_point(cells.levels().mean(0), heads))
+    shares = _shares(cells, heads, resamples, np.random.default_rng(seed))
+    first, last = _ends(cells, shares, confidence, index)
+    return Knee(
+        value=cells.points[index],
+        low=_after(cells.points, first),
+        high=None if last == len(heads) - 1 else cells.points[last],
+        tested=cells.points,
+        lengths=cells.groups,
+        seeds=(int(cells.counts.min()), int(cells.counts.max())),
+        confidence=confidence,
+        best=float(10 ** cells.levels().mean(0).min()),
+        shares=dict(zip(cells.points, shares.tolist(), strict=True)),
+        diverged=cells.diverged,
+        predicted=predicted_heads(study) if predicted is None else predicted,
+    )
+
+
+def knees(study: Study, *, predicted: int | None = None, confidence: float = 0.95) -> dict[int, Knee]:
+    """The knee at every length by itself, as far as two head counts are measured there."""
+    parts = {length: study.where(length=length) for length in study.values("length")}
+    return {
+        length: knee(study, length=length, predicted=predicted, confidence=confidence)
+        for length, part in parts.items()
+        if len(part.values("heads")) > 1
+    }
+
+
+def predicted_heads(study: Study) -> int | None:
+    """What the study's task says of itself, where the networks are those it speaks of: of one attention layer."""
+    deeper = any(str(row.get("layers", "")).count("x") > 1 for row in study)
+    return None if deeper else study.predicted_heads
+
+
+def change_point(
+    levels: Float[np.ndarray, "*curve heads"], heads: Float[np.ndarray, " heads"]
+) -> Int[np.ndarray, "*curve"]:
+    """Where each curve turns, as an index into `heads`; the last index where it does not turn before it.
+
+    >>> change_point(np.array([[-1.0, -2.0, -4.0, -4.1], [-1.0, -2.0, -3.0, -4.0]]), np.arange(1.0, 5.0)).tolist()
+    [2, 3]
+    """
+    so_far = -levels / heads  # from NMSE 1 at no heads
+    fall = levels[..., :, None] - levels[..., None, :]
+    apart = heads[None, :] - heads[:, None]
+    ahead = np.where(apart > 0, fall / np.where(apart > 0, apart, 1.0), -np.inf).max(-1)
+    enough = (ahead <= SLOWER * so_far) & (levels <= LEARNED)
+    enough[..., -1] = True  # nothing larger was tested: there or beyond
+    return np.asarray(enough.argmax(-1))
+
+
+def _common(cells: Cells) -> Cells:
+    """The cells at the head counts measured at every length: curves are compared on those alone."""
+    kept = np.flatnonzero((cells.counts > 0).all(0))
+    if len(kept) < 2:
+        where = "at every length" if len(cells.groups) > 1 else f"at length {max(cells.groups)}"
+        tested = ", ".join(str(cells.points[i]) for i in kept) or "none"
+        raise ValueError(f"a knee needs two head counts measured {where}, got {len(kept)} ({tested})")
+    points = tuple(cells.points[i] for i in kept)
+    return Cells(points, cells.groups, cells.logs[:, kept], cells.diverged)
+
+
+def _shares(
+    cells: Cells, heads: Float[np.ndarray, " heads"], resamples: int, generator: np.random.Generator
+) -> Float[np.ndarray, " heads"]:
+    """The part of the resamples whose curve turns at each count."""
+    tally = np.zeros(len(heads))
+    for levels in cells.resampled(resamples, generator):
+        drawn = generator.integers(0, len(cells.groups), levels.shape[:2])
+        curves = np.take_along_axis(levels, drawn[..., None], axis=1).mean(1)
+        tally += np.bincount(change_point(curves, heads), minlength=len(heads))
+    return tally / resamples
+
+
+def _ends(cells: Cells, shares: Float[np.ndarray, " heads"], confidence: float, index: int) -> tuple[int, int]:
+    """The first and last index of the percentile interval, which always holds the estimate itself."""
+    if cells.counts.min() < 2 and len(cells.groups) < 3:
+        return 0, len(shares) - 1
+    below = np.cumsum(shares)
+    tail = (1 - confidence) / 2
+    first = int(np.argmax(below > tail))
+    last = int(np.argmax(below >= 1 - tail - 1e-12))
+    return min(first, index), max(last, index)
+
+
+def _after(points: tuple[int, ...], index: int) -> int:
+    return points[index - 1] + 1 if index else 1
+
+
+def _finding(knee: Knee) -> str:
+    interval = f"({knee.confidence:.0%} interval {knee.interval})"
+    if not knee.learned:
+        return f"no head count tested up to {knee.tested[-1]} explains half of the variance"
+    if not knee.reached:
+        return f"the error still falls at {knee.value} heads, the most tested {interval}"
+    few = "1 head is" if knee.value == 1 else f"{knee.value} heads are"
+    note = ", and fewer were not tested" if knee.text.startswith("<=") else ""
+    return f"{few} enough {interval}{note}"
+
+
+def _verdict(knee: Knee, predicted: int) -> Verdict:
+    if not knee.learned:
+        return Verdict("unresolved", predicted, "nothing was learned, which says nothing about heads")
+    inside = [count for count in knee.tested if count >= knee.low and (knee.high is None or count <= knee.high)]
+    if predicted < knee.low or (knee.high is not None and predicted > knee.high):
+        return Verdict("refuted", predicted, f"it lies outside the interval {knee.interval}")
+    if knee.high is None:
+        return Verdict("unresolved", predicted, f"nothing bounds the knee from above: test more than {knee.tested[-1]}")
+    if knee.high == knee.tested[0] and knee.high > 1:
+        return Verdict("unresolved", predicted, f"{knee.tested[0]} was the smallest count tested: test fewer")
+    if len(inside) > 2:
+        return Verdict("unresolved", predicted, f"the seeds do not decide between {inside[0]} and {inside[-1]}")
+    reason = "the data single it out" if knee.low == knee.high else f"it lies in the interval {knee.interval}"
+    return Verdict("consistent", predicted, reason)

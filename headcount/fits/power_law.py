@@ -1,0 +1,194 @@
+"""Power laws with a floor: how an error falls as a size grows, with intervals for all three numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from headcount.fits.cells import Cells
+from headcount.fits.projection import fit_law, fit_line
+from headcount.fits.settings import refuse_settings
+from headcount.fits.verdict import Estimate, Verdict, judge
+from headcount.results import Study
+from headcount.words import nearest
+
+__all__ = ["PowerLaw", "power_law", "power_laws"]
+
+# Sizes a law may run in, each with the size that follows it and so does not tell two laws apart.
+SIZES = {
+    "length": "",
+    "heads": "head_dim",
+    "head_dim": "",
+    "embed_dim": "head_dim",
+    "width": "",
+    "parameters": "width",
+    "feedforward_parameters": "width",
+}
+APART = ("task", "positions", "layers", "length", "heads", "head_dim", "width")
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """NMSE = floor + scale * size^(-exponent), each number with its interval; where it grows the exponent is negative.
+
+    `gap` is the root mean square distance of the levels from the law, in decades.
+    """
+
+    column: str
+    exponent: Estimate
+    scale: Estimate
+    floor: Estimate
+    sizes: tuple[float, ...]
+    gap: float
+    confidence: float
+    seeds: tuple[int, int]
+    diverged: int = 0
+    predicted: float | None = None
+
+    def __call__(self, size: float) -> float:
+        """The law at a size."""
+        return self.floor.value + self.scale.value * size**-self.exponent.value
+
+    def __str__(self) -> str:
+        floor = f"{self.floor.value:.2g} + " if self.floor.value else ""
+        return f"NMSE = {floor}{self.scale.value:.3g} {self.column}^{-self.exponent.value:.3g}"
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the interval of the exponent says about the predicted one; None without a prediction."""
+        if self.predicted is None:
+            return None
+        return judge(self.predicted, self.exponent.low, self.exponent.high)
+
+    def as_row(self) -> dict[str, Any]:
+        """The law as one flat machine-readable row."""
+        verdict = self.verdict
+        numbers = {
+            f"{name}{end}": getattr(getattr(self, name), end.lstrip("_") or "value")
+            for name in ("exponent", "scale", "floor")
+            for end in ("", "_low", "_high")
+        }
+        return {
+            "column": self.column,
+            **numbers,
+            "gap": self.gap,
+            "sizes": list(self.sizes),
+            "confidence": self.confidence,
+            "seeds": list(self.seeds),
+            "diverged": self.diverged,
+            "predicted": self.predicted,
+            "verdict": verdict.outcome if verdict else None,
+        }
+
+
+def power_law(
+    study: Study,
+    column: str,
+    *,
+    predicted: float | None = None,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> PowerLaw:
+    """The law NMSE = floor + scale * size^(-exponent) through the levels of one design, sizes from `column`.
+
+    Distances are of logarithms, so that small errors count as much as large ones. Given exponent and floor share
+    the best scale is a mean (variable projection), which leaves two numbers to search. Levels and bootstrap are
+    those of `knee`; the deviations of a cell of n seeds are widened by sqrt(n / (n - 1)), for n drawn values
+    spread that much less than the n they stand for. With one seed a cell the distances from the law are drawn.
+    Where the resamples leave room for a floor of 0, the interval of the law without a floor is taken in: a floor
+    cannot be negative, so near 0 it is estimated too high, and the exponent with it.
+
+    >>> rows = tuple({"width": w, "length": 8, "seed": s, "nmse": 0.001 + 2.0 * w**-1.5}
+    ...              for w in (4, 8, 16, 32, 64, 128) for s in (0, 1))
+    >>> law = power_law(Study(rows), "width", predicted=1.5)
+    >>> print(law)
+    NMSE = 0.001 + 2 width^-1.5
+    """
+    refuse_settings(confidence, resamples)
+    cells = _checked(study, column)
+    sizes = np.array(cells.points, dtype=float)
+    levels = cells.levels()[0]
+    fitted = fit_law(levels, sizes)
+    gaps = levels - np.log10(_curve(fitted, sizes))
+    generator = np.random.default_rng(seed)
+    again = _drawn(cells, levels, gaps, resamples, generator)
+    exponent, scale, floor = _estimates(fitted, again, sizes, (1 - confidence) / 2)
+    counts = (int(cells.counts.min()), int(cells.counts.max()))
+    gap = float(np.sqrt((gaps**2).mean()))
+    points = tuple(sizes.tolist())
+    return PowerLaw(column, exponent, scale, floor, points, gap, confidence, counts, cells.diverged, predicted)
+
+
+def power_laws(study: Study, column: str, **settings: Any) -> dict[str, PowerLaw]:
+    """One law in `column` for every design of the study, by what tells the designs apart."""
+    _refuse_column(study, column)
+    apart = [c for c in APART if c not in (column, SIZES[column]) and c in study.rows[0]]
+    apart = [c for c in apart if len({str(row[c]) for row in study}) > 1 and not (c == "layers" and "heads" in apart)]
+    parts: dict[str, Study] = {}
+    for values in dict.fromkeys(tuple(row[c] for c in apart) for row in study):
+        name = ", ".join(f"{c} {v}" for c, v in zip(apart, values, strict=True))
+        parts[name] = study.where(**dict(zip(apart, values, strict=True)))
+    return {name: power_law(part, column, **settings) for name, part in parts.items()}
+
+
+def _estimates(
+    fitted: Float[np.ndarray, " 3"], again: Float[np.ndarray, "r size"], sizes: Float[np.ndarray, " size"], tail: float
+) -> list[Estimate]:
+    """Percentile intervals of exponent, scale and floor, each holding its estimate."""
+    drawn = fit_law(again, sizes)
+    ends = [fitted[None], np.quantile(drawn, [tail, 1 - tail], axis=0)]
+    if (drawn[:, 2] == 0.0).mean() >= tail:
+        ends.append(np.quantile(fit_line(again, sizes), [tail, 1 - tail], axis=0))
+    held = np.concatenate(ends)
+    return [Estimate(*map(float, three)) for three in zip(fitted, held.min(0), held.max(0), strict=True)]
+
+
+def _curve(fitted: Float[np.ndarray, " 3"], sizes: Float[np.ndarray, " size"]) -> Float[np.ndarray, " size"]:
+    exponent, scale, floor = fitted
+    return floor + scale * sizes**-exponent
+
+
+def _drawn(
+    cells: Cells,
+    levels: Float[np.ndarray, " size"],
+    gaps: Float[np.ndarray, " size"],
+    resamples: int,
+    generator: np.random.Generator,
+) -> Float[np.ndarray, "r size"]:
+    """Levels of resamples: from the seeds of each cell, or from the distances to the law where seeds are single."""
+    counts = cells.counts[0]
+    if counts.min() >= 2:
+        again = np.concatenate(list(cells.resampled(resamples, generator)))[:, 0]
+        return levels + np.sqrt(counts / (counts - 1)) * (again - levels)
+    wider = np.sqrt(len(gaps) / (len(gaps) - 3))
+    return levels - gaps + wider * generator.choice(gaps, (resamples, len(gaps)))
+
+
+def _checked(study: Study, column: str) -> Cells:
+    _refuse_column(study, column)
+    cells = Cells.of(study, column, "heads" if column == "length" else "length")
+    if len(cells.groups) > 1:
+        raise ValueError(f"a law in {column} needs one design, got several: {_listed(cells.groups)}; see power_laws")
+    few = 3 if cells.counts.min() >= 2 else 5
+    if len(cells.points) < few:
+        seeds = "" if few == 3 else " where a cell has one seed"
+        raise ValueError(f"a law in {column} needs {few} values of it{seeds}, got {_listed(cells.points)}")
+    return cells
+
+
+def _refuse_column(study: Study, column: str) -> None:
+    if column not in SIZES:
+        raise ValueError(f"no law in {column!r}: it is not a size; {nearest(column, SIZES)}")
+    if not study.rows:
+        raise ValueError("the study has no rows yet, so there is nothing to fit")
+    if column not in study.rows[0]:
+        raise ValueError(f"no column {column!r} in the study; columns: {', '.join(study.rows[0])}")
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,54 @@
+"""The first look: how many heads does a task with three retrievals need? Measured in minutes, shown on a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headcount.fits import Knee, knee
+from headcount.report import write
+from headcount.results import Store, Study
+from headcount.training.progress import Watch, silent
+from headcount.training.spec import Sweep
+from headcount.training.sweeps import run
+
+__all__ = ["SPEC", "FirstLook", "first_look"]
+
+# Small enough for two cores in three minutes, large enough that the third head matters a hundredfold.
+SPEC = """\
+name = "first look"
+seeds = 4
+
+[task]
+name = "LinearMax"      # y = sum of 3 maxima: one head can hold one of them
+retrievals = 3
+token_dim = 2
+
+[grid]
+lengths = [8, 16]
+heads = [1, 2, 3, 4, 5]
+head_dim = 4
+width = 16
+
+[training]
+samples = 2000
+validation = 500
+epochs = 150
+batch = 100
+lr = 1e-2
+"""
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """The measured study, its knee, and the files of its page by name."""
+
+    study: Study
+    knee: Knee
+    files: dict[str, str]
+
+
+def first_look(folder: str | Path, *, device: str = "cpu", watch: Watch = silent) -> FirstLook:
+    """Train the demo's networks, keeping the rows in `folder`, and explain what they say."""
+    study = run(Sweep.from_toml(SPEC), Store.open(folder, create=True), device=device, watch=watch)
+    return FirstLook(study, knee(study), write(study, command="headcount demo"))

@@ -1,0 +1,204 @@
+"""One self-contained page of a study: the verdict, the figures, every row, the spec and the environment."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from headcount.fits import Cells, Knee, knee, knees, predicted_heads, variants
+from headcount.fits.knee import RESAMPLES, SLOWER
+from headcount.report.curves import curves
+from headcount.report.heat_map import heat_map, short_number
+from headcount.report.lengths import against_length
+from headcount.report.palette import stylesheet
+from headcount.report.rows import table
+from headcount.report.svg import Figure
+from headcount.results import Study
+from headcount.sources import Source
+
+__all__ = ["figure", "report", "write"]
+
+WIDE, NARROW = (760, 500), (372, 372)  # pixels: the main figure, and each of the two below it
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the page shows of one design: its knees, or why there is none, and its figures."""
+
+    label: str
+    study: Study
+    pooled: Knee | None
+    by_length: dict[int, Knee]
+    problem: str
+    figures: dict[str, Markup]
+
+
+def report(study: Study, *, predicted: int | None = None, command: str = "", confidence: float = 0.95) -> str:
+    """The page of a study as HTML that needs no other file, no network and no script.
+
+    `predicted` defaults to what the study's task says of itself; `command` is printed as the way to the same rows.
+    """
+    predicted = predicted_heads(study) if predicted is None else predicted
+    sections = [
+        _section(f"v{i}", label, part, predicted, confidence) for i, (label, part) in enumerate(variants(study).items())
+    ]
+    page = _templates().get_template("page.html")
+    return page.render(
+        study=study,
+        sections=sections,
+        headline=_headline(sections),
+        facts=_facts(study, predicted),
+        predicted=predicted,
+        table=table(study),
+        toml=study.spec.get("toml", ""),
+        spec=_words({key: value for key, value in study.spec.items() if key != "toml"}),
+        environment=[(key, _words(value)) for key, value in study.environment.items()],
+        command=command or _command(study),
+        style=Markup(stylesheet()),
+        **_method(study, predicted, confidence),
+    )
+
+
+def _method(study: Study, predicted: int | None, confidence: float) -> dict[str, Any]:
+    """What the page says about how the knee is found."""
+    by_theorem = predicted is not None and predicted == predicted_heads(study)
+    return {
+        "confidence": f"{confidence:.0%}",
+        "slower": Fraction(SLOWER).limit_denominator(100),
+        "resamples": RESAMPLES,
+        "diverged": sum(row.get("status") == "diverged" for row in study),
+        "theorem": Source("yu2025heads", "Theorem 2") if by_theorem else None,
+    }
+
+
+def write(study: Study, *, predicted: int | None = None, command: str = "") -> dict[str, str]:
+    """The files of a report by name: the page, and its main figure for each design of the study."""
+    files = {"report.html": report(study, predicted=predicted, command=command)}
+    for i, part in enumerate(variants(study).values()):
+        files["curves.svg" if i == 0 else f"curves-{i + 1}.svg"] = figure(part, predicted=predicted).standalone()
+    return files
+
+
+def figure(study: Study, *, predicted: int | None = None, width: int = WIDE[0]) -> Figure:
+    """The main figure by itself, for a file: `figure(study).standalone()`."""
+    pooled, by_length, _ = _knees(study, predicted, 0.95)
+    return curves(Cells.of(study, "heads"), pooled, by_length, width=width)
+
+
+def _section(name: str, label: str, study: Study, predicted: int | None, confidence: float) -> Section:
+    pooled, by_length, problem = _knees(study, predicted, confidence)
+    cells = Cells.of(study, "heads")
+    drawn = {"curves": [curves(cells, pooled, by_length, width=w[0]) for w in (WIDE, NARROW)]}
+    drawn["heat"] = [heat_map(cells, predicted, width=w[1]) for w in (WIDE, NARROW)]
+    if len(cells.groups) > 1:
+        drawn["lengths"] = [against_length(cells, width=w[1]) for w in (WIDE, NARROW)]
+    figures = {key: _both(f"{name}-{key}", *pair) for key, pair in drawn.items()}
+    return Section(label, study, pooled, by_length, problem, figures)
+
+
+def _knees(study: Study, predicted: int | None, confidence: float) -> tuple[Knee | None, dict[int, Knee], str]:
+    by_length = knees(study, predicted=predicted, confidence=confidence)
+    try:
+        return knee(study, predicted=predicted, confidence=confidence), by_length, ""
+    except ValueError as problem:  # too few head counts, as in a sweep that has only begun
+        return None, by_length, str(problem)
+
+
+def _both(name: str, wide: Figure, narrow: Figure) -> Markup:
+    """A figure twice, for a desk and for a phone; the stylesheet shows one of them."""
+    desk = f'<div class="wide">{wide.inline(name)}</div>'
+    return Markup(desk + f'<div class="narrow">{narrow.inline(name + "-narrow")}</div>')
+
+
+def _headline(sections: list[Section]) -> str:
+    if len(sections) > 1:
+        if all(section.pooled is None or section.pooled.verdict is None for section in sections):
+            return f"{_spelt(len(sections)).capitalize()} designs, side by side"
+        met = sum(_is(section, "consistent") for section in sections)
+        return f"{met} of {len(sections)} designs agree with the prediction"
+    found = sections[0].pooled
+    if found is None:
+        return "No knee to report yet"
+    if not found.learned:
+        return "Nothing was learned at any head count"
+    return _claim(found)
+
+
+def _claim(found: Knee) -> str:
+    """What the interval allows to be said in a headline, and no more."""
+    inside = [count for count in found.tested if found.low <= count <= (found.high or count)]
+    if found.high is None:
+        return "The seeds do not decide" if found.low == 1 else f"At least {_spelt(found.low)} heads are needed"
+    if len(inside) > 1:
+        return f"Between {_spelt(inside[0])} and {_spelt(inside[-1])} heads are enough"
+    return "One head is enough" if found.high == 1 else f"{_spelt(found.high).capitalize()} heads are enough"
+
+
+def _is(section: Section, outcome: str) -> bool:
+    verdict = section.pooled.verdict if section.pooled else None
+    return verdict is not None and verdict.outcome == outcome
+
+
+def _spelt(count: int) -> str:
+    words = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+    return words[count] if count < len(words) else str(count)
+
+
+def _facts(study: Study, predicted: int | None) -> list[tuple[str, str]]:
+    asked = study.spec.get("asked", len(study))
+    diverged = sum(row.get("status") == "diverged" for row in study)
+    rows = f"{len(study)}" if asked <= len(study) else f"{len(study)} of {asked}"
+    return [
+        ("predicted heads", "none" if predicted is None else str(predicted)),
+        ("heads tested", _listed(study.values("heads"))),
+        ("lengths", _listed(study.values("length"))),
+        ("seeds", str(len({(row.get("data_seed", 0), row.get("seed", 0)) for row in study}))),
+        ("networks trained", rows),
+        ("diverged", str(diverged)),
+    ]
+
+
+def _command(study: Study) -> str:
+    """How to have the same rows again: by the spec where there is one."""
+    name = "-".join(study.name.split()) or "study"
+    if not study.spec.get("toml"):
+        return f"headcount report runs/{name}"
+    return f"headcount sweep {name}.toml --store runs/{name}   # the spec above\nheadcount report runs/{name}"
+
+
+def _lead(found: Knee) -> str:
+    """Where the knee is, over what, with its interval."""
+    few, many = found.seeds
+    seeds = f"{many} seed{'s' if many > 1 else ''} each" if few == many else f"{few} to {many} seeds each"
+    lengths = f"{len(found.lengths)} lengths" if len(found.lengths) > 1 else f"length {max(found.lengths)}"
+    over = f"Over {lengths}, {seeds}," if len(found.lengths) > 1 else f"At {lengths}, {seeds},"
+    if not found.learned:
+        return f"{over} no head count up to {found.tested[-1]} explains half of the variance."
+    interval = f"{found.confidence:.0%} interval {found.interval}"
+    if not found.reached:
+        return f"{over} the error still falls at {found.value} heads, the most tested; {interval}."
+    return f"{over} the error levels off at {found.value} head{'s' if found.value > 1 else ''}; {interval}."
+
+
+def _listed(values: tuple[Any, ...]) -> str:
+    if len(values) > 2 and values == tuple(range(values[0], values[-1] + 1)):
+        return f"{values[0]} to {values[-1]}"
+    return ", ".join(map(str, values))
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=2, default=str, ensure_ascii=False)
+
+
+def _templates() -> jinja2.Environment:
+    loader = jinja2.PackageLoader("headcount.report", "templates")
+    templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    templates.filters["nmse"] = short_number
+    templates.filters["lead"] = _lead
+    templates.filters["spelt"] = _spelt
+    return templates

@@ -1,0 +1,63 @@
+"""Every row of a study as a table: what varies as columns, what never does said once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from headcount.report.heat_map import short_number
+from headcount.results import Study
+from headcount.results.study import COLUMNS
+
+__all__ = ["Cell", "Table", "table"]
+
+FIRST = ("heads", "length", "seed", "nmse", "status")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell shows, and what it sorts by."""
+
+    shown: str
+    key: str
+    numeric: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns that vary with what they mean, the rows, and the columns that hold one value throughout."""
+
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    constant: tuple[tuple[str, str], ...]
+
+
+def table(study: Study) -> Table:
+    """The rows of the study, none left out."""
+    names = [name for name in (*COLUMNS, *study.rows[0]) if any(name in row for row in study)]
+    names = list(dict.fromkeys(names))
+    varying = [n for n in names if n in FIRST or len({str(row.get(n)) for row in study}) > 1]
+    order = [*(n for n in FIRST if n in varying), *(n for n in varying if n not in FIRST and n != "run")]
+    order += ["run"] if "run" in varying else []
+    constant = tuple((n, _cell(study.rows[0].get(n)).shown) for n in names if n not in order)
+    rows = tuple(tuple(_cell(row.get(n), n) for n in order) for row in study)
+    return Table(tuple((n, COLUMNS.get(n, "")) for n in order), rows, constant)
+
+
+def _cell(value: Any, column: str = "") -> Cell:
+    if value is None:
+        return Cell("–", "inf", numeric=True)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+        return Cell(shown[:8] if column == "run" else shown, shown, numeric=False)
+    if isinstance(value, float) and not math.isfinite(value):
+        return Cell("∞" if value > 0 else "–", "inf", numeric=True)
+    shown = (
+        short_number(value)
+        if column.endswith("nmse") and value > 0
+        else f"{value:,}"
+        if isinstance(value, int)
+        else f"{value:g}"
+    )
+    return Cell(shown.replace(",", "\u202f"), repr(value), numeric=True)

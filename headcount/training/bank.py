@@ -1,0 +1,104 @@
+"""K networks as one: their parameters stacked along a model axis, padded with zeros to a common shape.
+
+Zeros stay zeros. A padded hidden unit has zero weights in and out, so its activation (relu(0) = gelu(0) = 0) and
+both its gradients vanish; a padded head has zero value and output matrices, which are each other's gradients; a
+padded coordinate of the state is never written and never read. AdamW moves a zero with zero gradient nowhere. So
+every member is exactly its own network at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headcount.nets import Architecture, Transformer
+
+__all__ = ["Bank"]
+
+Stacked = dict[str, Tensor]
+
+
+class Bank:
+    """The parameters of K class-token transformers of one depth as rows of one matrix.
+
+    >>> small, large = Architecture(layers=((1, 4),), width=8), Architecture(layers=((3, 5),), width=16)
+    >>> bank = Bank([small, large], token_dim=4, seeds=[0, 1])
+    >>> bank.theta.shape[0], bank.named()["encoder.inner.weight"].shape
+    (2, torch.Size([2, 16, 4]))
+    """
+
+    def __init__(
+        self,
+        archs: Sequence[Architecture],
+        token_dim: int,
+        seeds: Sequence[int],
+        *,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if len({arch.depth for arch in archs}) != 1:
+            raise ValueError(f"the members of a bank share one depth; got {sorted({a.depth for a in archs})}")
+        if len({arch.positions for arch in archs}) != 1:
+            raise ValueError("the members of a bank see the same position features")
+        self.archs, self.token_dim = tuple(archs), token_dim
+        members = [Transformer(a, token_dim, seed=s) for a, s in zip(archs, seeds, strict=True)]
+        self.shapes = {name: _largest(name, members) for name, _ in members[0].named_parameters()}
+        self.theta: Float[Tensor, "models parameters"] = self._stack(members).to(device=device, dtype=dtype)
+        scale = [[head_dim**-0.5 for _, head_dim in arch.layers] for arch in archs]
+        self.scale: Float[Tensor, "models layers"] = torch.tensor(scale, dtype=dtype, device=device)
+
+    def __len__(self) -> int:
+        return len(self.archs)
+
+    @property
+    def depth(self) -> int:
+        """The number of attention layers, the same for every member."""
+        return self.archs[0].depth
+
+    @property
+    def positions(self) -> int:
+        """Position features given to every encoder."""
+        return self.archs[0].positions
+
+    def named(self, theta: Float[Tensor, "models parameters"] | None = None) -> Stacked:
+        """The stacked tensors by the names they have in `Transformer`; views of `theta`, so gradients reach it."""
+        theta = self.theta if theta is None else theta
+        sizes = [shape.numel() for shape in self.shapes.values()]
+        # One split, not many slices: its backward is one concatenation.
+        parts = theta.split(sizes, dim=1)
+        return {
+            name: part.view(theta.shape[0], *shape)
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+        }
+
+    def module(self, member: int, theta: Float[Tensor, "models parameters"] | None = None) -> Transformer:
+        """One member as the plain network it is."""
+        stacked = self.named((self.theta if theta is None else theta)[member : member + 1].detach())
+        net = Transformer(self.archs[member], self.token_dim).to(self.theta.dtype)
+        with torch.no_grad():
+            for name, p in net.named_parameters():
+                p.copy_(stacked[name][0][_corner(p.shape)])
+        return net
+
+    def _stack(self, members: Sequence[Transformer]) -> Tensor:
+        rows = []
+        for net in members:
+            padded = []
+            for name, p in net.named_parameters():
+                full = torch.zeros(self.shapes[name], dtype=torch.float64)
+                full[_corner(p.shape)] = p.detach().double()
+                padded.append(full.flatten())
+            rows.append(torch.cat(padded))
+        return torch.stack(rows)
+
+
+def _largest(name: str, members: Sequence[Transformer]) -> torch.Size:
+    shapes = [net.get_parameter(name).shape for net in members]
+    return torch.Size(max(sizes) for sizes in zip(*shapes, strict=True))
+
+
+def _corner(shape: torch.Size) -> tuple[slice, ...]:
+    return tuple(slice(0, n) for n in shape)

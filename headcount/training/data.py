@@ -1,0 +1,97 @@
+"""The samples of a bank, resident on the device: one set for each task and data seed among the members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from headcount.tasks import Task
+from headcount.training.chance import seed_of
+from headcount.training.forward import Batch, with_positions
+from headcount.training.member import Member, Recipe
+
+__all__ = ["Pack", "Resident", "as_it_lies"]
+
+Pack = Callable[[Tensor], Tensor | None]
+
+
+def as_it_lies(data: Tensor) -> None:
+    """No second copy of the data: a path that reads it as it is."""
+
+
+class Resident:
+    """Training and validation sets, targets scaled to mean 0 and variance 1 by the first training set.
+
+    A set belongs to a (task, data seed): members that share both share the memory, and see the same numbers in
+    any bank on any device, because samples are drawn on the CPU from the data seed alone.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        recipe: Recipe,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        pack: Pack = as_it_lies,
+    ) -> None:
+        self.recipe, self.dtype, self.device, self.pack = recipe, dtype, device, pack
+        self.keys = list(dict.fromkeys((m.task, m.data_seed) for m in members))
+        self.length = max(task.length for task, _ in self.keys)
+        self.positions = members[0].arch.positions
+        self.which: Int[Tensor, " models"] = torch.tensor(
+            [self.keys.index((m.task, m.data_seed)) for m in members], device=device
+        )
+        self.present = self._present(members)
+        first = [self._draw(task, seed, "train", recipe.samples, epoch=0) for task, seed in self.keys]
+        self.mean = [y.mean() for _, y in first]
+        self.spread = [y.std().clamp(min=1e-12) for _, y in first]
+        self.x, self.y = self._place(first)
+        validation = [self._draw(task, seed, "validation", recipe.validation) for task, seed in self.keys]
+        self.validation_x, self.validation_y = self._place(validation)
+        self.packed, self.validation_packed = pack(self.x), pack(self.validation_x)
+        variance = [y.var(unbiased=False).clamp(min=1e-24) for _, y in validation]
+        ratio = [s**2 / v for s, v in zip(self.spread, variance, strict=True)]
+        self.to_nmse: Float[Tensor, " models"] = torch.stack(ratio).to(device=device, dtype=dtype)[self.which]
+
+    def begin(self, epoch: int) -> None:
+        """Make the samples of `epoch` the resident ones: drawn anew when the recipe asks for fresh ones."""
+        if self.recipe.fresh and epoch > 0:
+            drawn = [self._draw(task, seed, "train", self.recipe.samples, epoch) for task, seed in self.keys]
+            x, y = self._place(drawn)
+            self.x.copy_(x)
+            self.y.copy_(y)
+            if self.packed is not None and (packed := self.pack(x)) is not None:
+                self.packed.copy_(packed)
+
+    def batch(self, rows: Int[Tensor, "models batch"]) -> tuple[Batch, Float[Tensor, "models batch"]]:
+        """The samples at `rows` of each member's training set, and their targets."""
+        return Batch(self.x, self.which, rows, self.present, self.packed), self.y[self.which[:, None], rows]
+
+    def held_out(self, rows: Int[Tensor, "models batch"]) -> tuple[Batch, Float[Tensor, "models batch"]]:
+        """The same of the validation sets."""
+        return (
+            Batch(self.validation_x, self.which, rows, self.present, self.validation_packed),
+            self.validation_y[self.which[:, None], rows],
+        )
+
+    def _draw(self, task: Task, seed: int, part: str, count: int, epoch: int = 0) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(seed_of(part, seed, task.length, epoch))
+        x, y = task.sample(count, generator=generator, dtype=torch.float64)
+        return x, y
+
+    def _place(self, drawn: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        xs = [with_positions(x, self.length, self.positions) for x, _ in drawn]
+        ys = [(y - m) / s for (_, y), m, s in zip(drawn, self.mean, self.spread, strict=True)]
+        return (
+            torch.stack(xs).to(device=self.device, dtype=self.dtype),
+            torch.stack(ys).to(device=self.device, dtype=self.dtype),
+        )
+
+    def _present(self, members: Sequence[Member]) -> Bool[Tensor, "models length"] | None:
+        lengths = torch.tensor([m.task.length for m in members], device=self.device)
+        if bool((lengths == self.length).all()):
+            return None
+        return torch.arange(self.length, device=self.device) < lengths[:, None]

@@ -1,0 +1,167 @@
+"""What a bank computes: the plain network by batched products, and the collapsed form of its last layer.
+
+In the last layer only the class token asks. Its query does not depend on the tokens, so what is linear moves past
+the pooling, exactly. With a_t the encoder's hidden activations (or a token's state, in deeper networks),
+W2, b2 the encoder's outer layer and q_h the query of head h:
+
+    score_h(t) = <a_t, W2^T W_K,h^T q_h> + const         softmax does not see the constant
+    head h     = W_V,h (W2 sum_t p_h(t) a_t + b2)         the weights sum to one
+
+so a token costs d N + 2 N h products instead of d N + N E + 2 h n (E + 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import gelu, pad, relu
+
+from headcount.nets.transformer import position_features
+from headcount.training.bank import Bank, Stacked
+
+__all__ = ["Batch", "Forward", "Pool", "collapsed", "plain", "pool", "with_positions"]
+
+Forward = Callable[["Bank", Stacked, "Batch"], Tensor]
+Pool = Callable[["Batch", Tensor, Tensor, Tensor], Tensor]
+
+
+class Batch:
+    """A batch for every member: which samples of which resident data set it sees.
+
+    `data` holds the sets with their position features appended; member k reads `data[which[k], rows[k]]`.
+    `present` marks the tokens that exist where lengths differ; None: all do. `packed` is the same data as a faster
+    path wants to read it, prepared once.
+    """
+
+    def __init__(
+        self,
+        data: Float[Tensor, "sets samples length features"],
+        which: Int[Tensor, " models"],
+        rows: Int[Tensor, "models batch"],
+        present: Bool[Tensor, "models length"] | None = None,
+        packed: Tensor | None = None,
+    ) -> None:
+        self.data, self.which, self.rows, self.present, self.packed = data, which, rows, present, packed
+
+    def tokens(self) -> Float[Tensor, "models batch length features"]:
+        """The samples themselves, gathered."""
+        return self.data[self.which[:, None], self.rows]
+
+
+def with_positions(
+    x: Float[Tensor, "samples length token_dim"], length: int, count: int
+) -> Float[Tensor, "samples longest features"]:
+    """Tokens with their position features beside them, padded with zeros to `length`."""
+    features = position_features(x.shape[1], count, dtype=x.dtype, device=x.device)
+    both = torch.cat([x, features.expand(x.shape[0], -1, -1)], dim=-1)
+    return pad(both, (0, 0, 0, length - x.shape[1]))
+
+
+def plain(bank: Bank, p: Stacked, batch: Batch) -> Float[Tensor, "models batch"]:
+    """Every member's output, layer by layer as `Transformer` does it: the reference for everything faster."""
+    tokens, cls = _states(bank, p, batch)
+    last = bank.depth - 1
+    cls = cls + _attend(p, last, bank.scale[:, last], cls, tokens, batch.present)
+    return _read_out(p, cls[:, :, 0])
+
+
+def pool(
+    batch: Batch,
+    weight: Float[Tensor, "models width features"],
+    bias: Float[Tensor, "models width"],
+    directions: Float[Tensor, "models heads width"],
+) -> Float[Tensor, "models batch heads width"]:
+    """Pooled hidden activations, sum_t softmax_t(<u_h, a_t>) a_t with a_t = relu(W1 x_t + b1), head by head."""
+    models, samples, length, features = (x := batch.tokens()).shape
+    flat = x.reshape(models, samples * length, features)
+    hidden = relu(torch.baddbmm(bias[:, None], flat, weight.mT))
+    scores = (hidden @ directions.mT).view(models, samples, length, -1)
+    weights = _softmax(scores.transpose(2, 3), batch.present)
+    return weights @ hidden.view(models, samples, length, -1)
+
+
+def collapsed(bank: Bank, p: Stacked, batch: Batch, pool: Pool = pool) -> Float[Tensor, "models batch"]:
+    """Every member's output with the last layer collapsed; `pool` does the part that touches every token."""
+    if bank.depth > 1:
+        return _collapsed_last(bank, p, batch)
+    attention = {name: p[f"attention.0.{name}"] for name in ("query", "key", "value", "output")}
+    outer, shift = p["encoder.outer.weight"], p["encoder.outer.bias"]
+    query = torch.einsum("khne,ke->khn", attention["query"], p["cls"]) * bank.scale[:, :1, None]
+    directions = torch.einsum("khn,khne->khe", query, attention["key"]) @ outer
+    pooled = pool(batch, p["encoder.inner.weight"], p["encoder.inner.bias"], directions)
+    heads = (
+        _apply(attention["value"] @ outer[:, None], pooled)
+        + (attention["value"] @ shift[:, None, :, None])[:, None, ..., 0]
+    )
+    return _read_out(p, p["cls"][:, None] + _merge(attention["output"], heads))
+
+
+def _collapsed_last(bank: Bank, p: Stacked, batch: Batch) -> Float[Tensor, "models batch"]:
+    tokens, cls = _states(bank, p, batch)
+    last = bank.depth - 1
+    attention = {name: p[f"attention.{last}.{name}"] for name in ("query", "key", "value", "output")}
+    query = torch.einsum("kbe,khne->kbhn", cls[:, :, 0], attention["query"]) * bank.scale[:, last, None, None, None]
+    directions = torch.einsum("kbhn,khne->kbhe", query, attention["key"])
+    weights = _softmax(directions @ tokens.mT, batch.present)
+    heads = _apply(attention["value"], weights @ tokens)
+    return _read_out(p, cls[:, :, 0] + _merge(attention["output"], heads))
+
+
+def _states(bank: Bank, p: Stacked, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Tokens and class token as the last layer finds them: (models, batch, length or 1, embed)."""
+    tokens = _feed_forward(p, "encoder", batch.tokens(), relu)
+    cls = p["cls"][:, None, None].expand(-1, tokens.shape[1], 1, -1)
+    for layer in range(bank.depth - 1):
+        both = torch.cat([tokens, cls], dim=2)
+        both = both + _attend(p, layer, bank.scale[:, layer], both, tokens, batch.present)
+        both = both + _feed_forward(p, f"between.{layer}", both, relu)
+        tokens, cls = both[:, :, :-1], both[:, :, -1:]
+    return tokens, cls
+
+
+def _attend(
+    p: Stacked, layer: int, scale: Tensor, asking: Tensor, tokens: Tensor, present: Tensor | None
+) -> Float[Tensor, "models batch to embed"]:
+    query, key, value, output = (p[f"attention.{layer}.{name}"] for name in ("query", "key", "value", "output"))
+    q = _heads(asking, query * scale[:, None, None, None])
+    k, v = _heads(tokens, key), _heads(tokens, value)
+    mixed = _softmax(q @ k.mT, present) @ v  # models, batch, heads, to, head_dim
+    return _merge(output, mixed.transpose(2, 3).flatten(1, 2)).view(asking.shape)
+
+
+def _heads(x: Tensor, weight: Tensor) -> Float[Tensor, "models batch heads tokens head_dim"]:
+    models, samples, tokens, _ = x.shape
+    heads, head_dim = weight.shape[1:3]
+    out = x.reshape(models, samples * tokens, -1) @ weight.flatten(1, 2).mT
+    return out.view(models, samples, tokens, heads, head_dim).transpose(2, 3)
+
+
+def _apply(weight: Tensor, x: Tensor) -> Float[Tensor, "models batch heads head_dim"]:
+    """Head by head, weight (models, heads, head_dim, inputs) on x (models, batch, heads, inputs)."""
+    return (x.transpose(1, 2) @ weight.mT).transpose(1, 2)
+
+
+def _merge(output: Tensor, heads: Tensor) -> Float[Tensor, "models batch embed"]:
+    """sum_h W_O,h head_h as one product over the concatenated heads."""
+    return heads.flatten(2) @ output.transpose(2, 3).flatten(1, 2)
+
+
+def _softmax(scores: Tensor, present: Tensor | None) -> Tensor:
+    if present is not None:
+        absent = ~present.view(present.shape[0], *(1,) * (scores.ndim - 2), -1)
+        scores = scores.masked_fill(absent, -torch.inf)
+    return torch.softmax(scores, dim=-1)
+
+
+def _feed_forward(p: Stacked, name: str, x: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
+    flat = x.flatten(1, -2)
+    hidden = activation(torch.baddbmm(p[f"{name}.inner.bias"][:, None], flat, p[f"{name}.inner.weight"].mT))
+    out = torch.baddbmm(p[f"{name}.outer.bias"][:, None], hidden, p[f"{name}.outer.weight"].mT)
+    return out.view(*x.shape[:-1], -1)
+
+
+def _read_out(p: Stacked, cls: Float[Tensor, "models batch embed"]) -> Float[Tensor, "models batch"]:
+    return _feed_forward(p, "read_out", cls, gelu)[:, :, 0]

@@ -1,0 +1,172 @@
+"""Train a bank: K networks, one loop, no look at the device between evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from headcount.nets import Transformer
+from headcount.results.study import Row
+from headcount.training.bank import Bank
+from headcount.training.chance import epoch_order, seed_of
+from headcount.training.data import Resident
+from headcount.training.member import Member, Recipe
+from headcount.training.optimiser import AdamW
+from headcount.training.paths import Path, choose
+
+__all__ = ["Outcome", "Progress", "train"]
+
+Progress = Callable[[int], None]  # told how many steps were made since the last call
+DIVERGED = 1e3  # a validation NMSE a thousand times the constant predictor's is no training any more
+DONE, FROZEN, LOST = 0, 1, 2
+STATUS = ("done", "frozen", "diverged")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trained bank: a row for each member, and each member's network at its smallest validation NMSE."""
+
+    rows: tuple[Row, ...]
+    bank: Bank
+    path: str
+
+    def net(self, member: int) -> Transformer:
+        """The plain network of one member, as it was at its best evaluation. Its output is the scaled target."""
+        return self.bank.module(member)
+
+
+def train(
+    members: Sequence[Member],
+    recipe: Recipe,
+    *,
+    device: torch.device | str = "cpu",
+    path: Path | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Train the members as one bank and return a row for each.
+
+    >>> from headcount.nets import Architecture
+    >>> from headcount.tasks import KthLargest
+    >>> member = Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4),), width=8))
+    >>> outcome = train([member], Recipe(samples=64, validation=32, epochs=2, batch=32))
+    >>> outcome.rows[0]["status"], 0 < outcome.rows[0]["nmse"] < 3
+    ('done', True)
+    """
+    if not members:
+        raise ValueError("a bank needs at least one member")
+    run = _Run(members, recipe, device, path or choose(members, device))
+    for epoch in range(recipe.epochs):
+        run.epoch(epoch)
+        if run.evaluates(epoch):
+            run.evaluate(epoch)
+            if not run.any_active():
+                break
+        if progress is not None:
+            progress(recipe.steps_per_epoch)
+    return run.outcome()
+
+
+class _Run:
+    """The state of one bank in training; tensors stay where they are, so a step can be recorded and replayed."""
+
+    def __init__(self, members: Sequence[Member], recipe: Recipe, device: torch.device | str, path: Path) -> None:
+        self.members, self.recipe, self.path = members, recipe, path
+        dtype = getattr(torch, recipe.dtype)
+        self.data = Resident(members, recipe, dtype, device, path.pack)
+        archs, seeds = [m.arch for m in members], [m.seed for m in members]
+        self.bank = Bank(archs, members[0].task.token_dim, seeds, dtype=dtype, device=device)
+        self.optimiser = AdamW(
+            self.bank.theta.detach(),
+            torch.tensor([m.lr for m in members], dtype=dtype, device=device),
+            torch.tensor([m.weight_decay for m in members], dtype=dtype, device=device),
+            recipe.steps,
+            recipe.warmup,
+        )
+        streams = [seed_of("order", m.seed, m.data_seed) for m in members]
+        self.streams: Int[Tensor, " models"] = torch.tensor(streams, device=device)
+        self.order = epoch_order(self.streams, 0, recipe.samples)
+        self.cursor = torch.zeros((), dtype=torch.int64, device=device)
+        self.places = torch.arange(recipe.batch, device=device)
+        ones = torch.ones(len(members), device=device)
+        self.active: Bool[Tensor, " models"] = ones.bool()
+        self.status = torch.full_like(ones, DONE, dtype=torch.int64)
+        self.best, self.final, self.train_at_best = (torch.full_like(ones, torch.inf, dtype=dtype) for _ in range(3))
+        self.best_step, self.stale = torch.zeros_like(self.status), torch.zeros_like(self.status)
+        self.best_theta = self.bank.theta.detach().clone()
+        adam = self.optimiser
+        state = (self.bank.theta, adam.first, adam.second, adam.step, self.cursor)
+        self.step = path.record(self._step, state)
+
+    def epoch(self, number: int) -> None:
+        """Visit every sample once, each member in its own order."""
+        self.data.begin(number)
+        self.order.copy_(epoch_order(self.streams, number, self.recipe.samples))
+        self.cursor.zero_()
+        for _ in range(self.recipe.steps_per_epoch):
+            self.step()
+
+    def _step(self) -> None:
+        rows = self.order.index_select(1, self.cursor * self.recipe.batch + self.places)
+        batch, target = self.data.batch(rows)
+        gradient = self.path.gradient(self.bank, batch, target)
+        self.path.update(self.optimiser, self.bank.theta, gradient, self.active)
+        self.cursor += 1
+
+    def evaluates(self, epoch: int) -> bool:
+        """Whether this epoch ends with a look at the validation set: evenly spread, and always the last."""
+        every = max(1, self.recipe.epochs // self.recipe.evaluations)
+        return (epoch + 1) % every == 0 or epoch + 1 == self.recipe.epochs
+
+    @torch.no_grad()
+    def evaluate(self, epoch: int) -> None:
+        """Keep each member's smallest validation NMSE with its weights; freeze who diverged or stalls."""
+        nmse = self._mean_gap(self.data.held_out, self.recipe.validation) * self.data.to_nmse
+        seen = self._mean_gap(self.data.batch, min(self.recipe.validation, self.recipe.samples))
+        better = self.active & (nmse < self.best)  # false for NaN
+        self.final = torch.where(self.active, nmse, self.final)
+        self.best = torch.where(better, nmse, self.best)
+        self.train_at_best = torch.where(better, seen, self.train_at_best)
+        self.best_step = torch.where(better, (epoch + 1) * self.recipe.steps_per_epoch, self.best_step)
+        self.best_theta = torch.where(better[:, None], self.bank.theta, self.best_theta)
+        self.stale = torch.where(better, 0, self.stale + 1)
+        self._freeze(~(nmse < DIVERGED), LOST)
+        if self.recipe.patience:
+            self._freeze(self.stale >= self.recipe.patience, FROZEN)
+
+    def _freeze(self, who: Tensor, why: int) -> None:
+        who = who & self.active
+        self.status = torch.where(who, why, self.status)
+        self.active.logical_and_(~who)  # in place: a recorded step reads this very tensor
+
+    def _mean_gap(self, source, count: int) -> Float[Tensor, " models"]:
+        total = torch.zeros_like(self.best)
+        rows = torch.arange(count, device=self.places.device).expand(len(self.members), -1)
+        for part in rows.split(4 * self.recipe.batch, dim=1):
+            batch, target = source(part)
+            gap = self.path.forward(self.bank, self.bank.named(), batch) - target
+            total += gap.square().sum(dim=1)
+        return total / count
+
+    def any_active(self) -> bool:
+        """Whether anyone is left to train: the one question asked of the device between epochs."""
+        return bool(self.active.any())
+
+    def outcome(self) -> Outcome:
+        """The rows, and the bank at every member's best."""
+        columns = {
+            "nmse": self.best.tolist(),
+            "final_nmse": self.final.tolist(),
+            "train_nmse": self.train_at_best.tolist(),
+            "best_step": self.best_step.tolist(),
+            "status": [STATUS[s] for s in self.status.tolist()],
+        }
+        rows = tuple(
+            {**member.row(self.recipe), **{name: values[k] for name, values in columns.items()}}
+            for k, member in enumerate(self.members)
+        )
+        self.bank.theta = self.best_theta
+        return Outcome(rows, self.bank, self.path.name)

@@ -1,0 +1,122 @@
+"""One network to train, and how: everything that determines a row, as frozen values."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from headcount.nets import Architecture, parameters
+from headcount.results.store import address
+from headcount.results.study import Row
+from headcount.tasks import Task, describe
+
+__all__ = ["Member", "Recipe"]
+
+# Part of every content address: raise it when training itself changes, so that old rows are not taken for new ones.
+MEANING = 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How every member of a sweep is trained: AdamW, linear warm-up, cosine decay to zero.
+
+    `samples` sequences make an epoch; with `fresh` they are drawn anew for each one, so none is seen twice.
+    A member stops early when `patience` evaluations in a row (0: never) bring no smaller validation NMSE.
+
+    >>> Recipe(samples=1000, batch=100, epochs=3).steps
+    30
+    """
+
+    samples: int = 8000
+    validation: int = 2000
+    epochs: int = 1000
+    batch: int = 256
+    warmup: float = 0.05
+    fresh: bool = False
+    evaluations: int = 100
+    patience: int = 0
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "validation", "epochs", "batch", "evaluations"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.validation < 2:
+            raise ValueError(f"validation must be at least 2 to have a variance, got {self.validation}")
+        if self.batch > self.samples:
+            raise ValueError(f"batch {self.batch} is larger than the {self.samples} samples of an epoch")
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup is the share of steps spent warming up, in [0, 1); got {self.warmup}")
+        if self.patience < 0:
+            raise ValueError(f"patience must be at least 0, got {self.patience}")
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(f"dtype must be float32 or float64, got {self.dtype!r}")
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in an epoch; the remainder is left out, another one each time."""
+        return self.samples // self.batch
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps in all."""
+        return self.epochs * self.steps_per_epoch
+
+
+@dataclass(frozen=True)
+class Member:
+    """One network of a bank: a task at its length, an architecture, two seeds and its own learning rate."""
+
+    task: Task
+    arch: Architecture
+    seed: int = 0
+    data_seed: int = 0
+    lr: float = 3e-3
+    weight_decay: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lr < 10:
+            raise ValueError(f"lr must be positive and below 10, got {self.lr}")
+        if not 0 <= self.weight_decay < 10:
+            raise ValueError(f"weight_decay must lie in [0, 10), got {self.weight_decay}")
+
+    def content(self, recipe: Recipe) -> dict[str, Any]:
+        """Everything that determines this member's row, ready for JSON."""
+        return {
+            "task": describe(self.task),
+            "arch": dataclasses.asdict(self.arch),
+            "seed": self.seed,
+            "data_seed": self.data_seed,
+            "lr": self.lr,
+            "weight_decay": self.weight_decay,
+            "recipe": dataclasses.asdict(recipe),
+            "meaning": MEANING,
+        }
+
+    def run(self, recipe: Recipe) -> str:
+        """The content address of its row."""
+        return address(self.content(recipe))
+
+    def row(self, recipe: Recipe) -> Row:
+        """The columns that are known before training."""
+        heads, head_dim = min(self.arch.layers)
+        total, feedforward = parameters(self.arch, self.task.token_dim)
+        return {
+            "run": self.run(recipe),
+            "task": type(self.task).__name__,
+            "length": self.task.length,
+            "heads": heads,
+            "head_dim": head_dim,
+            "layers": self.arch.name,
+            "embed_dim": self.arch.embed_dim,
+            "width": self.arch.width,
+            "positions": self.arch.positions,
+            "parameters": total,
+            "feedforward_parameters": feedforward,
+            "seed": self.seed,
+            "data_seed": self.data_seed,
+            "lr": self.lr,
+            "weight_decay": self.weight_decay,
+            "steps": recipe.steps,
+        }

@@ -1,0 +1,99 @@
+"""Which way a bank is computed: plain or collapsed, step by step or recorded, chosen by device and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from headcount.training.bank import Bank
+from headcount.training.data import Pack, as_it_lies
+from headcount.training.forward import Batch, Forward, collapsed, plain
+from headcount.training.member import Member
+from headcount.training.optimiser import AdamW
+
+__all__ = ["Path", "choose", "differentiated", "eager", "fused", "recorded", "reference"]
+
+Step = Callable[[], None]
+Record = Callable[[Step, Sequence[Tensor]], Step]
+Gradient = Callable[[Bank, Batch, Tensor], Tensor]
+Update = Callable[[AdamW, Tensor, Tensor, Tensor], None]
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way to compute a bank and to repeat its step; every path computes the same numbers up to rounding.
+
+    `gradient` is the gradient of each member's mean squared gap, `update` moves the parameters along it, `record`
+    makes a step repeatable, `pack` prepares the resident data.
+    """
+
+    name: str
+    forward: Forward
+    gradient: Gradient
+    record: Record
+    update: Update = AdamW.update
+    pack: Pack = as_it_lies
+
+
+def differentiated(forward: Forward) -> Gradient:
+    """The gradient of the squared gap by automatic differentiation of `forward`."""
+
+    def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
+        theta = bank.theta.detach().requires_grad_()
+        with torch.enable_grad():
+            gap = forward(bank, bank.named(theta), batch) - target
+            (out,) = torch.autograd.grad(gap.square().mean(dim=1).sum(), theta)
+        return out
+
+    return gradient
+
+
+def choose(members: Sequence[Member], device: torch.device | str) -> Path:
+    """The fastest path for these members on this device."""
+    if torch.device(device).type != "cuda":
+        return eager
+    return fused() if members[0].arch.depth == 1 else recorded
+
+
+def fused(precision: str = "half") -> Path:
+    """The collapsed bank in Triton kernels, recorded; trained with `precision`, evaluated with the finest."""
+    from headcount.training import fused as kernels
+    from headcount.training.tiles import Tile
+
+    forward = partial(collapsed, pool=partial(kernels.pool, tile=Tile(precision="fine")))
+    gradient = partial(kernels.gradient, tile=Tile(precision=precision))
+    return Path(f"fused ({precision}), CUDA graph", forward, gradient, graph, kernels.update, kernels.pack)
+
+
+def as_it_is(step: Step, state: Sequence[Tensor]) -> Step:
+    """Do not record: run the step as it is."""
+    return step
+
+
+def graph(step: Step, state: Sequence[Tensor]) -> Step:
+    """Record the step once as a CUDA graph and replay it.
+
+    Warming up and recording run the step, which changes `state`; it is put back, so that replay 1 is step 1.
+    """
+    kept = [t.detach().clone() for t in state]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    recording = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recording):
+        step()
+    for t, before in zip(state, kept, strict=True):
+        t.detach().copy_(before)
+    return recording.replay
+
+
+reference = Path("plain batched products", plain, differentiated(plain), as_it_is)
+eager = Path("collapsed", collapsed, differentiated(collapsed), as_it_is)
+recorded = Path("collapsed, CUDA graph", collapsed, differentiated(collapsed), graph)

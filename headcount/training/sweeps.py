@@ -1,0 +1,152 @@
+"""Run a sweep: group its members into banks, train what is missing, keep every finished bank."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from headcount.nets import Architecture
+from headcount.results import Store, Study
+from headcount.tasks import Task
+from headcount.training.loop import train
+from headcount.training.member import Member, Recipe
+from headcount.training.paths import choose
+from headcount.training.progress import Watch, silent
+from headcount.training.spec import Sweep
+
+__all__ = ["banks", "environment", "run", "sweep"]
+
+# What a bank may hold in activations: small enough to stay near the cores' caches, large enough to fill a GPU.
+ROOM = {"cpu": 256 * 2**20, "cuda": 48 * 2**30}
+# How much of a padded bank may be padding: on a CPU it costs time, on a GPU launches cost more.
+PADDING = {"cpu": 1.25, "cuda": 4.0}
+
+
+def sweep(
+    task: Task | Sequence[Task],
+    archs: Sequence[Architecture],
+    *,
+    lengths: Sequence[int] | None = None,
+    seeds: int | Sequence[int] = 3,
+    recipe: Recipe | None = None,
+    lr: float = 3e-3,
+    weight_decay: float = 1e-4,
+    device: str = "cpu",
+    store: str | Path | None = None,
+    watch: Watch = silent,
+) -> Study:
+    """Train every architecture on the task at every length and seed, and return the study.
+
+    With `store`, finished banks are kept there and not trained again; without, rows live in the study alone.
+
+    >>> from headcount.tasks import KthLargest
+    >>> study = sweep(KthLargest(rank=1, length=4), [Architecture(layers=((1, 4),), width=8)], seeds=2,
+    ...               recipe=Recipe(samples=64, validation=32, epochs=1, batch=32))
+    >>> len(study)
+    2
+    """
+    asked = Sweep.of(task, archs, lengths, seeds, recipe or Recipe(), lr=lr, weight_decay=weight_decay)
+    if store is not None:
+        return run(asked, Store.open(store, create=True), device=device, watch=watch)
+    with TemporaryDirectory() as folder:
+        return run(asked, Store.open(folder, create=True), device=device, watch=watch)
+
+
+def run(asked: Sweep, store: Store, *, device: str = "cpu", watch: Watch = silent) -> Study:
+    """Train the members that the store lacks, one bank at a time, and return the whole study."""
+    check_device(device)
+    runs = [member.run(asked.recipe) for member in asked.members]
+    store.state(asked.name, asked.to_json(), runs)
+    missing = set(store.missing(runs))
+    # Grouped before skipping: what is left of an interrupted sweep falls into the same banks, hence the same rows.
+    groups = [[m for m in bank if m.run(asked.recipe) in missing] for bank in banks(asked, device)]
+    groups = [bank for bank in groups if bank]
+    with watch(asked, groups, done=len(runs) - len(missing)) as progress:
+        for bank in groups:
+            outcome = train(bank, asked.recipe, device=device, path=choose(bank, device), progress=progress)
+            rows = zip(bank, outcome.rows, strict=True)
+            store.add(
+                [(row["run"], member.content(asked.recipe), row) for member, row in rows],
+                environment(device, outcome.path),
+            )
+            progress.bank_done(len(bank))
+    return store.study()
+
+
+def banks(asked: Sweep, device: str) -> Iterator[list[Member]]:
+    """The members in groups that share a shape of data, fit in memory and carry little padding."""
+    kind = torch.device(device).type
+    groups: dict[tuple[Any, ...], list[Member]] = {}
+    for member in asked.members:
+        key = (_lengths(member, kind), member.task.token_dim, member.arch.depth, member.arch.positions)
+        groups.setdefault(key, []).append(member)
+    for members in groups.values():
+        yield from _fitting(sorted(members, key=_size), asked.recipe, kind)
+
+
+def _lengths(member: Member, kind: str) -> int:
+    """Members with the same number here may share a bank: on a GPU, one-layer networks of lengths within a factor 4.
+
+    A short sequence is padded to the longest of its bank, which on a GPU costs less than a bank of its own: a step of
+    a small bank takes as long as launching it.
+    """
+    length = member.task.length
+    return (length - 1).bit_length() // 2 if kind == "cuda" and member.arch.depth == 1 else length
+
+
+def _fitting(members: list[Member], recipe: Recipe, kind: str) -> Iterator[list[Member]]:
+    bank: list[Member] = []
+    for member in members:
+        grown = [*bank, member]
+        padded = len(grown) * max(map(_cost, grown))
+        wasteful = padded > PADDING[kind] * sum(map(_cost, grown))
+        longest = max(m.task.length for m in grown)
+        if bank and (wasteful or padded * recipe.batch * longest * 4 > ROOM[kind]):
+            yield bank
+            bank = []
+        bank.append(member)
+    yield bank
+
+
+def _cost(member: Member) -> int:
+    """Numbers held for one token of one sample: hidden activations, scores and states, layer by layer."""
+    arch = member.arch
+    deep = sum(member.task.length * heads + 4 * arch.embed_dim for heads, _ in arch.layers[:-1])
+    return 2 * arch.width + 2 * arch.layers[-1][0] + deep
+
+
+def _size(member: Member) -> tuple[Any, ...]:
+    return (member.arch.layers, member.arch.width, member.arch.embed_dim, member.seed)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there, by name."""
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        raise ValueError(f"device must be cpu or cuda, got {device!r}") from None
+    if kind not in ROOM:
+        raise ValueError(f"device must be cpu or cuda, got {device!r}")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device cuda was asked for, and torch sees no CUDA device here; use --device cpu")
+
+
+def environment(device: str, path: str) -> dict[str, Any]:
+    """Where rows were made: enough to understand a difference between two machines."""
+    from headcount import __version__
+
+    name = torch.cuda.get_device_name() if torch.device(device).type == "cuda" else platform.processor() or "cpu"
+    return {
+        "headcount": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": name,
+        "threads": torch.get_num_threads(),
+        "platform": platform.platform(terse=True),
+        "path": path,
+    }

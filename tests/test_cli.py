@@ -1,0 +1,116 @@
+"""The doors: what each prints, and that every mistake is one line on stderr with exit code 2."""
+
+import json
+
+import pytest
+
+from headcount.cli import main
+from headcount.results import Store, read_study
+from tests.test_sweeps import SPEC
+
+
+@pytest.fixture
+def call(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main([str(a) for a in arguments])
+        printed = capsys.readouterr()
+        return stop.value.code, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def study(call, tmp_path):
+    (tmp_path / "small.toml").write_text(SPEC)
+    code, out, err = call("sweep", "small.toml")
+    assert code == 0 and err == "", err
+    assert "8 rows in runs/small" in out
+    return tmp_path / "runs" / "small"
+
+
+def test_help_lists_every_command(call):
+    code, out, _ = call("--help")
+    assert code == 0
+    for command in ("demo", "tasks", "sweep", "runs", "fit", "report", "export"):
+        assert f"\n  {command} " in out
+
+
+def test_no_line_of_help_is_wider_than_eighty_columns(call):
+    for command in ([], ["sweep"], ["export"], ["demo"], ["fit"], ["report"]):
+        _, out, _ = call(*command, "--help")
+        assert max(map(len, out.splitlines())) <= 80
+
+
+def test_tasks_as_json_carry_their_structure(call):
+    code, out, _ = call("tasks", "--json")
+    assert code == 0
+    assert {row["task"] for row in json.loads(out)} >= {"LinearMax", "Wells", "Induction"}
+
+
+def test_runs_and_export_hand_out_what_a_sweep_kept(call, study):
+    code, out, _ = call("runs", "--json")
+    assert code == 0 and json.loads(out)[0]["kept"] == 8
+    code, out, _ = call("export", study)
+    assert code == 0
+    assert len((study / "rows.csv").read_text().splitlines()) == 9
+    rows = [json.loads(line) for line in (study / "rows.jsonl").read_text().splitlines()]
+    assert rows == list(Store.open(study).study().rows)
+    assert read_study(study / "study.json") == Store.open(study).study()
+    code, out, _ = call("export", study, "--json")
+    assert json.loads(out) == rows
+
+
+def test_a_sweep_as_json_prints_its_rows(call, study):
+    code, out, _ = call("sweep", "small.toml", "--json")
+    assert code == 0 and len(json.loads(out)) == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nonsense",), "No such command 'nonsense'"),
+        (("sweep",), "Missing argument"),
+        (("sweep", "nowhere.toml"), "nowhere.toml: no such file or directory"),
+        (("sweep", "."), "is a directory"),
+        (("sweep", "small.toml", "--device", "tpu"), "device must be cpu or cuda, got 'tpu'"),
+        (("sweep", "broken.toml"), "broken.toml: "),
+        (("sweep", "binary.toml"), "binary.toml: "),
+        (("tasks", "--jsn"), "No such option: --jsn"),
+        (("runs", "nowhere"), "no folder nowhere"),
+        (("export", "nowhere"), "no study at nowhere"),
+        (("export", "broken"), "is not a headcount store"),
+        (("report", "nowhere"), "no study at nowhere"),
+        (("fit", "nowhere"), "no study at nowhere"),
+    ],
+)
+def test_a_mistake_is_one_line_on_stderr_and_exit_code_two(call, tmp_path, arguments, says):
+    (tmp_path / "small.toml").write_text(SPEC)
+    (tmp_path / "broken.toml").write_text("[task\nname=")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "rows.sqlite").write_text("this is no database, only a long enough text to be read as one")
+    code, out, err = call(*arguments)
+    assert code == 2 and out == ""
+    assert err.count("\n") == 1 and err.startswith("headcount: ")
+    assert says in err
+
+
+def test_an_interrupted_sweep_says_what_is_kept_and_how_to_go_on(call, tmp_path, monkeypatch):
+    import headcount.training.sweeps as module
+
+    (tmp_path / "small.toml").write_text(SPEC)
+    true_train, calls = module.train, []
+
+    def once(*arguments, **options):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(1)
+        return true_train(*arguments, **options)
+
+    monkeypatch.setattr(module, "train", once)
+    code, _, err = call("sweep", "small.toml")
+    assert code == 130
+    assert "of 8 networks are kept in runs/small; run the same command to go on" in err

@@ -1,0 +1,42 @@
+"""What the documents promise: the README's code runs, its links exist, and the table of theorems is the code's."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headcount.papers.theorems import table
+from headcount.sources import results
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_code_of_the_readme_runs(capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})
+    assert "heads" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/log.md"])
+def test_every_local_link_leads_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text())
+    for link in links:
+        if "://" not in link:
+            assert ((ROOT / page).parent / link).exists(), link
+
+
+def test_the_readme_lists_every_room():
+    rooms = {p.name for p in (ROOT / "headcount").iterdir() if p.is_dir() and (p / "__init__.py").exists()}
+    assert {room for room in rooms if f"  {room}/" not in README} == set()
+
+
+def test_the_table_of_theorems_is_what_the_code_says():
+    assert (ROOT / "docs/theorems.md").read_text() == table(), "run `make docs`"
+
+
+def test_every_result_names_a_test_that_exists():
+    table()
+    for result in results():
+        path, _, name = result.test.partition("::")
+        assert f"def {name}(" in (ROOT / path).read_text(), result

@@ -1,0 +1,180 @@
+"""A bank against the loop it replaces, and the promises of training: same numbers, kept best, frozen lost."""
+
+import pytest
+import torch
+
+from headcount.nets import Architecture, Transformer
+from headcount.tasks import KthLargest, LinearMax
+from headcount.training import Bank, Member, Recipe, train
+from headcount.training.chance import epoch_order, seed_of
+from headcount.training.data import Resident
+from headcount.training.forward import Batch, collapsed, plain, with_positions
+from headcount.training.loop import _Run
+from headcount.training.optimiser import schedule
+from headcount.training.paths import eager, reference
+
+ONE_LAYER = [((1, 4),), ((3, 5),), ((4, 8),)]
+TWO_LAYERS = [((1, 4), (2, 3)), ((3, 5), (1, 7)), ((2, 2), (4, 3))]
+WIDTHS = (8, 16, 11)
+each_depth = pytest.mark.parametrize("shapes", [ONE_LAYER, TWO_LAYERS], ids=["one layer", "two layers"])
+each_forward = pytest.mark.parametrize("forward", [plain, collapsed])
+
+
+def archs(shapes, positions=0):
+    return [Architecture(layers=s, width=w, positions=positions) for s, w in zip(shapes, WIDTHS, strict=True)]
+
+
+def tokens(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@each_forward
+@each_depth
+@pytest.mark.parametrize("positions", [0, 3])
+def test_a_bank_of_different_networks_computes_what_each_computes_alone(shapes, forward, positions):
+    bank = Bank(archs(shapes, positions), token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    x = tokens(3, 6, 7, 4)
+    data = torch.stack([with_positions(x[k], 7, positions) for k in range(3)])
+    batch = Batch(data, torch.arange(3), torch.arange(6).expand(3, -1))
+    alone = torch.stack([bank.module(k)(x[k]) for k in range(3)])
+    torch.testing.assert_close(forward(bank, bank.named(), batch), alone, atol=1e-12, rtol=1e-12)
+
+
+@each_forward
+@each_depth
+def test_members_of_different_length_share_a_bank(shapes, forward):
+    bank = Bank(archs(shapes, positions=1), token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    lengths = (5, 9, 7)
+    xs = [tokens(6, n, 4, seed=n) for n in lengths]
+    data = torch.stack([with_positions(x, 9, 1) for x in xs])
+    present = torch.arange(9) < torch.tensor(lengths)[:, None]
+    batch = Batch(data, torch.arange(3), torch.arange(6).expand(3, -1), present)
+    alone = torch.stack([bank.module(k)(x) for k, x in enumerate(xs)])
+    torch.testing.assert_close(forward(bank, bank.named(), batch), alone, atol=1e-12, rtol=1e-12)
+
+
+def loop_of_one(member: Member, recipe: Recipe) -> Transformer:
+    """The same training written as anyone would: one module, torch.optim.AdamW, a learning-rate schedule."""
+    net = Transformer(member.arch, member.task.token_dim, seed=member.seed).double()
+    data = Resident([member], recipe, torch.float64, "cpu")
+    optimiser = torch.optim.AdamW(net.parameters(), lr=member.lr, weight_decay=member.weight_decay)
+    stream = torch.tensor([seed_of("order", member.seed, member.data_seed)])
+    step = 0
+    for epoch in range(recipe.epochs):
+        data.begin(epoch)
+        order = epoch_order(stream, epoch, recipe.samples)[0]
+        for rows in order[: recipe.steps_per_epoch * recipe.batch].split(recipe.batch):
+            step += 1
+            for group in optimiser.param_groups:
+                group["lr"] = member.lr * float(schedule(torch.tensor(float(step)), recipe.steps, recipe.warmup))
+            x = data.x[0, rows, : member.task.length, : member.task.token_dim]
+            loss = (net(x) - data.y[0, rows]).square().mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    return net
+
+
+@pytest.mark.parametrize("path", [reference, eager], ids=lambda p: p.name)
+@each_depth
+@pytest.mark.parametrize("fresh", [False, True])
+def test_after_fifty_steps_a_bank_equals_the_loop_it_replaces(shapes, path, fresh):
+    recipe = Recipe(samples=50, validation=20, epochs=10, batch=10, dtype="float64", fresh=fresh)
+    tasks = [LinearMax.random(2, 4, n) for n in (5, 8, 6)]
+    members = [
+        Member(task, arch, seed=k, data_seed=3 + k, lr=2e-3 * (k + 1), weight_decay=1e-2 * k)
+        for k, (task, arch) in enumerate(zip(tasks, archs(shapes), strict=True))
+    ]
+    run = _Run(members, recipe, "cpu", path)
+    for epoch in range(recipe.epochs):
+        run.epoch(epoch)
+    for k, member in enumerate(members):
+        alone = loop_of_one(member, recipe)
+        in_bank = dict(run.bank.module(k).named_parameters())
+        for name, p in alone.named_parameters():
+            torch.testing.assert_close(in_bank[name], p, atol=1e-7, rtol=0, msg=f"member {k}, {name}")
+    # and the padding never woke up
+    padding = run.bank.theta.detach().clone()
+    for k in range(3):
+        own = Bank([m.arch for m in members], 4, [0, 1, 2], dtype=torch.float64).theta[k] != 0
+        assert (padding[k][~own] == 0).all()
+
+
+MEMBER = Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4),), width=8), lr=1e-2)
+SHORT = Recipe(samples=64, validation=32, epochs=6, batch=32)
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    one, two = train([MEMBER], SHORT), train([MEMBER], SHORT)
+    assert one.rows == two.rows
+    assert torch.equal(one.bank.theta, two.bank.theta)
+
+
+def test_a_member_trains_the_same_in_any_company():
+    other = Member(LinearMax.random(2, 1, 4), Architecture(layers=((3, 4),), width=16), seed=9, lr=3e-2)
+    recipe = Recipe(samples=64, validation=32, epochs=6, batch=32, dtype="float64")
+    alone, together = train([MEMBER], recipe), train([other, MEMBER], recipe)
+    assert together.rows[1]["nmse"] == pytest.approx(alone.rows[0]["nmse"], rel=1e-9)
+
+
+def test_the_kept_network_is_the_one_with_the_reported_nmse():
+    recipe = Recipe(samples=64, validation=32, epochs=6, batch=32, dtype="float64")
+    outcome = train([MEMBER], recipe)
+    data = Resident([MEMBER], recipe, torch.float64, "cpu")
+    y = data.validation_y[0]
+    gap = (outcome.net(0)(data.validation_x[0]) - y).square().mean() / y.var(unbiased=False)
+    assert outcome.rows[0]["nmse"] == pytest.approx(gap.item(), rel=1e-9)
+
+
+def test_a_diverged_member_is_a_row_that_says_so_and_harms_nobody():
+    wild = Member(MEMBER.task, MEMBER.arch, seed=1, lr=9.9, weight_decay=9.9)
+    alone, both = train([MEMBER], SHORT), train([MEMBER, wild], SHORT)
+    assert [row["status"] for row in both.rows] == ["done", "diverged"]
+    assert both.rows[0]["nmse"] == pytest.approx(alone.rows[0]["nmse"], rel=1e-5)
+
+
+def test_a_member_that_stalls_is_frozen_and_the_bank_stops_with_its_last():
+    still = Member(MEMBER.task, MEMBER.arch, lr=1e-9)
+    steps = []
+    recipe = Recipe(samples=64, validation=32, epochs=50, batch=32, patience=2, evaluations=50)
+    outcome = train([still], recipe, progress=steps.append)
+    assert outcome.rows[0]["status"] == "frozen"
+    assert sum(steps) < recipe.steps
+
+
+def test_training_learns_the_task():
+    task = LinearMax([[1.0, 0.0]], 4)
+    members = [Member(task, Architecture(layers=((1, 4),), width=16), seed=s, data_seed=s, lr=1e-2) for s in range(2)]
+    rows = train(members, Recipe(samples=1000, validation=300, epochs=60, batch=100)).rows
+    assert min(row["nmse"] for row in rows) < 0.01
+
+
+def test_an_epoch_visits_every_sample_once_in_an_order_of_its_own():
+    seeds = torch.tensor([3, 4])
+    first, second = epoch_order(seeds, 0, 1000), epoch_order(seeds, 1, 1000)
+    assert (first.sort(dim=1).values == torch.arange(1000)).all()
+    for a, b in ((first[0], first[1]), (first[0], second[0])):
+        assert (a == b).sum() < 10  # about one fixed point is expected of a random permutation
+    correlation = torch.corrcoef(torch.stack([first[0].double(), torch.arange(1000.0, dtype=torch.float64)]))[0, 1]
+    assert abs(correlation) < 0.12  # three and a half standard deviations
+
+
+def test_training_and_validation_never_share_a_sample():
+    data = Resident([MEMBER], SHORT, torch.float64, "cpu")
+    assert torch.cdist(data.x[0].flatten(1), data.validation_x[0].flatten(1)).min() > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Recipe(batch=0), "batch must be at least 1"),
+        (lambda: Recipe(samples=10, batch=20), "batch 20 is larger than the 10 samples"),
+        (lambda: Recipe(warmup=1.5), r"warmup is the share of steps"),
+        (lambda: Recipe(dtype="half"), "dtype must be float32 or float64"),
+        (lambda: Member(MEMBER.task, MEMBER.arch, lr=0.0), "lr must be positive"),
+        (lambda: train([], SHORT), "at least one member"),
+    ],
+)
+def test_a_bad_recipe_is_refused_in_one_sentence(make, says):
+    with pytest.raises(ValueError, match=says):
+        make()
