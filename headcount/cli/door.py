@@ -17,7 +17,6 @@ ROOMS = (
     "tasks",
     "bounds",
     "constructions",
-    "collisions",
     "infoflow",
     "lens",
     "sweeps",
