@@ -20,7 +20,7 @@ from headcount.training.sweeps import environment
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--out", type=Path, default=Path("docs/data/infoflow_battery.json"))
     parser.add_argument("--tiny", action="store_true")
