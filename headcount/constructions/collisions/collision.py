@@ -13,9 +13,9 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from headcount.bounds import steepness_width
+from headcount.constructions.collisions.placement import Placement, place
+from headcount.constructions.collisions.sight import Sight, sight_of
 from headcount.constructions.minima import minima_of
-from headcount.constructions.placement import Placement, place
-from headcount.constructions.sight import Sight, sight_of
 from headcount.results import Bound
 from headcount.sources import Source, implements
 from headcount.tasks import Task
@@ -47,10 +47,9 @@ class Collision:
         """How much the read-out must rise per unit of its input."""
         return self.target_gap / self.attention_distance
 
-    @property
-    def found(self) -> bool:
-        """Whether the pair forces more than one hidden unit: otherwise attention tells the two apart."""
-        return not self.width().vacuous
+    def found(self, eps: float = 0.0) -> bool:
+        """Whether a read-out within eps needs more than one hidden unit: otherwise attention tells the two apart."""
+        return not self.width(eps).vacuous
 
     def width(self, eps: float = 0.0) -> Bound:
         """The width below which no read-out with weights at most 1 on this attention is within eps of the target."""
@@ -71,7 +70,7 @@ class Collision:
             "steepness": self.steepness,
             "eps": eps,
             "width": self.width(eps).value,
-            "found": self.found,
+            "found": self.found(eps),
             "looked_at": self.looked_at,
         }
 
@@ -202,7 +201,7 @@ def _typical(tables: _Tables, rng: np.random.Generator) -> tuple[np.ndarray, np.
 def _closest(tables: _Tables, fillings: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Pairs of fillings that differ at the first free position and are nearest in attention output."""
     states = tables.states(fillings)
-    groups = [np.flatnonzero(fillings[:, 0] == level) for level in range(tables.weight.shape[1])]
+    groups = [_distinct(states, np.flatnonzero(fillings[:, 0] == k)) for k in range(tables.weight.shape[1])]
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for a in range(len(groups) - 1):
         tree = _tree(states[groups[a]])
@@ -211,6 +210,11 @@ def _closest(tables: _Tables, fillings: np.ndarray) -> list[tuple[np.ndarray, np
             order = np.argpartition(distance, min(KEPT, len(distance) - 1))[:KEPT]
             pairs += [(fillings[groups[a][near[k]]], fillings[groups[b][k]]) for k in order]
     return pairs
+
+
+def _distinct(states: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """One row for each distinct state: a tree full of equal points is no tree."""
+    return rows[np.unique(states[rows], axis=0, return_index=True)[1]]
 
 
 def _measured(
