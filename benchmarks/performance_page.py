@@ -112,8 +112,8 @@ def draw(whole: dict[str, Any]) -> None:
     rows = [r for r in run["cells"] if (r["models"], r["length"]) == cell and r["layers"] == 1]
     rows.sort(key=lambda r: r["rate"])
     ink = "#808080"  # readable on light and dark pages
-    style: dict[Any, Any] = {"svg.hashsalt": "headcount", "svg.fonttype": "none", "text.color": ink, "axes.edgecolor": ink,
-             "axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink, "font.size": 9}  # fmt: skip
+    style: dict[Any, Any] = {"svg.hashsalt": "headcount", "svg.fonttype": "none", "font.size": 9}
+    style |= dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink)
     with plt.rc_context(style):
         axes_of = dict.fromkeys(g["axis"] for g in run["growth"])
         panels = 2 if axes_of else 1

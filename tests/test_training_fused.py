@@ -130,3 +130,12 @@ def test_the_memory_of_a_bank_is_linear_in_its_members_and_grows_with_length_by_
     assert bytes_of(300, 8) - bytes_of(200, 8) == bytes_of(200, 8) - bytes_of(100, 8)
     tokens = (8000 + 2000) * (16 - 8)
     assert bytes_of(100, 16) - bytes_of(100, 8) == tokens * (4 * features + 2 * 16)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+@pytest.mark.parametrize("token", [1e5, float("nan")])
+def test_tokens_that_float16_cannot_hold_are_refused_in_one_sentence(token):
+    from headcount.training.fused import pack
+
+    with pytest.raises(ValueError, match="reads tokens up to 65504"):
+        pack(torch.full((1, 2, 3, 4), token))

@@ -31,6 +31,7 @@ __all__ = ["gradient", "pack", "pool", "update"]
 # Numbers of a member that one program keeps on the chip: E by N when composing, h N by N in the tail. The tail of a
 # larger member is left to batched products.
 LARGEST, LARGEST_TAIL = 8192, 16384
+LARGEST_TOKEN = 65504.0  # of a float16
 
 
 def pool(
@@ -86,6 +87,16 @@ def pack(data: Float[Tensor, "sets samples length features"]) -> Float16[Tensor,
     >>> pack(torch.full((1, 1, 1, 2), 0.1))[0, 0, 0, [0, 1, 2, 8, 9]].tolist()
     [0.0999755859375, 0.0999755859375, 1.0, 2.4437904357910156e-05, 2.4437904357910156e-05]
     """
+    largest = data.abs().max().item()
+    if not largest <= LARGEST_TOKEN:
+        raise ValueError(
+            f"the fused bank reads tokens up to {LARGEST_TOKEN:g}, and these reach {largest:g}: "
+            "scale them, or pass path=headcount.training.paths.recorded"
+        )
+    return _packed(data)
+
+
+def _packed(data: Tensor) -> Tensor:
     features, room = data.shape[-1], lanes(data.shape[-1])
     out = torch.zeros(*data.shape[:-1], room, dtype=torch.float16, device=data.device)
     out[..., :features] = data
@@ -193,7 +204,7 @@ class _Launch:
         self.slope_kind = torch.float16 if half else torch.float32
         data = batch.data
         if half:
-            data = pack(batch.data) if batch.packed is None else batch.packed
+            data = _packed(batch.data) if batch.packed is None else batch.packed
         lengths = batch.which if batch.present is None else batch.present.sum(dim=1)
         self.inputs = (data, batch.which, batch.rows.contiguous(), lengths)
         self.sizes = (samples, self.batch, longest, self.heads, self.width)
