@@ -53,9 +53,7 @@ def _pooled(p, a, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def _tokens(
-    data, place, LANES: tl.constexpr, SLOTS: tl.constexpr, FEATURES: tl.constexpr, PRECISION: tl.constexpr
-):  # fmt: skip
+def _tokens(data, place, LANES: tl.constexpr, FEATURES: tl.constexpr, PRECISION: tl.constexpr):
     """The tile's tokens (rows, LANES), a one after the last feature: the bias is one more weight."""
     f = tl.arange(0, LANES)
     if PRECISION == "half" or PRECISION == "fine":  # packed: [x, 1] rounded to float16, then what the rounding left out
@@ -129,11 +127,11 @@ def pool_forward(
     t = r % TOKENS
     within = tl.minimum(t, longest - 1)
     line = _place(rows, tl.program_id(1), row_sample, batch, longest, SAMPLES)
-    x = _tokens(data, line + within, LANES, SLOTS, FEATURES, PRECISION)
+    x = _tokens(data, line + within, LANES, FEATURES, PRECISION)
     line = _place(rows, tl.program_id(1) + parts, row_sample, batch, longest, SAMPLES)
     for block in range(tl.program_id(1), tl.cdiv(batch, SAMPLES), parts):
         # The next tile is on its way while this one is worked on, the rows of the one after it too.
-        coming = _tokens(data, line + within, LANES, SLOTS, FEATURES, PRECISION)
+        coming = _tokens(data, line + within, LANES, FEATURES, PRECISION)
         after = _place(rows, block + 2 * parts, row_sample, batch, longest, SAMPLES)
         a = _hidden(x, first, SLOTS, PRECISION)
         score = tl.where(own & (t < length)[:, None], _fine_dot(a, u, PRECISION), float("-inf"))
@@ -142,7 +140,7 @@ def pool_forward(
         if not SINGLE:
             here = _place(rows, block, row_sample, batch, longest, SAMPLES)
             for start in range(TOKENS, length, TOKENS):
-                x = _tokens(data, here + tl.minimum(start + t, longest - 1), LANES, SLOTS, FEATURES, PRECISION)
+                x = _tokens(data, here + tl.minimum(start + t, longest - 1), LANES, FEATURES, PRECISION)
                 a = _hidden(x, first, SLOTS, PRECISION)
                 score = _fine_dot(a, u, PRECISION)
                 score = tl.where(own & (start + t < length)[:, None], score, float("-inf"))
@@ -220,11 +218,11 @@ def pool_backward(
     t = r % TOKENS
     within = tl.minimum(t, longest - 1)
     line = _place(rows, part, row_sample, batch, longest, SAMPLES)
-    x = _tokens(data, line + within, LANES, SLOTS, FEATURES, PRECISION)
+    x = _tokens(data, line + within, LANES, FEATURES, PRECISION)
     line = _place(rows, part + parts, row_sample, batch, longest, SAMPLES)
     g, ground, mean = _slopes(slope, level, delta, part, column_sample, head, batch, heads, width, SAMPLES, WIDTH)
     for block in range(part, tl.cdiv(batch, SAMPLES), parts):
-        coming = _tokens(data, line + within, LANES, SLOTS, FEATURES, PRECISION)
+        coming = _tokens(data, line + within, LANES, FEATURES, PRECISION)
         after = _place(rows, block + 2 * parts, row_sample, batch, longest, SAMPLES)
         next_g, next_ground, next_mean = _slopes(
             slope, level, delta, block + parts, column_sample, head, batch, heads, width, SAMPLES, WIDTH
@@ -235,7 +233,7 @@ def pool_backward(
         if not SINGLE:
             here = _place(rows, block, row_sample, batch, longest, SAMPLES)
             for start in range(TOKENS, length, TOKENS):
-                x = _tokens(data, here + tl.minimum(start + t, longest - 1), LANES, SLOTS, FEATURES, PRECISION)
+                x = _tokens(data, here + tl.minimum(start + t, longest - 1), LANES, FEATURES, PRECISION)
                 seen = own & (start + t < length)[:, None]
                 one, two = _tile_backward(x, first, u, scaled, g, ground, mean, seen, SLOTS, PRECISION)
                 more_first += one
