@@ -98,7 +98,12 @@ def graph(step: Step, state: Sequence[Tensor]) -> Step:
         step()
     for t, before in zip(state, kept, strict=True):
         t.detach().copy_(before)
-    return recording.replay
+
+    def again() -> None:
+        recording.replay()
+
+    again.keeps = (step, state)  # pyright: ignore[reportFunctionMemberAccess] # it reads their tensors where they lie
+    return again
 
 
 reference = Path("plain batched products", plain, differentiated(plain), as_it_is)
