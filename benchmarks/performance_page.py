@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bank_speed import ALONE, OURS, PEER, REFERENCE, slope
+from benchmarks.bank_speed import OURS, PEER, REFERENCE, slope
+from benchmarks.measuring import ALONE
 
 DOCS = Path(__file__).parent.parent / "docs"
 DATA, PAGE, PICTURE = DOCS / "data/bank_speed.json", DOCS / "performance.md", DOCS / "images/bank_speed.svg"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
 import subprocess
 import sys
+import weakref
 from functools import cache
 from typing import Any
 
@@ -17,7 +19,7 @@ import headcount.training
 from headcount.nets import Architecture
 from headcount.tasks import KthLargest
 from headcount.training import Member, Recipe
-from headcount.training.paths import choose, eager, recorded
+from headcount.training.paths import choose, eager, graph, recorded
 from headcount.training.room import bank_bytes
 
 EPS32, EPS16 = torch.finfo(torch.float32).eps, torch.finfo(torch.float16).eps
@@ -139,3 +141,32 @@ def test_tokens_that_float16_cannot_hold_are_refused_in_one_sentence(token):
 
     with pytest.raises(ValueError, match="reads tokens up to 65504"):
         pack(torch.full((1, 2, 3, 4), token))
+
+
+def test_a_recording_keeps_the_tensors_it_reads_alive(monkeypatch):
+    """A CUDA graph holds addresses, not tensors: without the step, its memory would be given to others."""
+
+    class Stand:
+        """Stands in for a stream, a context or a graph where there is no GPU."""
+
+        def __init__(self, *_: object) -> None: ...
+        def __enter__(self) -> None: ...
+        def __exit__(self, *_: object) -> None: ...
+        def wait_stream(self, other: object) -> None: ...
+        def replay(self) -> None: ...
+
+    for name in ("Stream", "current_stream", "stream", "CUDAGraph", "graph"):
+        monkeypatch.setattr(torch.cuda, name, Stand)
+
+    def recorded_step():
+        read = torch.zeros(3)
+
+        def step() -> None:
+            read.add_(1)
+
+        return graph(step, ()), weakref.ref(read)
+
+    again, read = recorded_step()
+    gc.collect()
+    again()
+    assert read() is not None
