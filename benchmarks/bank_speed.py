@@ -17,6 +17,7 @@ import math
 import subprocess
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path as File
 from typing import Any
@@ -74,7 +75,7 @@ def _jax() -> dict[str, Contestant]:
 def compete(group: str, run: Run, quick: bool) -> None:
     """One group's share of the race, in this process."""
     if group == "CPU":
-        run.ceilings = ceilings("cpu")
+        run.ceilings = {} if run.clock is time.process_time else ceilings("cpu")  # they are wall-clock rates
         interleaved(run, CELLS["cpu"][0], contestants(group), rounds=3 if quick else 9)
     elif group == "growth":
         growth(run, OURS["cuda"], contestants("ours")[OURS["cuda"]], Size(512, 32))
@@ -158,12 +159,14 @@ def main() -> None:
     ask.add_argument("--limit", type=float, default=300.0, help="seconds in all")
     ask.add_argument("--seconds-per-cell", type=float, default=1.0)
     ask.add_argument("--threads", type=int, default=2, help="of a CPU")
+    ask.add_argument("--busy", action="store_true", help="a CPU has other work: one thread, processor time")
     ask.add_argument("--group", choices=GROUPS, default=None, help="only this group, in this process")
     asked = ask.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     if asked.device == "cpu":
-        torch.set_num_threads(asked.threads)
-    run = Run(asked.device, asked.limit, asked.seconds_per_cell, asked.json)
+        torch.set_num_threads(1 if asked.busy else asked.threads)
+    clock = time.process_time if asked.busy else time.perf_counter
+    run = Run(asked.device, asked.limit, asked.seconds_per_cell, asked.json, clock)
     if asked.device == "cpu" or asked.group:
         compete(asked.group or "CPU", run, asked.quick)
     else:

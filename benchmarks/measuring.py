@@ -25,14 +25,16 @@ ALONE = ("one by one", "one by one, compiled")  # they train one network; its st
 class Run:
     """Measurements so far, and the time that is left."""
 
-    def __init__(self, device: str, limit: float, seconds: float, file: File | None) -> None:
-        self.device, self.seconds, self.file = device, seconds, file
+    def __init__(
+        self, device: str, limit: float, seconds: float, file: File | None, clock: Callable[[], float]
+    ) -> None:
+        self.device, self.seconds, self.file, self.clock = device, seconds, file, clock
         self.end = time.perf_counter() + limit
         self.rows: list[dict[str, Any]] = []
         self.growth: list[dict[str, Any]] = []
         self.about = {
             "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "device": f"CPU, {torch.get_num_threads()} threads" if device == "cpu" else _gpu(),
+            "device": _cpu(clock) if device == "cpu" else _gpu(),
             "torch": torch.__version__,
             "python": platform.python_version(),
         }
@@ -93,8 +95,8 @@ class Run:
 
     def _rate(self, epoch: Callable[[], None], steps: int) -> float:
         self._wait()
-        start, epochs = time.perf_counter(), 0
-        while (spent := time.perf_counter() - start) < self.seconds / 3:
+        start, epochs = self.clock(), 0
+        while (spent := self.clock() - start) < self.seconds / 3:
             epoch()
             self._wait()
             epochs += 1
@@ -181,3 +183,8 @@ def interleaved(run: Run, size: Size, everyone: dict[str, Contestant], rounds: i
 
 def _gpu() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+
+
+def _cpu(clock: Callable[[], float]) -> str:
+    counted = "processor time on a busy machine" if clock is time.process_time else "wall-clock time"
+    return f"CPU, {torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}, {counted}"

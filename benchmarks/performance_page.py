@@ -13,9 +13,12 @@ from typing import Any
 
 from benchmarks.bank_speed import OURS, PEER, REFERENCE, slope
 from benchmarks.measuring import ALONE
+from benchmarks.problem import TOKEN_DIM, Size
+from headcount.nets import parameters
 
 DOCS = Path(__file__).parent.parent / "docs"
 DATA, PAGE, PICTURE = DOCS / "data/bank_speed.json", DOCS / "performance.md", DOCS / "images/bank_speed.svg"
+PARAMETERS = parameters(Size(1, 1).arch, TOKEN_DIM).total
 TITLES = {"cuda": "On a GPU", "cpu": "On a CPU"}
 
 HEAD = """# How fast a bank is
@@ -100,6 +103,55 @@ def growing(run: dict[str, Any]) -> list[str]:
     return lines
 
 
+def checked(check: dict[str, Any]) -> list[str]:
+    """What `benchmarks.fused_check` found: the fused step alone, without its peers."""
+    earlier, parts = check["earlier JAX vmap + scan"], list(check["rates"][0]["kernels_us"])
+    about = (
+        f"{check['device']}, torch {check['torch']}, Python {check['python']}, {check['date']}, `{check['command']}`"
+    )
+    lines = [
+        f"{about}:",
+        "the fused step alone. The last column is JAX vmap + scan of the plain network as measured earlier on an H200,",
+        "**not in the same run**; the same-run comparison is still to be made, with",
+        "`python -m benchmarks.bank_speed --device cuda`.",
+        "",
+        f"| members, length | model-steps a second | microseconds of a step: {', '.join(parts)} | JAX, earlier |",
+        "|---|---|---|---|",
+    ]
+    for row in check["rates"]:
+        each = ", ".join(f"{row['kernels_us'][part]:.0f}" for part in parts) if "kernels_us" in row else row["note"]
+        before = earlier[f"{row['models']}x{row['length']}"]
+        ratio = f"{before:,} ({row['rate'] / before:.1f}x)"
+        lines.append(f"| K={row['models']}, T={row['length']} | **{row['rate']:,}** | {each} | {ratio} |")
+    return [*lines, "", *_shares(check), "", *_losses(check), ""]
+
+
+def _shares(check: dict[str, Any]) -> list[str]:
+    size, rate = Size(512, 32), check["rates"][0]["rate"]
+    needed = {name: size.traffic(PARAMETERS) if name == "copy" else size.operations() for name in check["ceilings"]}
+    lines = ["Of the ceilings measured in the same minute, at K=512, T=32 (operations counted without recomputation or",
+             "padding, bytes without what passes between kernels):", ""]  # fmt: skip
+    for name, ceiling in check["ceilings"].items():
+        lines.append(f"- {name}, {ceiling:.3g} a second: {needed[name] * rate / ceiling:.0%}")
+    return lines
+
+
+def _losses(check: dict[str, Any]) -> list[str]:
+    study = check["study"]
+    lines = [
+        "The losses are the reference's. NMSE of 24 seeds (4 heads, length 8, 31,000 steps): smallest, median, 20th:"
+    ]
+    lines.append("")
+    for name, found in check["nmse of 24 seeds"].items():
+        lines.append(f"- {name}: {found[0]:.1e}, {(found[11] + found[12]) / 2:.1e}, {found[19]:.1e}")
+    lines += [
+        "",
+        f"`headcount sweep {study['file']}` ({study['networks']} networks of 31,000 steps), from the start of the",
+    ]
+    lines.append(f"program to the report, compilation included: {study['seconds']} s.")
+    return lines
+
+
 def draw(whole: dict[str, Any]) -> None:
     """Bars for every way at the first cell, and how a model-step's time grows."""
     import matplotlib as mpl
@@ -107,7 +159,9 @@ def draw(whole: dict[str, Any]) -> None:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    run = whole.get("cuda") or whole["cpu"]
+    run = whole.get("cuda") or whole.get("cpu")
+    if run is None:
+        return
     kind = "cuda" if "cuda" in whole else "cpu"
     cell = (run["cells"][0]["models"], run["cells"][0]["length"])
     rows = [r for r in run["cells"] if (r["models"], r["length"]) == cell and r["layers"] == 1]
@@ -125,7 +179,7 @@ def draw(whole: dict[str, Any]) -> None:
         for place, row in enumerate(rows):
             bars.text(row["rate"] * 1.1, place, f"{row['rate']:,.0f}", va="center")
         bars.set(xscale="log", title=f"model-steps a second, K={cell[0]}, T={cell[1]}")
-        bars.set_xlim(right=rows[-1]["rate"] * 12)
+        bars.set_xlim(rows[0]["rate"] / 2, rows[-1]["rate"] * (12 if panels == 2 else 2))
         if panels == 2:
             for axis, colour in zip(axes_of, ("#d1495b", "#3d6fa5", "#5b8e4a", "#b0822b"), strict=False):
                 points = [g for g in run["growth"] if g["axis"] == axis]
@@ -150,11 +204,15 @@ def draw(whole: dict[str, Any]) -> None:
 
 def page(whole: dict[str, Any]) -> str:
     """The whole page as Markdown."""
-    lines = [HEAD, "![Model-steps a second and how a step's time grows](images/bank_speed.svg)", ""]
+    lines = [HEAD]
+    if "cuda" in whole or "cpu" in whole:
+        lines += ["![Model-steps a second and how a step's time grows](images/bank_speed.svg)", ""]
     for kind, title in TITLES.items():
         lines += [f"## {title}", ""]
+        if kind == "cuda" and "check" in whole:
+            lines += checked(whole["check"])
         if kind not in whole:
-            lines += [f"Not measured yet: `python -m benchmarks.bank_speed --device {kind}`.", ""]
+            lines += [f"The race is still to be run: `python -m benchmarks.bank_speed --device {kind}`.", ""]
             continue
         run = whole[kind]
         lines += [f"{run['device']}, torch {run['torch']}, Python {run['python']}, {run['date']}. Model-steps a second",
