@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,7 @@ class Survey:
     refused: tuple[tuple[int, str, str], ...]  # (layer, part, reason)
     measure: str
     moments: tuple[Moments, ...]
+    folded: int = 0  # biases that rewriting alone does away with, in products that are not units
 
     @property
     def stock(self) -> int:
@@ -120,7 +121,8 @@ def survey(
         errors = dict(curves(model, family, batches, read, means, found, seed=seed + 1, progress=say))
     units = [u for where in found for u in _units(family.read(layers[where[0]]), where, found[where], errors[where])]
     refused = [(i, part, why) for i, l in enumerate(layers) for part, why in family.refuses(l).items() if part in parts]
-    return Survey(tuple(units), tuple(refused), measure, tuple(moments))
+    folded = sum(_folded(family.read(layer), i, found) for i, layer in enumerate(layers))
+    return Survey(tuple(units), tuple(refused), measure, tuple(moments), folded)
 
 
 def _check(measure: str, parts: Sequence[str], batches: Sequence[Batch], read: Readout | None) -> None:
@@ -159,6 +161,14 @@ def _metrics(
         refused = family.refuses(layer)
         metrics |= {(i, part): pairs[part] for part in parts if part not in refused and part in pairs}
     return metrics
+
+
+def _folded(weights: Weights, layer: int, found: Collection[tuple[int, str]]) -> int:
+    """Key biases do nothing and value biases go to the output's: gone even where the product itself is not reduced."""
+    layout, dim = weights.layout, weights.layout.padded
+    keys = len(layout.ranks) * dim if weights.query_bias is not None and (layer, "query-key") not in found else 0
+    values = len(layout.widths) * dim if weights.output_bias is not None and (layer, "value-output") not in found else 0
+    return keys + values
 
 
 def _mean(weights: Weights, moments: Moments) -> Tensor:
