@@ -59,9 +59,9 @@ DISTILLED = ("allocated, self-distilled", "outputs", "allocated")
 # In the order they are worth measuring: what must show first, then the rest of the curves.
 VARIANTS = (
     Variant(*ALLOCATED, 0.5),
-    Variant(*ALLOCATED, 0.75),
-    Variant(*UNIFORM, 0.5),
     Variant(*DISTILLED, 0.5, distilled=True),
+    Variant(*UNIFORM, 0.5),
+    Variant(*ALLOCATED, 0.75),
     Variant(*AWARE, 0.5),
     Variant(*UNIFORM, 0.75),
     Variant(*AWARE, 0.75),
