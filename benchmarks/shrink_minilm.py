@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 from benchmarks.ranking import Encoded, cranfield, interval, trec_dl
+from headcount.allocation.correction import corrected
 from headcount.allocation.distillation import distil
 from headcount.allocation.loading import folder_of, load, tokenizer_of
 from headcount.allocation.planning import Plan, plan
@@ -120,11 +121,13 @@ def shrink(
     if key not in surveys:
         texts = passages(options.calibrate, options.passages)
         batches = batches_of(texts, tokenizer, tokens=512)
-        surveys[key] = survey(
-            load(options.model).float(), variant.measure, batches=batches, read=pooled, parts=variant.parts
-        )
+        fresh = load(options.model).float()
+        surveys[key] = (survey(fresh, variant.measure, batches=batches, read=pooled, parts=variant.parts), batches)
     rewrite(model)
-    chosen = plan(surveys[key], variant.keep, rule=variant.rule)
+    found, batches = surveys[key]
+    chosen = plan(found, variant.keep, rule=variant.rule)
+    if variant.measure == "outputs":
+        chosen = plan(corrected(model, chosen, batches, pooled), variant.keep, rule=variant.rule)
     reduce(model, chosen)
     facts: dict[str, Any] = {"shrink_seconds": round(time.perf_counter() - began, 1)}
     if variant.distilled:
