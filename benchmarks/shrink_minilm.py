@@ -24,7 +24,7 @@ from torch import nn
 from benchmarks.ranking import Encoded, cranfield, interval, trec_dl
 from headcount.allocation.correction import corrected
 from headcount.allocation.distillation import distil
-from headcount.allocation.loading import folder_of, load, tokenizer_of
+from headcount.allocation.loading import load, tokenizer_of
 from headcount.allocation.planning import Plan, plan
 from headcount.allocation.surgery import reduce
 from headcount.allocation.text import batches_of, passages, pooled
@@ -91,7 +91,7 @@ def measure_all(options: argparse.Namespace) -> None:
     encoded = {name: Encoded(c, tokenizer, options.length) for name, c in sets.items()}
     results = json.loads(options.out.read_text()) if options.out.exists() else {"variants": {}}
     results["setup"] = {
-        "model": str(options.model),
+        "model": Path(options.model).name,
         "tokens": options.length,
         "calibration": "WikiText-2 validation",
         "distillation": "WikiText-2 validation and test",
@@ -201,7 +201,8 @@ def draw(results: dict[str, Any], path: Path) -> None:
             points = [r for r in rows(results) if r["curve"] == curve and r["set"] == where]
             points = sorted((r for r in points if "all attention" not in r["variant"]), key=lambda r: r["keep"])
             if points:
-                x, y = [100 * r["keep"] for r in points], [r["change"] for r in points]
+                dodge = 0.7 * (list(colours).index(curve) - 1.5)  # so that intervals do not hide each other
+                x, y = [100 * r["keep"] + dodge for r in points], [r["change"] for r in points]
                 spread = [[r["change"] - r["low"] for r in points], [r["high"] - r["change"] for r in points]]
                 style = {"color": colour, "marker": marks[curve], "capsize": 2, "linewidth": 1.6, "elinewidth": 0.8}
                 axis.errorbar(x, y, yerr=spread, label=curve, **style)
@@ -237,9 +238,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="where the texts are embedded; shrinking runs on the CPU")
     parser.add_argument("--out", type=Path, default=Path("docs/data/shrink_minilm.json"))
     parser.add_argument("--draw", action="store_true", help="redraw from the stored results, measure nothing")
-    options = parser.parse_args()
-    options.model = folder_of(options.model) if not options.draw else options.model
-    return options
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
