@@ -93,8 +93,8 @@ def measure_all(options: argparse.Namespace) -> None:
     results["setup"] = {
         "model": Path(options.model).name,
         "tokens": options.length,
-        "calibration": "WikiText-2 validation",
-        "distillation": "WikiText-2 validation and test",
+        "calibration": options.calibrate.name,
+        "distillation": [file.name for file in (options.calibrate, *options.distil)],
         "passages": options.passages,
         "queries": {name: len(c.queries) for name, c in sets.items()},
         "documents": {name: len(c.documents) for name, c in sets.items()},
@@ -132,7 +132,8 @@ def shrink(
     facts: dict[str, Any] = {"shrink_seconds": round(time.perf_counter() - began, 1)}
     if variant.distilled:
         began = time.perf_counter()
-        texts = passages(options.calibrate, options.pieces, seed=1) + passages(options.distil, options.pieces, seed=2)
+        files = [options.calibrate, *options.distil]
+        texts = [piece for at, file in enumerate(files) for piece in passages(file, options.pieces, seed=1 + at)]
         batches = batches_of(texts, tokenizer, tokens=512)
         losses = distil(model, load(options.model).float(), batches, pooled, epochs=options.epochs, lr=options.lr)
         facts |= {"distil_seconds": round(time.perf_counter() - began, 1), "distil_steps": len(losses)}
@@ -226,7 +227,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--msmarco", type=Path)
     parser.add_argument("--cranfield", type=Path)
     parser.add_argument("--calibrate", type=Path)
-    parser.add_argument("--distil", type=Path)
+    parser.add_argument("--distil", type=Path, nargs="+", default=[], help="unlabelled text files")
     parser.add_argument("--queries", type=int, default=0, help="only so many of the TREC-DL queries (0: all)")
     parser.add_argument("--only", default="", help="only variants whose name holds this")
     parser.add_argument("--length", type=int, default=128, help="tokens a text is cut to")
