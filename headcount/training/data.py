@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,11 +12,31 @@ from torch import Tensor
 from headcount.tasks import Task
 from headcount.training.chance import seed_of
 from headcount.training.forward import Batch, with_positions
-from headcount.training.member import Member, Recipe
+from headcount.training.member import Given, Member, Recipe
 
-__all__ = ["Pack", "Resident", "as_it_lies"]
+__all__ = ["Pack", "Resident", "Samples", "Source", "as_it_lies"]
 
 Pack = Callable[[Tensor], Tensor | None]
+
+
+class Source(Protocol):
+    """What the loop asks of its samples; the factors turn a mean loss into a share of the constant predictor's."""
+
+    to_nmse: Float[Tensor, " models"]
+    to_train_nmse: float
+
+    def begin(self, epoch: int) -> None: ...
+    def batch(self, rows: Tensor) -> tuple[Batch, Tensor]: ...
+    def held_out(self, rows: Tensor) -> tuple[Batch, Tensor]: ...
+
+
+Samples = Callable[[Sequence[Member], Recipe, torch.dtype, torch.device | str, Pack], Source]
+
+
+def _drawing(task: Task | Given) -> Task:
+    if isinstance(task, Given):
+        raise ValueError("given data cannot be drawn anew: pass them, as train(..., data=parts.resident)")
+    return task
 
 
 def as_it_lies(data: Tensor) -> None:
@@ -29,6 +50,8 @@ class Resident:
     any bank on any device, because samples are drawn on the CPU from the data seed alone.
     """
 
+    to_train_nmse = 1.0  # the training targets have variance 1
+
     def __init__(
         self,
         members: Sequence[Member],
@@ -38,7 +61,7 @@ class Resident:
         pack: Pack = as_it_lies,
     ) -> None:
         self.recipe, self.dtype, self.device, self.pack = recipe, dtype, device, pack
-        self.keys = list(dict.fromkeys((m.task, m.data_seed) for m in members))
+        self.keys = list(dict.fromkeys((_drawing(m.task), m.data_seed) for m in members))
         self.length = max(task.length for task, _ in self.keys)
         self.positions = members[0].arch.positions
         self.which: Int[Tensor, " models"] = torch.tensor(

@@ -52,8 +52,9 @@ class Sweep:
     @property
     def structure(self) -> Structure | None:
         """What the task asks, when all members ask the same but for the length."""
-        found = {dataclasses.replace(m.task.structure, length=1_000_000) for m in self.members}
-        return self.members[0].task.structure if len(found) == 1 else None
+        stated = [m.task.structure for m in self.members]
+        found = {s and dataclasses.replace(s, length=1_000_000) for s in stated}
+        return stated[0] if len(found) == 1 else None
 
     def to_json(self) -> dict[str, Any]:
         """The spec as it is stored beside the rows."""
