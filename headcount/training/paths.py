@@ -68,12 +68,14 @@ def ordinary(device: torch.device | str, loss: Loss) -> Path:
     return replace(base, gradient=differentiated(base.forward, loss), loss=loss)
 
 
-def fused() -> Path:
-    """The collapsed bank in Triton kernels, recorded."""
+def fused(precision: str = "half") -> Path:
+    """The collapsed bank in Triton kernels, recorded; trained with `precision`, evaluated with the finest."""
     from headcount.training import fused as kernels
+    from headcount.training.tiles import Tile
 
-    forward = partial(collapsed, pool=kernels.pool)
-    return Path("fused, CUDA graph", forward, kernels.gradient, graph, kernels.update, kernels.pack)
+    forward = partial(collapsed, pool=partial(kernels.pool, tile=Tile(precision="fine")))
+    gradient = partial(kernels.gradient, tile=Tile(precision=precision))
+    return Path(f"fused ({precision}), CUDA graph", forward, gradient, graph, kernels.update, kernels.pack)
 
 
 def as_it_is(step: Step, state: Sequence[Tensor]) -> Step:
