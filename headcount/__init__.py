@@ -10,14 +10,28 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_ROOMS = ("bounds", "fits", "nets", "papers", "report", "results", "sources", "structure", "tasks", "training")
+_ROOMS = (
+    "bounds",
+    "fits",
+    "measuring",
+    "nets",
+    "papers",
+    "report",
+    "results",
+    "sources",
+    "structure",
+    "tasks",
+    "training",
+)
 _NAMES = {
     "Architecture": "nets",
     "Bound": "results",
     "Source": "sources",
     "Store": "results",
     "Study": "results",
+    "Measurement": "fits",
     "knee": "fits",
+    "measure": "measuring",
     "sweep": "training",
 }
 

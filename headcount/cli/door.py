@@ -18,6 +18,7 @@ ROOMS = (
     "sweeps",
     "fits",
     "report",
+    "measure",
 )
 
 app = typer.Typer(

@@ -12,7 +12,7 @@ from torch import Tensor
 from headcount.tasks import Task
 from headcount.training.chance import seed_of
 from headcount.training.forward import Batch, with_positions
-from headcount.training.member import Given, Member, Recipe
+from headcount.training.member import Member, Recipe
 
 __all__ = ["Pack", "Resident", "Samples", "Source", "as_it_lies"]
 
@@ -31,12 +31,6 @@ class Source(Protocol):
 
 
 Samples = Callable[[Sequence[Member], Recipe, torch.dtype, torch.device | str, Pack], Source]
-
-
-def _drawing(task: Task | Given) -> Task:
-    if isinstance(task, Given):
-        raise ValueError("given data cannot be drawn anew: pass them, as train(..., data=parts.resident)")
-    return task
 
 
 def as_it_lies(data: Tensor) -> None:
@@ -61,11 +55,11 @@ class Resident:
         pack: Pack = as_it_lies,
     ) -> None:
         self.recipe, self.dtype, self.device, self.pack = recipe, dtype, device, pack
-        self.keys = list(dict.fromkeys((_drawing(m.task), m.data_seed) for m in members))
+        self.keys = list(dict.fromkeys((m.drawn, m.data_seed) for m in members))
         self.length = max(task.length for task, _ in self.keys)
         self.positions = members[0].arch.positions
         self.which: Int[Tensor, " models"] = torch.tensor(
-            [self.keys.index((m.task, m.data_seed)) for m in members], device=device
+            [self.keys.index((m.drawn, m.data_seed)) for m in members], device=device
         )
         self.present = self._present(members)
         first = [self._draw(task, seed, "train", recipe.samples, epoch=0) for task, seed in self.keys]

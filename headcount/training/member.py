@@ -72,10 +72,6 @@ class Given:
     length: int
     token_dim: int
 
-    @property
-    def structure(self) -> None:
-        """What the target looks up: nobody knows."""
-
 
 @dataclass(frozen=True)
 class Member:
@@ -93,6 +89,13 @@ class Member:
             raise ValueError(f"lr must be positive and below 10, got {self.lr}")
         if not 0 <= self.weight_decay < 10:
             raise ValueError(f"weight_decay must lie in [0, 10), got {self.weight_decay}")
+
+    @property
+    def drawn(self) -> Task:
+        """The task that draws the samples; data that are given cannot be drawn."""
+        if isinstance(self.task, Given):
+            raise ValueError("given data cannot be drawn anew: pass them, as train(..., data=parts.resident)")
+        return self.task
 
     def content(self, recipe: Recipe) -> dict[str, Any]:
         """Everything that determines this member's row, ready for JSON."""
