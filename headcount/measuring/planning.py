@@ -86,7 +86,7 @@ def smaller(plan: Plan) -> Iterator[tuple[Plan, str]]:
 
 
 def fitting(plan: Plan, cost: Callable[[Plan], float], budget: float | None) -> tuple[Plan, str]:
-    """The first of the ever smaller plans whose cost is within the budget, and what was given up for it.
+    """The first of the ever smaller plans whose cost in seconds is within the budget, and what was given up for it.
 
     >>> fitting(Plan(), lambda plan: plan.steps / 10, budget=200.0)[1]
     '2000 steps instead of 3000'
@@ -97,8 +97,8 @@ def fitting(plan: Plan, cost: Callable[[Plan], float], budget: float | None) -> 
         if budget is None or least <= budget:
             return candidate, words
     raise ValueError(
-        f"a budget of {spoken(budget or 0)} is too small: the smallest measurement of these data takes about "
-        f"{spoken(least)} here"
+        f"the budget is too small: {spoken(max(budget or 0, 0))} are left for training, and the smallest measurement "
+        f"of these data takes about {spoken(least)} here"
     )
 
 

@@ -11,8 +11,8 @@ from headcount.training import Member, Recipe
 
 __all__ = ["Rate", "Rates", "timed"]
 
-LONG = 0.5  # seconds a trial should last to be worth believing
-MOST = 64  # steps it may make
+LONG = 0.25  # seconds a trial should last to be worth believing
+STEPS = (2, 8, 32)  # that it makes, the first to wake up what sleeps until it is used
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,15 @@ def timed(subject: Subject, plan: Plan) -> Rates:
 
 def _rate(subject: Subject, plan: Plan, heads: int) -> Rate:
     members, recipe = subject.members(plan, heads), subject.recipe(plan)
-    steps = 4
-    while True:
+    for steps in STEPS:
         short = replace(recipe, samples=min(recipe.samples, steps * recipe.batch), epochs=1, evaluations=1)
         once = _seconds(subject, members, short)
-        if once > LONG or short.samples == recipe.samples or steps >= MOST:
+        if steps > STEPS[0] and once > LONG:
             break
-        steps *= 4
     # Three epochs with one look and with three: the differences are two epochs of steps and two looks.
     thrice = _seconds(subject, members, replace(short, epochs=3))
     looked = _seconds(subject, members, replace(short, epochs=3, evaluations=3))
-    step = max((thrice - once) / (2 * short.steps), once / (20 * short.steps))
+    step = max((thrice - once) / (2 * short.steps), once / (8 * short.steps))
     return Rate(step, max((looked - thrice) / 2, 0.0))
 
 
