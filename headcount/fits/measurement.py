@@ -19,6 +19,7 @@ Finding = Literal["nothing", "little", "any", "enough", "more", "undecided"]
 
 LEARNED = 0.95  # a level above this is the constant predictor's but for noise
 MEMORISED = 2.0  # validation this many times the training level is memory, not a pattern
+WORTHWHILE = 0.8  # below this factor another head is worth naming even where the curve has turned
 OVERDONE = 1.25  # validation risen by this factor since its best is training for too long
 RESAMPLES = 2000
 
@@ -200,8 +201,11 @@ def _advice(found: Measurement) -> str:
         return f"{use}: these do not rule out that {most} or more help."
     if found.finding == "any":
         return f"Use one head: more bring {_brings(found.more)}."
-    reasons = filter(None, (_costs(found.fewer), _gains(found.more)))
-    return f"Use {_heads(found.knee.value)}: {', and '.join(reasons)}."
+    more = found.more
+    if more is not None and more.tells and more.factor.value < WORTHWHILE:
+        also = f"Use {_heads(found.knee.value)}, or {more.heads} for {1 - more.factor.value:.0%} less error"
+        return f"{also}: {_costs(found.fewer)}." if found.fewer else f"{also}."
+    return f"Use {_heads(found.knee.value)}: {', and '.join(filter(None, (_costs(found.fewer), _gains(more))))}."
 
 
 def _costs(worth: Worth | None) -> str:
@@ -226,10 +230,10 @@ def _brings(worth: Worth | None) -> str:
 def _times(factor: float) -> str:
     """A factor as one says it.
 
-    >>> _times(1.31), _times(10.2)
-    ('31% larger', '10 times as large')
+    >>> _times(1.31), _times(10.2), _times(113.0)
+    ('31% larger', '10 times as large', '110 times as large')
     """
-    return f"{factor - 1:.0%} larger" if factor < 2 else f"{factor:.2g} times as large"
+    return f"{factor - 1:.0%} larger" if factor < 2 else f"{float(f'{factor:.2g}'):,g} times as large"
 
 
 def _heads(count: int) -> str:

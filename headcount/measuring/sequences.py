@@ -151,20 +151,23 @@ def _target(y: np.ndarray, kind: Kind | None) -> tuple[np.ndarray, tuple[str, ..
         raise ValueError(f"{int((~np.isfinite(y)).sum())} targets are NaN or infinite, the first in sequence {place}")
     if y.dtype.kind not in "fiubUS":
         raise ValueError(f"y must hold numbers or names of classes, got values of type {y.dtype}")
+    said: tuple[str, ...] = ()
     if kind is None:
         kind = _guessed(y)
         other = "regression" if kind == "classification" else "classification"
-        said = (f"the target was read as {kind}; --kind {other} reads it as the other",)
-    else:
-        said = ()
+        said = (f"the target was read as {kind}; --kind {other} reads it as the other",) if _whole(y) else ()
     return *(_classes(y) if kind == "classification" else _values(y)), said
 
 
 def _guessed(y: np.ndarray) -> Kind:
     if y.dtype.kind in "USb":
         return "classification"
-    whole = y.ndim == 1 and bool((y == np.round(y)).all())
-    return "classification" if whole and 2 <= len(np.unique(y)) <= FEW else "regression"
+    return "classification" if _whole(y) and 2 <= len(np.unique(y)) <= FEW else "regression"
+
+
+def _whole(y: np.ndarray) -> bool:
+    """Whether the targets are whole numbers, which may be counts or names."""
+    return y.ndim == 1 and y.dtype.kind in "fiu" and bool((y == np.round(y)).all())
 
 
 def _classes(y: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:

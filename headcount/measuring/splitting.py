@@ -41,13 +41,15 @@ def split(data: Sequences, seed: int = 0) -> Split:
     elif data.groups is not None:
         training, validation, words = *_by_groups(data.groups, seed), "by groups, each on one side"
     else:
-        training, validation, words = *_by_groups(_copies(data), seed), "at random, copies of a sequence on one side"
-    validation, dropped = _without_copies(data, training, validation)
+        training, validation, words = *_by_groups(_fingerprints(data), seed), "at random, copies of a sequence on one side"
+    marks = _fingerprints(data)
+    validation, dropped = _without_copies(marks, training, validation)
     if dropped:
         words += f"; {dropped} sequences that also occur in training were left out of validation"
-    if len(validation) < LEAST_VALIDATION:
+    distinct = len(np.unique(marks[validation]))
+    if distinct < LEAST_VALIDATION:
         raise ValueError(
-            f"only {len(validation)} sequences are left for validation after taking out what training sees too; "
+            f"only {distinct} different sequences are left for validation once groups and copies are kept apart; "
             f"at least {LEAST_VALIDATION} are needed"
         )
     _refuse_still(data, training, validation)
@@ -78,12 +80,8 @@ def _by_groups(groups: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(~inside), np.flatnonzero(inside)
 
 
-def _copies(data: Sequences) -> np.ndarray:
-    """An index a sequence that is the same for copies."""
-    return np.unique(_fingerprints(data), return_inverse=True)[1].reshape(-1)
-
-
 def _fingerprints(data: Sequences) -> np.ndarray:
+    """A mark a sequence that is the same for copies."""
     tokens = np.ascontiguousarray(data.x)
     marks = [
         hashlib.blake2b(x[:n].tobytes(), digest_size=12).hexdigest() for x, n in zip(tokens, data.lengths, strict=True)
@@ -91,8 +89,7 @@ def _fingerprints(data: Sequences) -> np.ndarray:
     return np.array(marks)
 
 
-def _without_copies(data: Sequences, training: np.ndarray, validation: np.ndarray) -> tuple[np.ndarray, int]:
-    marks = _fingerprints(data)
+def _without_copies(marks: np.ndarray, training: np.ndarray, validation: np.ndarray) -> tuple[np.ndarray, int]:
     fresh = validation[~np.isin(marks[validation], marks[training])]
     return fresh, len(validation) - len(fresh)
 
