@@ -1,6 +1,6 @@
 """Does `measure` find what was planted? Twenty data sets whose number of retrievals is known, one to six.
 
-    python -m benchmarks.measure_planted [--device cuda] [--jobs 2] [--cases 0-19] [--out docs/data/measure_planted.json]
+    python -m benchmarks.measure_planted [--device cuda] [--jobs 2] [--cases 0-19] [--out FILE]
 
 A data set looks D tokens up in every sequence, each by another feature, and hands over arrays alone; `measure` sees
 neither D nor the features that matter. In `look-ups` the target is the sum of what the D tokens carry, in `maxima` the
@@ -27,7 +27,7 @@ import torch
 
 from headcount.measuring import Plan, Sequences, measure, sequences
 
-PLAN = Plan(heads=(1, 2, 3, 4, 5, 6, 7, 8), seeds=3, steps=2000)
+PLAN = Plan()  # what a user gets who asks for nothing else
 NEEDED = 18
 
 

@@ -42,8 +42,8 @@ def main() -> None:
     }
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(asked.out, **arrays)
-    lengths = [len(one) for one in tokens]
-    print(f"{len(tokens)} clips of {min(lengths)} to {max(lengths)} frames with {arrays['x'].shape[1]} features: {asked.out}")
+    shortest, longest = min(map(len, tokens)), max(map(len, tokens))
+    print(f"{len(tokens)} clips of {shortest} to {longest} frames with {BANDS} features: {asked.out}")
 
 
 if __name__ == "__main__":

@@ -11,14 +11,19 @@ from typing import Any
 __version__ = "0.1.0"
 
 _ROOMS = (
+    "allocation",
     "bounds",
+    "constructions",
     "fits",
+    "infoflow",
+    "lens",
     "measuring",
     "nets",
     "papers",
     "report",
     "results",
     "sources",
+    "ssm",
     "structure",
     "tasks",
     "training",
@@ -26,12 +31,17 @@ _ROOMS = (
 _NAMES = {
     "Architecture": "nets",
     "Bound": "results",
+    "Built": "constructions",
+    "Certificate": "constructions",
     "Source": "sources",
     "Store": "results",
     "Study": "results",
     "Measurement": "fits",
+    "advise": "infoflow",
+    "build": "constructions",
     "knee": "fits",
     "measure": "measuring",
+    "predict": "infoflow",
     "sweep": "training",
 }
 

@@ -14,7 +14,12 @@ from tests.test_report import read
 SPEC = {
     "measured": True,
     "level": "NMSE",
-    "data": {"name": "d", "sequences": "400 sequences", "tokens": "3 to 8 tokens with 2 features", "target": "a number"},
+    "data": {
+        "name": "d",
+        "sequences": "400 sequences",
+        "tokens": "3 to 8 tokens with 2 features",
+        "target": "a number",
+    },
     "plan": {"heads": [1, 2, 3, 4], "seeds": 4, "steps": 3000, "embed_dim": 24, "width": 32, "layers": 1},
     "given_up": "",
 }
@@ -63,9 +68,7 @@ def test_every_finding_has_its_advice_and_its_page(finding):
 
 def test_seeds_that_disagree_leave_it_undecided():
     rng = np.random.default_rng(1)
-    rows = [
-        planted.row(h, 8, s, float(10 ** (-h / 3 + rng.normal(0, 0.5)))) for h in (1, 2, 3, 4, 5) for s in range(3)
-    ]
+    rows = [planted.row(h, 8, s, float(10 ** (-h / 3 + rng.normal(0, 0.5)))) for h in (1, 2, 3, 4, 5) for s in range(3)]
     found = Measurement(Study(tuple(rows), SPEC))
     assert found.finding in ("undecided", "more")
     assert "more seeds" in found.advice or "test more" in found.advice

@@ -24,7 +24,9 @@ def long_table(path, target=TARGETS, group=None):
     lines = [f"id,a,target,b,said{',who' if group is not None else ''}"]
     for i, tokens in enumerate(TOKENS):
         for a, b in tokens:
-            lines.append(f"s{i},{float(a)!r},{target[i]},{float(b)!r},word" + (f",{group[i]}" if group is not None else ""))
+            lines.append(
+                f"s{i},{float(a)!r},{target[i]},{float(b)!r},word" + (f",{group[i]}" if group is not None else "")
+            )
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -138,7 +140,10 @@ def broken(folder):
     arrays = {
         "misshapen": ({"x": np.zeros((60, 5, 2, 2)), "y": TARGETS}, "x must be (samples, length, token_dim)"),
         "mismatch": ({"x": PADDED, "y": TARGETS[:50]}, "there are 60 sequences, so y must be (60,)"),
-        "nan": ({"x": holes, "y": TARGETS}, "1 of 600 values of x are NaN or infinite, the first in sequence 3, token 1"),
+        "nan": (
+            {"x": holes, "y": TARGETS},
+            "1 of 600 values of x are NaN or infinite, the first in sequence 3, token 1",
+        ),
         "nan_y": ({"x": PADDED, "y": np.where(np.arange(60) == 7, np.nan, TARGETS)}, "1 targets are NaN"),
         "one_class": ({"x": PADDED, "y": np.array(["cat"] * 60)}, "every sequence is of class cat"),
         "constant": ({"x": PADDED, "y": np.ones(60)}, "every target is 1: there is nothing to learn"),
@@ -153,7 +158,10 @@ def broken(folder):
         "same": ({"x": np.ones((60, 5, 2)), "y": TARGETS}, "every token of every sequence is the same"),
         "many": ({"x": PADDED, "y": np.array([f"n{i}" for i in range(60)])}, "60 classes among 60 sequences"),
         "one_group": ({**good, "groups": np.zeros(60)}, "all sequences are of one group"),
-        "copies": ({"x": np.repeat(PADDED[:2], 30, axis=0), "y": TARGETS}, "only 1 different sequences are left for validation"),
+        "copies": (
+            {"x": np.repeat(PADDED[:2], 30, axis=0), "y": TARGETS},
+            "only 1 different sequences are left for validation",
+        ),
         "pickled": ({"x": np.array([{}] * 60, dtype=object), "y": TARGETS}, "pickled.npz is not a readable .npz file"),
     }
     for name, (content, says) in arrays.items():

@@ -15,10 +15,17 @@ __all__ = ["Interrupted", "app", "main"]
 ROOMS = (
     "demo",
     "tasks",
+    "bounds",
+    "constructions",
+    "collisions",
+    "infoflow",
+    "lens",
     "sweeps",
     "fits",
     "report",
     "measure",
+    "allocation",
+    "ssm",
 )
 
 app = typer.Typer(

@@ -166,7 +166,7 @@ class Measurement:
             return ""
         return (
             f"training and validation part ways: at {_heads(self.knee.value)} the error is {training:.2g} on what was "
-            f"trained on and {validation:.2g} on what was not, so part of it is memory and more data would help"
+            f"trained on and {validation:.2g} on what was not: part of it is memory, or the two parts differ in kind"
         )
 
     def _overdone(self) -> str:

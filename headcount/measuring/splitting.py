@@ -36,13 +36,13 @@ def split(data: Sequences, seed: int = 0) -> Split:
     >>> set(x[parts.training, 0]) & set(x[parts.validation, 0])
     set()
     """
+    marks = _fingerprints(data)
     if data.apart is not None:
         training, validation, words = _in_time(data)
     elif data.groups is not None:
         training, validation, words = *_by_groups(data.groups, seed), "by groups, each on one side"
     else:
-        training, validation, words = *_by_groups(_fingerprints(data), seed), "at random, copies of a sequence on one side"
-    marks = _fingerprints(data)
+        training, validation, words = *_by_groups(marks, seed), "at random, copies of a sequence on one side"
     validation, dropped = _without_copies(marks, training, validation)
     if dropped:
         words += f"; {dropped} sequences that also occur in training were left out of validation"

@@ -12,7 +12,7 @@ from headcount.training import Member, Recipe
 __all__ = ["Rate", "Rates", "timed"]
 
 LONG = 0.25  # seconds a trial should last to be worth believing
-STEPS = (2, 8, 32)  # that it makes, the first to wake up what sleeps until it is used
+STEPS = (8, 32)  # that it makes: the more where the fewer were too short
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,22 @@ def timed(subject: Subject, plan: Plan) -> Rates:
 
 def _rate(subject: Subject, plan: Plan, heads: int) -> Rate:
     members, recipe = subject.members(plan, heads), subject.recipe(plan)
-    for steps in STEPS:
-        short = replace(recipe, samples=min(recipe.samples, steps * recipe.batch), epochs=1, evaluations=1)
+    _seconds(subject, members, _short(recipe, 1))  # wake up what sleeps until it is used
+    short = _short(recipe, STEPS[0])
+    once = _seconds(subject, members, short)
+    if once < LONG:
+        short = _short(recipe, STEPS[1])
         once = _seconds(subject, members, short)
-        if steps > STEPS[0] and once > LONG:
-            break
     # Three epochs with one look and with three: the differences are two epochs of steps and two looks.
     thrice = _seconds(subject, members, replace(short, epochs=3))
     looked = _seconds(subject, members, replace(short, epochs=3, evaluations=3))
     step = max((thrice - once) / (2 * short.steps), once / (8 * short.steps))
     return Rate(step, max((looked - thrice) / 2, 0.0))
+
+
+def _short(recipe: Recipe, steps: int) -> Recipe:
+    """One epoch of so few steps, with one look."""
+    return replace(recipe, samples=min(recipe.samples, steps * recipe.batch), epochs=1, evaluations=1)
 
 
 def _seconds(subject: Subject, members: list[Member], recipe: Recipe) -> float:

@@ -41,7 +41,7 @@ def learning(found: Measurement, *, width: int = 500) -> Figure:
 def worths(found: Measurement, *, width: int = 500) -> Figure:
     """Every other head count's error over that at the knee, as points with intervals around the line at 1."""
     others = [row for row in found.by_heads() if row["against"]]
-    frame = Frame(54, width - 66, 30, 30 + max(120, ROW * len(others)))
+    frame = Frame(54, width - 66, 30, 30 + max(200, ROW * len(others)))
     ends = [math.log10(v) for row in others for v in (row["against"].factor.low, row["against"].factor.high)]
     low, high = min(*ends, -0.05) - 0.04, max(*ends, 0.05) + 0.04
     x = Scale(low, high, frame.left + 8, frame.right - 8)

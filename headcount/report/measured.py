@@ -11,7 +11,7 @@ from headcount.fits import Measurement
 from headcount.fits.knee import RESAMPLES, SLOWER
 from headcount.report.curves import curves
 from headcount.report.learning import learning, worths
-from headcount.report.page import NARROW, WIDE, both, claim, environment_of, lead, listed, templates, words_of
+from headcount.report.page import NARROW, WIDE, both, claim, environment_of, listed, templates, words_of
 from headcount.report.palette import stylesheet
 from headcount.report.rows import table
 from headcount.report.svg import Figure
@@ -30,7 +30,7 @@ def measured(found: Measurement, *, command: str = "") -> str:
             found=found,
             study=study,
             headline=_headline(found),
-            lead=lead(found.knee),
+            lead=_lead(found),
             facts=_facts(found),
             figures=_figures(found),
             lines=found.by_heads(),
@@ -88,6 +88,14 @@ def _headline(found: Measurement) -> str:
         "any": "One head is enough",
     }
     return odd.get(found.finding) or claim(found.knee)
+
+
+def _lead(found: Measurement) -> str:
+    """Where the curve levels off, with its interval, or why that cannot be said."""
+    few, many = found.knee.seeds
+    seeds = f"{many} seed{'s' if many > 1 else ''}" if few == many else f"{few} to {many} seeds"
+    sentence = found.knee.finding
+    return f"{sentence[:1].upper()}{sentence[1:]}, with {seeds} for each head count."
 
 
 def _facts(found: Measurement) -> list[tuple[str, str]]:

@@ -74,19 +74,24 @@ class GivenSamples:
         self.train, self.validation = (
             _Placed(part, positions, dtype, device) for part in (parts.training, parts.validation)
         )
+        self.y: Float[Tensor, "1 samples ..."] = self.train.y[None]
         self.to_train_nmse = 1 / parts.constant[0]
         self.to_nmse: Float[Tensor, " models"] = torch.full((len(members),), 1 / parts.constant[1]).to(self.train.y)
 
     def begin(self, epoch: int) -> None:
         """Nothing is drawn: every epoch sees the same samples."""
 
+    def seen(self, rows: Int[Tensor, "models batch"]) -> Batch:
+        """The training samples at `rows`."""
+        return self.train.at(self.which, rows)
+
     def batch(self, rows: Int[Tensor, "models batch"]) -> tuple[Batch, Float[Tensor, "models batch ..."]]:
-        """The training samples at `rows`, and their targets."""
-        return self.train.batch(self.which, rows)
+        """The same with their targets."""
+        return self.seen(rows), self.train.y[rows]
 
     def held_out(self, rows: Int[Tensor, "models batch"]) -> tuple[Batch, Float[Tensor, "models batch ..."]]:
-        """The same of the validation part."""
-        return self.validation.batch(self.which, rows)
+        """The samples at `rows` of the validation part, and their targets."""
+        return self.validation.at(self.which, rows), self.validation.y[rows]
 
 
 class _Placed:
@@ -105,6 +110,6 @@ class _Placed:
             (torch.arange(longest) < lengths[:, None]).to(device) if ragged else None
         )
 
-    def batch(self, which: Tensor, rows: Tensor) -> tuple[Batch, Tensor]:
+    def at(self, which: Tensor, rows: Tensor) -> Batch:
         present = None if self.present is None else self.present[rows]
-        return Batch(self.x, which, rows, present), self.y[rows]
+        return Batch(self.x, which, rows, present)

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
 """What touches every sample once: from pooled activations to the squared gap, and back."""
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ SQRT_HALF = tl.constexpr(0.7071067811865476)
 SQRT_2PI_INVERSE = tl.constexpr(0.3989422804014327)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("batch",))
 def tail(
     pooled, target, mix, shift, out_weight, out_bias,
     loss, slope, delta, sizes, d_mix, d_shift, d_out_weight, d_out_bias,
@@ -54,9 +55,9 @@ def tail(
     g = _dot(dz, m, PRECISION)
     scale = tl.maximum(tl.max(tl.abs(g)), 1e-30)
     tl.store(sizes + here, size * scale)
-    g *= 1.0 / scale
+    g = (g * (1.0 / scale)).to(slope.dtype.element_ty)  # delta must be that of the rounded slope
     tl.store(slope + place, g, mask=inside[:, None] & real[None, :])
-    by_head = tl.sum(tl.reshape(g * x, (SAMPLES, HEADS, WIDTH)), 2)
+    by_head = tl.sum(tl.reshape(g.to(tl.float32) * x.to(tl.float32), (SAMPLES, HEADS, WIDTH)), 2)
     h = tl.arange(0, HEADS)
     at = (model * batch + sample)[:, None] * heads + h[None, :]
     tl.store(delta + at, by_head, mask=inside[:, None] & (h < heads)[None, :])
