@@ -122,6 +122,8 @@ def broken(folder):
     whole = npz(folder / "whole.npz", **good).read_bytes()
     (folder / "cut.npz").write_bytes(whole[: len(whole) // 2])
     (folder / "text.npz").write_text("hello")
+    with (folder / "array.npz").open("wb") as file:
+        np.save(file, PADDED)
     (folder / "damaged.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
     (folder / "uneven.csv").write_text("id,a,target\n1,2,3\n1,2\n")
     (folder / "words.csv").write_text("id,a,target\n" + "".join(f"{i},{i},1\n" for i in range(60)) + "60,many,2\n")
@@ -169,6 +171,7 @@ def broken(folder):
     yield [folder / "damaged.npz"], "is not a readable .npz file"
     yield [folder / "cut.npz"], "is not a readable .npz file"
     yield [folder / "text.npz"], "is not a readable .npz file"
+    yield [folder / "array.npz"], "is not a readable .npz file"
     yield [folder / "damaged.csv"], "is not a CSV file in UTF-8"
     yield [folder / "uneven.csv", "--sequence", "id"], "line 3 has 2 fields, the header 3"
     yield [folder / "words.csv", "--sequence", "id"], "row 61 of column 'a' holds 'many', which is no number"
@@ -176,7 +179,7 @@ def broken(folder):
     yield [folder / "two.csv", "--sequence", "id"], "'target' in sequence '1' takes 2 values (3, 4)"
     yield [folder / "head.csv", "--sequence", "id"], "a header and rows are needed"
     yield [folder / "words.csv"], "give --sequence COLUMN (a row a token) or --window N"
-    yield [folder / "words.csv", "--sequence", "di"], "no column 'di'; did you mean 'id'?"
+    yield [folder / "words.csv", "--sequence", "id", "--target", "taget"], "no column 'taget'; did you mean 'target'?"
     yield [folder / "words.csv", "--sequence", "id", "--window", "3"], "not both"
     yield [folder / "short.csv", "--window", "50"], "a series of 40 rows has no window of 50"
     yield [folder / "short.csv", "--window", "0"], "window must be at least 1, got 0"

@@ -69,7 +69,7 @@ def register(app: typer.Typer) -> None:
         plan = Plan(
             _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=positions, lr=lr
         )
-        reading = Reading(target, sequence, window, horizon, group, kind)  # pyright: ignore[reportArgumentType]
+        reading = Reading(target, sequence, window, horizon, group, kind)
         folder = out or Path("out") / f"measure-{_name(data)}"
         try:
             found = measure(

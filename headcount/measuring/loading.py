@@ -88,9 +88,9 @@ def _lengths(mask: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _npz(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError, AttributeError, KeyError) as problem:
+    except (zipfile.BadZipFile, ValueError, OSError, EOFError, TypeError, KeyError) as problem:
         raise ValueError(f"{path} is not a readable .npz file: {problem}") from None
 
 

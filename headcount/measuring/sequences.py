@@ -58,7 +58,7 @@ def sequences(
     *,
     lengths: Any = None,
     groups: Any = None,
-    kind: Kind | None = None,
+    kind: str | None = None,
     name: str = "data",
     apart: int | None = None,
     notes: Sequence[str] = (),
@@ -143,7 +143,7 @@ def _refuse_gaps(tokens: np.ndarray, counts: np.ndarray) -> None:
         raise ValueError("every token of every sequence is the same: there is nothing to look up")
 
 
-def _target(y: np.ndarray, kind: Kind | None) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
+def _target(y: np.ndarray, kind: str | None) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
     if kind not in (None, "regression", "classification"):
         raise ValueError(f"kind must be regression or classification, got {kind!r}")
     if y.dtype.kind == "f" and not np.isfinite(y).all():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headcount.measuring.sequences import Kind, Sequences, sequences
+from headcount.measuring.sequences import Sequences, sequences
 from headcount.words import nearest
 
 __all__ = ["Columns", "Reading", "cut_windows", "from_columns", "read_csv", "read_parquet"]
@@ -31,7 +31,7 @@ class Reading:
     window: int | None = None
     horizon: int = 1
     group: str | None = None
-    kind: Kind | None = None
+    kind: str | None = None
 
     def __post_init__(self) -> None:
         if self.sequence is not None and self.window is not None:
