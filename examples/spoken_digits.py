@@ -9,6 +9,7 @@ Free Spoken Digit Dataset, https://github.com/Jakobovski/free-spoken-digit-datas
 """
 
 import argparse
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def main() -> None:
     asked = parser.parse_args()
     with np.load(asked.clips) as file:
         audio, offsets, digit, speaker = (file[key] for key in ("audio", "offsets", "digit", "speaker"))
-    tokens = [frames(audio[a:b]) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    tokens = [frames(audio[a:b]) for a, b in pairwise(offsets)]
     arrays = {
         "x": np.concatenate(tokens).astype(np.float32),
         "offsets": np.cumsum([0, *map(len, tokens)]),

@@ -201,6 +201,11 @@ def test_the_command_writes_the_page_and_prints_what_it_says(classes, tmp_path, 
     with pytest.raises(SystemExit) as stop:
         main(["measure", "mine.npz", *small, "--out", "here", "--json"])
     whole = json.loads(capsys.readouterr().out)
+    with pytest.raises(SystemExit):
+        main(["report", "here/study", "--out", "again"])
+    capsys.readouterr()
+    advice = json.dumps(whole["advice"])[1:-1]
+    assert advice in (tmp_path / "again" / "report.html").read_text()
     assert set(whole) >= {"advice", "finding", "knee", "levels", "one_fewer", "one_more", "warnings", "files", "rows"}
     assert len(whole["rows"]) == 4
     assert all(("error_rate" in row) == bool(classes) for row in whole["rows"])
