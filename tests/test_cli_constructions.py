@@ -90,6 +90,16 @@ def test_collide_takes_a_built_network_and_finds_nothing(run, tmp_path):
     assert len(row["first"]) == 32
 
 
+def test_collide_stays_in_the_box_of_the_file(run, tmp_path):
+    sizes = ("--retrievals", "2", "--length", "32", "--radius", "2", "--eps", "1e-2")
+    run("build", "LinearMax", *sizes, "--no-check", "--out", str(tmp_path))
+    code, out, _ = run("collide", "--net", str(tmp_path / "net.safetensors"), "--free", "4", "--json")
+    row = json.loads(out)
+    assert code == 0
+    assert not row["found"]
+    assert max(abs(v) for token in row["first"] for v in token) <= 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -39,14 +39,17 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
     ) -> None:
         """Find two sequences that attention with too few heads confuses, and what it costs to tell them apart."""
+        from headcount.constructions import Box, load
         from headcount.constructions import collide as search
-        from headcount.constructions import load
         from headcount.nets import Architecture, Transformer
+        from headcount.tasks import LinearMax
 
         if net is not None:
             built = load(net)
             target, module = built.task, built.net
             eps = built.certificate.error if eps is None else eps
+            if radius is None and isinstance(target, LinearMax) and isinstance(built.domain, Box):
+                radius = built.domain.high
         else:
             target = task_of(task, retrievals, token_dim, length, seed, windows=False)
             arch = Architecture(layers=((heads, head_dim),), width=32, positions=5)

@@ -41,7 +41,8 @@ def register(app: typer.Typer) -> None:
             emit_json(list(study.rows))
             return
         show_table(summary(study), ("length", "layers", "width", "networks", "best", "median", "diverged"))
-        say(f"{len(study)} rows in {folder}. Next: headcount report {folder}")
+        say(f"{len(study)} rows in {folder}, path: {study.environment.get('path', '-')}.")
+        say(f"Next: headcount report {folder}")
 
     @app.command("runs")
     def runs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,7 @@ class Collision:
     heads: int
     head_dim: int
     embed_dim: int
+    outer_slope: float  # a bound of |dF_0/dz|
     looked_at: int
 
     @property
@@ -48,8 +50,12 @@ class Collision:
         return self.target_gap / self.attention_distance
 
     def found(self, eps: float = 0.0) -> bool:
-        """Whether a read-out within eps needs more than one hidden unit: otherwise attention tells the two apart."""
-        return not self.width(eps).vacuous
+        """Whether a read-out within eps needs more hidden units than F_0 would if attention gave it the minima.
+
+        Given the minima, states |z - z'| apart have targets at most |dF_0/dz| |z - z'| apart: attention that tells
+        sequences apart as well as that leaves no collision.
+        """
+        return self.width(eps).value > max(1.0, self.outer_slope)
 
     def width(self, eps: float = 0.0) -> Bound:
         """The width below which no read-out with weights at most 1 on this attention is within eps of the target."""
@@ -85,7 +91,8 @@ def collide(
     a few chosen points are found by meeting in the middle, and compared with each other.
     Source: Yu et al. 2025 (heads), Theorem 2(2).
     """
-    placement = place(minima_of(task, radius), net, free=free, levels=levels)
+    minima = minima_of(task, radius)
+    placement = place(minima, net, free=free, levels=levels)
     net = copy.deepcopy(net).double().cpu()
     tables = _tables(placement, net)
     pairs, looked_at = [], 0
@@ -94,8 +101,10 @@ def collide(
         looked_at += len(fillings)
     best = max((_measured(task, net, placement, a, b) for a, b in pairs), key=lambda found: found[0] / found[1])
     gap, distance, first, second = best
-    sight = tables.sight
-    return Collision(first, second, placement, gap, distance, sight.heads, sight.head_dim, sight.embed_dim, looked_at)
+    sight, slope = tables.sight, math.hypot(*minima.outer.partial_bounds())
+    return Collision(
+        first, second, placement, gap, distance, sight.heads, sight.head_dim, sight.embed_dim, slope, looked_at
+    )
 
 
 @dataclass(frozen=True)
