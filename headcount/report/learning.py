@@ -12,7 +12,7 @@ from headcount.report.svg import Figure, Scale, dodged, path, tag, text
 __all__ = ["learning", "worths"]
 
 ROW = 30
-NICE = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000, 10_000)
+NICE = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 5, 10, 20, 50, 100, 1000, 10_000)
 
 
 def learning(found: Measurement, *, width: int = 500) -> Figure:
