@@ -34,12 +34,12 @@ def study(call, tmp_path):
 def test_help_lists_every_command(call):
     code, out, _ = call("--help")
     assert code == 0
-    for command in ("demo", "tasks", "sweep", "runs", "fit", "report", "export"):
+    for command in ("demo", "tasks", "sweep", "runs", "fit", "report", "export", "measure"):
         assert f"\n  {command} " in out
 
 
 def test_no_line_of_help_is_wider_than_eighty_columns(call):
-    for command in ([], ["sweep"], ["export"], ["demo"], ["fit"], ["report"]):
+    for command in ([], ["sweep"], ["export"], ["demo"], ["fit"], ["report"], ["measure"]):
         _, out, _ = call(*command, "--help")
         assert max(map(len, out.splitlines())) <= 80
 

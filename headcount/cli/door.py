@@ -23,6 +23,7 @@ ROOMS = (
     "sweeps",
     "fits",
     "report",
+    "measure",
     "allocation",
     "ssm",
 )

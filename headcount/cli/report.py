@@ -18,11 +18,14 @@ def register(app: typer.Typer) -> None:
     @app.command("report")
     def report(run: Run, out: To = None, predicted: Predicted = None, as_json: AsJson = False) -> None:
         """Write the page of a study (report.html) and its main figure (curves.svg)."""
-        from headcount.report import write
+        from headcount.fits import Measurement
+        from headcount.report import write, write_measured
         from headcount.results import read_study
 
         folder = out or (run if run.is_dir() else run.parent)
-        pages = write(read_study(run), predicted=predicted)
+        study = read_study(run)
+        given = study.spec.get("measured", False)  # data of the user's own: `headcount measure` made these rows
+        pages = write_measured(Measurement(study)) if given else write(study, predicted=predicted)
         paths = {name: str(out_file(folder, name, content)) for name, content in pages.items()}
         if as_json:
             emit_json(paths)

@@ -2,6 +2,7 @@
 
 from headcount.fits.cells import Cells, variants
 from headcount.fits.knee import Knee, knee, knees, predicted_heads
+from headcount.fits.measurement import Measurement
 from headcount.fits.power_law import PowerLaw, power_law, power_laws
 from headcount.fits.verdict import Estimate, Verdict, judge
 
@@ -9,6 +10,7 @@ __all__ = [
     "Cells",
     "Estimate",
     "Knee",
+    "Measurement",
     "PowerLaw",
     "Verdict",
     "judge",

@@ -17,7 +17,8 @@ class Architecture:
 
     `embed_dim` is the width E of a token's state (0: the largest heads * head_dim, as the head-count paper
     sets it); `width` the hidden size N of every feed-forward; `positions` how many position features the encoder
-    sees beside the token (0: none; 1: t/T; more: cos and sin of 2 pi j t/T, j = 1, 2, ...).
+    sees beside the token (0: none; 1: t/T; more: cos and sin of 2 pi j t/T, j = 1, 2, ...); `outputs` how many numbers
+    the read-out returns.
 
     >>> Architecture(layers=((4, 8),), width=32).embed_dim
     32
@@ -32,6 +33,7 @@ class Architecture:
     width: int = 32
     positions: int = 0
     embed_dim: int = 0
+    outputs: int = 1
 
     def __post_init__(self) -> None:
         try:
@@ -46,7 +48,7 @@ class Architecture:
         object.__setattr__(self, "layers", layers)
         object.__setattr__(self, "positions", int(self.positions))
         object.__setattr__(self, "embed_dim", int(self.embed_dim or max(h * n for h, n in layers)))
-        for name, least in (("width", 1), ("embed_dim", 1), ("positions", 0)):
+        for name, least in (("width", 1), ("embed_dim", 1), ("positions", 0), ("outputs", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
 
@@ -60,9 +62,17 @@ class Architecture:
         """Every layer as heads x head_dim, first to last."""
         return "+".join(f"{heads}x{head_dim}" for heads, head_dim in self.layers)
 
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, ready for JSON; a single output goes without saying.
+
+        >>> Architecture(layers=((4, 8),)).as_dict()
+        {'layers': ((4, 8),), 'width': 32, 'positions': 0, 'embed_dim': 32}
+        """
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("outputs", 1)}
+
     def to_json(self) -> str:
         """Canonical JSON: equal architectures, equal text."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Architecture:
@@ -92,7 +102,7 @@ def parameters(arch: Architecture, token_dim: int = 4) -> Parameters:
     E, N = arch.embed_dim, arch.width
     encoder = _two_layers(token_dim + arch.positions, N, E)
     between = (arch.depth - 1) * _two_layers(E, N, E)
-    read_out = _two_layers(E, N, 1)
+    read_out = _two_layers(E, N, arch.outputs)
     attention = sum(4 * E * heads * head_dim for heads, head_dim in arch.layers)
     feedforward = encoder + between + read_out
     return Parameters(total=feedforward + attention + E, feedforward=feedforward)

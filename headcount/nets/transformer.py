@@ -104,7 +104,7 @@ class Transformer(nn.Module):
             Attention(E, heads, head_dim, weigh or softmax(head_dim**-0.5)) for heads, head_dim in arch.layers
         )
         self.between = nn.ModuleList(FeedForward(E, N, E, nn.ReLU()) for _ in range(arch.depth - 1))
-        self.read_out = FeedForward(E, N, 1, nn.GELU())
+        self.read_out = FeedForward(E, N, arch.outputs, nn.GELU())
         self.reset(torch.Generator().manual_seed(seed) if seed is not None else None)
 
     @torch.no_grad()
@@ -147,7 +147,8 @@ class Transformer(nn.Module):
 
     def forward(
         self, x: Float[Tensor, "batch length token_dim"], present: Bool[Tensor, "batch length"] | None = None
-    ) -> Float[Tensor, " batch"]:
+    ) -> Float[Tensor, "batch ..."]:
         tokens, cls = self.states(x, present)[-1]
         cls = cls + self.attention[-1](cls, tokens, present)
-        return self.read_out(cls[:, 0])[:, 0]
+        out = self.read_out(cls[:, 0])
+        return out[:, 0] if self.arch.outputs == 1 else out

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from headcount.report.palette import STEPS
 from headcount.report.svg import Scale, path, power_of_ten, text
 
-__all__ = ["Frame", "across", "decades", "end_labels", "nmse_axis", "shade", "ticks"]
+__all__ = ["Frame", "across", "axis_name", "decades", "end_labels", "nmse_axis", "shade", "ticks"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,12 @@ def nmse_axis(frame: Frame, low: int, high: int) -> tuple[Scale, str]:
         for e in range(high, low - 1, -step)
     ]
     return scale, "".join(marks)
+
+
+def axis_name(frame: Frame, name: str) -> str:
+    """What the axis upwards shows: beside it where it is short, over it where it is long."""
+    beside = len(name) <= 5
+    return text(name, frame.left - 8 if beside else 4, frame.top - 16, "", "end" if beside else "start")
 
 
 def across(frame: Frame, values: Sequence[float], of: Callable[[float], float], room: float) -> Scale:

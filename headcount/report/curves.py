@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from headcount.fits import Cells, Knee
-from headcount.report.axes import Frame, across, decades, end_labels, nmse_axis, shade, ticks
+from headcount.report.axes import Frame, across, axis_name, decades, end_labels, nmse_axis, shade, ticks
 from headcount.report.svg import Figure, Scale, dodged, path, tag, text
 
 __all__ = ["curves"]
@@ -17,7 +17,9 @@ __all__ = ["curves"]
 ROW = 24  # pixels of a line of the lower panel
 
 
-def curves(cells: Cells, pooled: Knee | None, by_length: Mapping[int, Knee], *, width: int = 760) -> Figure:
+def curves(
+    cells: Cells, pooled: Knee | None, by_length: Mapping[int, Knee], *, width: int = 760, label: str = "NMSE"
+) -> Figure:
     """The figure of a study: its cells over heads, the knee of all lengths together, and of each by itself."""
     predicted = pooled.predicted if pooled else None
     top = Frame(54, width - 66, 34, 34 + min(320, round(0.62 * width)))
@@ -26,12 +28,12 @@ def curves(cells: Cells, pooled: Knee | None, by_length: Mapping[int, Knee], *, 
     of = math.log2 if cells.points[-1] > 12 * cells.points[0] else float
     x = across(top, cells.points, of, room=min(46.0, (top.right - top.left) / (len(cells.points) + 1)))
     body = _prediction(predicted, x, top, low) if predicted is not None else ""
-    body += _panel(cells, top, x) + (_forest(rows, low, x) if rows else "")
+    body += _panel(cells, top, x, label) + (_forest(rows, low, x) if rows else "")
     body += ticks(low, x, cells.points, "heads", predicted)
-    return Figure(width, round(low.bottom) + 46, body, "NMSE against heads", _described(cells, pooled))
+    return Figure(width, round(low.bottom) + 46, body, f"{label} against heads", _described(cells, pooled, label))
 
 
-def _panel(cells: Cells, frame: Frame, x: Scale) -> str:
+def _panel(cells: Cells, frame: Frame, x: Scale, label: str) -> str:
     flat = cells.logs.reshape(*cells.logs.shape[:2], -1)
     y, body = nmse_axis(frame, *decades([0.0, *flat[np.isfinite(flat)].tolist()]))
     levels, count = cells.levels(), len(cells.groups)
@@ -47,7 +49,7 @@ def _panel(cells: Cells, frame: Frame, x: Scale) -> str:
     places = dodged([end[1] for end in ends], 15.0, frame.top + 8, frame.bottom - 4)
     body += end_labels(places, ends, [str(g) for g in cells.groups], frame.right + 16)
     body += text("length", frame.right + 16, min(places) - 18, "soft small")
-    return body + text("NMSE", frame.left - 8, frame.top - 16, "", "end")
+    return body + axis_name(frame, label)
 
 
 def _curve(line: list[tuple[float, float]], dots: list[tuple[float, float]], tone: int) -> str:
@@ -95,6 +97,6 @@ def _spacing(x: Scale, points: tuple[int, ...]) -> float:
     return min((b - a for a, b in pairwise(places)), default=60.0)
 
 
-def _described(cells: Cells, pooled: Knee | None) -> str:
+def _described(cells: Cells, pooled: Knee | None, label: str) -> str:
     sizes = f"{len(cells.points)} head counts and {len(cells.groups)} lengths"
-    return f"NMSE on a logarithmic scale against heads, {sizes}. {pooled.sentence if pooled else ''}".strip()
+    return f"{label} on a logarithmic scale against heads, {sizes}. {pooled.sentence if pooled else ''}".strip()

@@ -47,7 +47,7 @@ def report(study: Study, *, predicted: int | None = None, command: str = "", con
     sections = [
         _section(f"v{i}", label, part, predicted, confidence) for i, (label, part) in enumerate(variants(study).items())
     ]
-    page = _templates().get_template("page.html")
+    page = templates().get_template("page.html")
     return page.render(
         study=study,
         sections=sections,
@@ -56,8 +56,8 @@ def report(study: Study, *, predicted: int | None = None, command: str = "", con
         predicted=predicted,
         table=table(study),
         toml=study.spec.get("toml", ""),
-        spec=_words({key: value for key, value in study.spec.items() if key != "toml"}),
-        environment=[(key, _words(value)) for key, value in study.environment.items()],
+        spec=words_of({key: value for key, value in study.spec.items() if key != "toml"}),
+        environment=environment_of(study),
         command=command or _command(study),
         style=Markup(stylesheet()),
         **_method(study, predicted, confidence),
@@ -97,7 +97,7 @@ def _section(name: str, label: str, study: Study, predicted: int | None, confide
     drawn["heat"] = [heat_map(cells, predicted, width=w[1]) for w in (WIDE, NARROW)]
     if len(cells.groups) > 1:
         drawn["lengths"] = [against_length(cells, width=w[1]) for w in (WIDE, NARROW)]
-    figures = {key: _both(f"{name}-{key}", *pair) for key, pair in drawn.items()}
+    figures = {key: both(f"{name}-{key}", *pair) for key, pair in drawn.items()}
     return Section(label, study, pooled, by_length, problem, figures)
 
 
@@ -109,7 +109,7 @@ def _knees(study: Study, predicted: int | None, confidence: float) -> tuple[Knee
         return None, by_length, str(problem)
 
 
-def _both(name: str, wide: Figure, narrow: Figure) -> Markup:
+def both(name: str, wide: Figure, narrow: Figure) -> Markup:
     """A figure twice, for a desk and for a phone; the stylesheet shows one of them."""
     desk = f'<div class="wide">{wide.inline(name)}</div>'
     return Markup(desk + f'<div class="narrow">{narrow.inline(name + "-narrow")}</div>')
@@ -126,10 +126,10 @@ def _headline(sections: list[Section]) -> str:
         return "No knee to report yet"
     if not found.learned:
         return "Nothing was learned at any head count"
-    return _claim(found)
+    return claim(found)
 
 
-def _claim(found: Knee) -> str:
+def claim(found: Knee) -> str:
     """What the interval allows to be said in a headline, and no more."""
     inside = [count for count in found.tested if found.low <= count <= (found.high or count)]
     if found.high is None:
@@ -155,8 +155,8 @@ def _facts(study: Study, predicted: int | None) -> list[tuple[str, str]]:
     rows = f"{len(study)}" if asked <= len(study) else f"{len(study)} of {asked}"
     return [
         ("predicted heads", "none" if predicted is None else str(predicted)),
-        ("heads tested", _listed(study.values("heads"))),
-        ("lengths", _listed(study.values("length"))),
+        ("heads tested", listed(study.values("heads"))),
+        ("lengths", listed(study.values("length"))),
         ("seeds", str(len({(row.get("data_seed", 0), row.get("seed", 0)) for row in study}))),
         ("networks trained", rows),
         ("diverged", str(diverged)),
@@ -171,7 +171,7 @@ def _command(study: Study) -> str:
     return f"headcount sweep {name}.toml --store runs/{name}   # the spec above\nheadcount report runs/{name}"
 
 
-def _lead(found: Knee) -> str:
+def lead(found: Knee) -> str:
     """Where the knee is, over what, with its interval."""
     few, many = found.seeds
     seeds = f"{many} seed{'s' if many > 1 else ''} each" if few == many else f"{few} to {many} seeds each"
@@ -185,20 +185,28 @@ def _lead(found: Knee) -> str:
     return f"{over} the error levels off at {found.value} head{'s' if found.value > 1 else ''}; {interval}."
 
 
-def _listed(values: tuple[Any, ...]) -> str:
+def listed(values: tuple[Any, ...]) -> str:
+    """Values in a row, a run of whole numbers by its ends."""
     if len(values) > 2 and values == tuple(range(values[0], values[-1] + 1)):
         return f"{values[0]} to {values[-1]}"
     return ", ".join(map(str, values))
 
 
-def _words(value: Any) -> str:
+def words_of(value: Any) -> str:
+    """A value as text, nested ones as JSON."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, default=str, ensure_ascii=False)
 
 
-def _templates() -> jinja2.Environment:
+def environment_of(study: Study) -> list[tuple[str, str]]:
+    """Where the rows were made, in words."""
+    return [(key, words_of(value)) for key, value in study.environment.items()]
+
+
+def templates() -> jinja2.Environment:
+    """The templates, with the filters they use."""
     loader = jinja2.PackageLoader("headcount.report", "templates")
     templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.filters["nmse"] = short_number
-    templates.filters["lead"] = _lead
+    templates.filters["lead"] = lead
     templates.filters["spelt"] = _spelt
     return templates

@@ -104,6 +104,7 @@ def dodged(wanted: Sequence[float], apart: float, low: float, high: float) -> li
             other, theirs = blocks.pop()
             middle = (theirs * len(other) + middle * len(block)) / (len(other) + len(block))
             block = other + block
+            middle = _inside(middle, apart * (len(block) - 1) / 2, low, high)  # what is moved inside may push again
         blocks.append((block, _inside(middle, apart * (len(block) - 1) / 2, low, high)))
     places = dict[int, float]()
     for block, middle in blocks:

@@ -97,6 +97,12 @@ class Store:
             if last != entry:
                 db.execute("INSERT INTO specs (name, spec, runs) VALUES (?, ?, ?)", entry)
 
+    @property
+    def stated(self) -> bool:
+        """Whether anything was ever asked for here."""
+        with self._connect() as db:
+            return db.execute("SELECT 1 FROM specs LIMIT 1").fetchone() is not None
+
     def add(self, finished: Iterable[tuple[str, dict[str, Any], Row]], environment: dict[str, Any]) -> None:
         """Add the rows of one finished bank, (run, member, row) each, in one transaction."""
         env = address(environment)

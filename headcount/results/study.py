@@ -37,6 +37,7 @@ COLUMNS = {
     "train_nmse": "training MSE / variance, at the smallest validation value",
     "best_step": "the step of that smallest value",
     "status": "done, frozen (stopped early) or diverged",
+    "error_rate": "for classes, the share of the validation set that is named wrongly",
 }
 
 

@@ -50,7 +50,7 @@ def named(name: str, length: int, **parameters: Any) -> Task:
         raise ValueError(f"task {name}: {problem}; it takes {', '.join(known)}") from None
 
 
-def describe(task: Task) -> dict[str, Any]:
+def describe(task: Any) -> dict[str, Any]:
     """Everything that makes a task what it is, ready for JSON: its class and the values of its fields.
 
     >>> describe(KthLargest(rank=2, length=8))

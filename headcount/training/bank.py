@@ -43,6 +43,8 @@ class Bank:
             raise ValueError(f"the members of a bank share one depth; got {sorted({a.depth for a in archs})}")
         if len({arch.positions for arch in archs}) != 1:
             raise ValueError("the members of a bank see the same position features")
+        if len(counts := {arch.outputs for arch in archs}) != 1:
+            raise ValueError(f"the members of a bank share one number of outputs; got {sorted(counts)}")
         self.archs, self.token_dim = tuple(archs), token_dim
         members = [Transformer(a, token_dim, seed=s) for a, s in zip(archs, seeds, strict=True)]
         self.shapes = {name: _largest(name, members) for name, _ in members[0].named_parameters()}

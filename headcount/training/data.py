@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,9 +14,26 @@ from headcount.training.chance import seed_of
 from headcount.training.forward import Batch, with_positions
 from headcount.training.member import Member, Recipe
 
-__all__ = ["Pack", "Resident", "as_it_lies"]
+__all__ = ["Pack", "Resident", "Samples", "Source", "as_it_lies"]
 
 Pack = Callable[[Tensor], Tensor | None]
+
+
+class Source(Protocol):
+    """What the loop asks of its samples; the factors turn a mean loss into a share of the constant predictor's."""
+
+    y: Float[Tensor, "sets samples ..."]
+    which: Int[Tensor, " models"]
+    to_nmse: Float[Tensor, " models"]
+    to_train_nmse: float
+
+    def begin(self, epoch: int) -> None: ...
+    def seen(self, rows: Tensor) -> Batch: ...
+    def batch(self, rows: Tensor) -> tuple[Batch, Tensor]: ...
+    def held_out(self, rows: Tensor) -> tuple[Batch, Tensor]: ...
+
+
+Samples = Callable[[Sequence[Member], Recipe, torch.dtype, torch.device | str, Pack], Source]
 
 
 def as_it_lies(data: Tensor) -> None:
@@ -29,6 +47,8 @@ class Resident:
     any bank on any device, because samples are drawn on the CPU from the data seed alone.
     """
 
+    to_train_nmse = 1.0  # the training targets have variance 1
+
     def __init__(
         self,
         members: Sequence[Member],
@@ -38,11 +58,11 @@ class Resident:
         pack: Pack = as_it_lies,
     ) -> None:
         self.recipe, self.dtype, self.device, self.pack = recipe, dtype, device, pack
-        self.keys = list(dict.fromkeys((m.task, m.data_seed) for m in members))
+        self.keys = list(dict.fromkeys((m.drawn, m.data_seed) for m in members))
         self.length = max(task.length for task, _ in self.keys)
         self.positions = members[0].arch.positions
         self.which: Int[Tensor, " models"] = torch.tensor(
-            [self.keys.index((m.task, m.data_seed)) for m in members], device=device
+            [self.keys.index((m.drawn, m.data_seed)) for m in members], device=device
         )
         self.present = self._present(members)
         first = [self._draw(task, seed, "train", recipe.samples, epoch=0) for task, seed in self.keys]

@@ -32,7 +32,8 @@ class Batch:
     """A batch for every member: which samples of which resident data set it sees.
 
     `data` holds the sets with their position features appended; member k reads `data[which[k], rows[k]]`.
-    `present` marks the tokens that exist where lengths differ; None: all do. `packed` is the same data as a faster
+    `present` marks the tokens that exist where lengths differ, for a member or for each of its samples; None: all
+    do. `packed` is the same data as a faster
     path wants to read it, prepared once.
     """
 
@@ -41,7 +42,7 @@ class Batch:
         data: Float[Tensor, "sets samples length features"],
         which: Int[Tensor, " models"],
         rows: Int[Tensor, "models batch"],
-        present: Bool[Tensor, "models length"] | None = None,
+        present: Bool[Tensor, "models ... length"] | None = None,
         packed: Tensor | None = None,
     ) -> None:
         self.data, self.which, self.rows, self.present, self.packed = data, which, rows, present, packed
@@ -60,7 +61,7 @@ def with_positions(
     return pad(both, (0, 0, 0, length - x.shape[1]))
 
 
-def plain(bank: Bank, p: Stacked, batch: Batch) -> Float[Tensor, "models batch"]:
+def plain(bank: Bank, p: Stacked, batch: Batch) -> Float[Tensor, "models batch ..."]:
     """Every member's output, layer by layer as `Transformer` does it: the reference for everything faster."""
     tokens, cls = _states(bank, p, batch)
     last = bank.depth - 1
@@ -83,7 +84,7 @@ def pool(
     return weights @ hidden.view(models, samples, length, -1)
 
 
-def collapsed(bank: Bank, p: Stacked, batch: Batch, pool: Pool = pool) -> Float[Tensor, "models batch"]:
+def collapsed(bank: Bank, p: Stacked, batch: Batch, pool: Pool = pool) -> Float[Tensor, "models batch ..."]:
     """Every member's output with the last layer collapsed; `pool` does the part that touches every token."""
     if bank.depth > 1:
         return _collapsed_last(bank, p, batch)
@@ -99,7 +100,7 @@ def collapsed(bank: Bank, p: Stacked, batch: Batch, pool: Pool = pool) -> Float[
     return _read_out(p, p["cls"][:, None] + _merge(attention["output"], heads))
 
 
-def _collapsed_last(bank: Bank, p: Stacked, batch: Batch) -> Float[Tensor, "models batch"]:
+def _collapsed_last(bank: Bank, p: Stacked, batch: Batch) -> Float[Tensor, "models batch ..."]:
     tokens, cls = _states(bank, p, batch)
     last = bank.depth - 1
     attention = {name: p[f"attention.{last}.{name}"] for name in ("query", "key", "value", "output")}
@@ -151,7 +152,7 @@ def _merge(output: Tensor, heads: Tensor) -> Float[Tensor, "models batch embed"]
 
 def _softmax(scores: Tensor, present: Tensor | None) -> Tensor:
     if present is not None:
-        absent = ~present.view(present.shape[0], *(1,) * (scores.ndim - 2), -1)
+        absent = ~present.view(*present.shape[:-1], *(1,) * (scores.ndim - present.ndim), -1)
         scores = scores.masked_fill(absent, -torch.inf)
     return torch.softmax(scores, dim=-1)
 
@@ -163,5 +164,6 @@ def _feed_forward(p: Stacked, name: str, x: Tensor, activation: Callable[[Tensor
     return out.view(*x.shape[:-1], -1)
 
 
-def _read_out(p: Stacked, cls: Float[Tensor, "models batch embed"]) -> Float[Tensor, "models batch"]:
-    return _feed_forward(p, "read_out", cls, gelu)[:, :, 0]
+def _read_out(p: Stacked, cls: Float[Tensor, "models batch embed"]) -> Float[Tensor, "models batch ..."]:
+    out = _feed_forward(p, "read_out", cls, gelu)
+    return out[:, :, 0] if out.shape[-1] == 1 else out

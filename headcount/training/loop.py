@@ -13,7 +13,7 @@ from headcount.nets import Transformer
 from headcount.results.study import Row
 from headcount.training.bank import Bank
 from headcount.training.chance import Orders, seed_of
-from headcount.training.data import Resident
+from headcount.training.data import Resident, Samples
 from headcount.training.member import Member, Recipe
 from headcount.training.optimiser import AdamW
 from headcount.training.paths import Path, choose
@@ -45,9 +45,10 @@ def train(
     *,
     device: torch.device | str = "cpu",
     path: Path | None = None,
+    data: Samples = Resident,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Train the members as one bank and return a row for each.
+    """Train the members as one bank and return a row for each. `data` makes the resident samples: drawn, or given.
 
     >>> from headcount.nets import Architecture
     >>> from headcount.tasks import KthLargest
@@ -58,7 +59,7 @@ def train(
     """
     if not members:
         raise ValueError("a bank needs at least one member")
-    run = _Run(members, recipe, device, path or choose(members, device, recipe.dtype))
+    run = _Run(members, recipe, device, path or choose(members, device, recipe.dtype), data)
     for epoch in range(recipe.epochs):
         run.epoch(epoch)
         if run.evaluates(epoch):
@@ -73,10 +74,17 @@ def train(
 class _Run:
     """The state of one bank in training; tensors stay where they are, so a step can be recorded and replayed."""
 
-    def __init__(self, members: Sequence[Member], recipe: Recipe, device: torch.device | str, path: Path) -> None:
+    def __init__(
+        self,
+        members: Sequence[Member],
+        recipe: Recipe,
+        device: torch.device | str,
+        path: Path,
+        data: Samples = Resident,
+    ) -> None:
         self.members, self.recipe, self.path = members, recipe, path
         dtype = getattr(torch, recipe.dtype)
-        self.data = Resident(members, recipe, dtype, device, path.pack)
+        self.data = data(members, recipe, dtype, device, path.pack)
         archs, seeds = [m.arch for m in members], [m.seed for m in members]
         self.bank = Bank(archs, members[0].task.token_dim, seeds, dtype=dtype, device=device)
         self.optimiser = AdamW(
@@ -93,7 +101,8 @@ class _Run:
         self.rows: Int[Tensor, "stretch models batch"] = torch.zeros(
             (self.stretch, len(members), recipe.batch), dtype=torch.int64, device=device
         )
-        self.targets: Float[Tensor, "stretch models batch"] = torch.zeros(self.rows.shape, dtype=dtype, device=device)
+        outputs = self.data.y.shape[2:]
+        self.targets: Float[Tensor, "stretch models batch ..."] = self.data.y.new_zeros((*self.rows.shape, *outputs))
         ones = torch.ones(len(members), device=device)
         self.active: Bool[Tensor, " models"] = ones.bool()
         self.status = torch.full_like(ones, DONE, dtype=torch.int64)
@@ -128,6 +137,7 @@ class _Run:
         """Keep each member's smallest validation NMSE with its weights; freeze who diverged or stalls."""
         nmse = self._mean_gap(self.data.held_out, self.recipe.validation) * self.data.to_nmse
         seen = self._mean_gap(self.data.batch, min(self.recipe.validation, self.recipe.samples))
+        seen = seen * self.data.to_train_nmse
         better = self.active & (nmse < self.best)  # false for NaN
         self.final = torch.where(self.active, nmse, self.final)
         self.best = torch.where(better, nmse, self.best)
@@ -149,8 +159,7 @@ class _Run:
         rows = torch.arange(count, device=total.device).expand(len(self.members), -1)
         for part in rows.split(4 * self.recipe.batch, dim=1):
             batch, target = source(part)
-            gap = self.path.forward(self.bank, self.bank.named(), batch) - target
-            total += gap.square().sum(dim=1)
+            total += self.path.loss(self.path.forward(self.bank, self.bank.named(), batch), target).sum(dim=1)
         return total / count
 
     def any_active(self) -> bool:

@@ -11,7 +11,7 @@ from headcount.results.store import address
 from headcount.results.study import Row
 from headcount.tasks import Task, describe
 
-__all__ = ["Member", "Recipe"]
+__all__ = ["Given", "Member", "Recipe"]
 
 # Part of every content address: raise it when training itself changes, so that old rows are not taken for new ones.
 MEANING = 1
@@ -65,10 +65,19 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Member:
-    """One network of a bank: a task at its length, an architecture, two seeds and its own learning rate."""
+class Given:
+    """A data set by its fingerprint, where no task draws the samples: equal digests, equal training and validation."""
 
-    task: Task
+    digest: str
+    length: int
+    token_dim: int
+
+
+@dataclass(frozen=True)
+class Member:
+    """One network of a bank: a task at its length or given data, an architecture, two seeds and a learning rate."""
+
+    task: Task | Given
     arch: Architecture
     seed: int = 0
     data_seed: int = 0
@@ -81,11 +90,18 @@ class Member:
         if not 0 <= self.weight_decay < 10:
             raise ValueError(f"weight_decay must lie in [0, 10), got {self.weight_decay}")
 
+    @property
+    def drawn(self) -> Task:
+        """The task that draws the samples; data that are given cannot be drawn."""
+        if isinstance(self.task, Given):
+            raise ValueError("given data cannot be drawn anew: pass them, as train(..., data=parts.resident)")
+        return self.task
+
     def content(self, recipe: Recipe) -> dict[str, Any]:
         """Everything that determines this member's row, ready for JSON."""
         return {
             "task": describe(self.task),
-            "arch": dataclasses.asdict(self.arch),
+            "arch": self.arch.as_dict(),
             "seed": self.seed,
             "data_seed": self.data_seed,
             "lr": self.lr,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -13,10 +13,11 @@ from torch import Tensor
 from headcount.training.bank import Bank
 from headcount.training.data import Pack, as_it_lies
 from headcount.training.forward import Batch, Forward, collapsed, plain
+from headcount.training.loss import Loss, squared
 from headcount.training.member import Member
 from headcount.training.optimiser import AdamW
 
-__all__ = ["Path", "choose", "differentiated", "eager", "fused", "recorded", "reference"]
+__all__ = ["Path", "choose", "differentiated", "eager", "fused", "ordinary", "recorded", "reference"]
 
 Step = Callable[[], None]
 Record = Callable[[Step, Sequence[Tensor]], Step]
@@ -28,8 +29,8 @@ Update = Callable[[AdamW, Tensor, Tensor, Tensor], None]
 class Path:
     """A way to compute a bank and to repeat its step; every path computes the same numbers up to rounding.
 
-    `gradient` is the gradient of each member's mean squared gap, `update` moves the parameters along it, `record`
-    makes a step repeatable, `pack` prepares the resident data.
+    `gradient` is the gradient of each member's mean `loss`, `update` moves the parameters along it, `record` makes a
+    step repeatable, `pack` prepares the resident data.
     """
 
     name: str
@@ -38,16 +39,17 @@ class Path:
     record: Record
     update: Update = AdamW.update
     pack: Pack = as_it_lies
+    loss: Loss = squared
 
 
-def differentiated(forward: Forward) -> Gradient:
-    """The gradient of the squared gap by automatic differentiation of `forward`."""
+def differentiated(forward: Forward, loss: Loss = squared) -> Gradient:
+    """The gradient of the loss by automatic differentiation of `forward`."""
 
     def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
         theta = bank.theta.detach().requires_grad_()
         with torch.enable_grad():
-            gap = forward(bank, bank.named(theta), batch) - target
-            (out,) = torch.autograd.grad(gap.square().mean(dim=1).sum(), theta)
+            lost = loss(forward(bank, bank.named(theta), batch), target)
+            (out,) = torch.autograd.grad(lost.mean(dim=1).sum(), theta)
         return out
 
     return gradient
@@ -57,13 +59,20 @@ def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "
     """The fastest path for these members on this device: fused where it can be, then recorded, then step by step."""
     if torch.device(device).type != "cuda":
         return eager
-    if members[0].arch.depth > 1 or dtype != "float32":
+    arch = members[0].arch
+    if arch.depth > 1 or arch.outputs > 1 or dtype != "float32":
         return recorded
     try:
         return fused()
     except ImportError as missing:
         print(f"headcount: no fused bank without Triton ({missing}); {recorded.name} instead", file=sys.stderr)  # noqa: T201
         return recorded
+
+
+def ordinary(device: torch.device | str, loss: Loss) -> Path:
+    """The path for any loss, any number of outputs and lengths that differ within a batch."""
+    base = recorded if torch.device(device).type == "cuda" else eager
+    return replace(base, gradient=differentiated(base.forward, loss), loss=loss)
 
 
 def fused(precision: str = "half") -> Path:

@@ -52,16 +52,16 @@ class Sweep:
     @property
     def structure(self) -> Structure | None:
         """What the task asks, when all members ask the same but for the length."""
-        found = {dataclasses.replace(m.task.structure, length=1_000_000) for m in self.members}
-        return self.members[0].task.structure if len(found) == 1 else None
+        found = {dataclasses.replace(m.drawn.structure, length=1_000_000) for m in self.members}
+        return self.members[0].drawn.structure if len(found) == 1 else None
 
     def to_json(self) -> dict[str, Any]:
         """The spec as it is stored beside the rows."""
         structure = self.structure
         return {
             "structure": structure.to_json() if structure is not None else None,
-            "target": sentence(self.members[0].task),
-            "domain": self.members[0].task.domain,
+            "target": sentence(self.members[0].drawn),
+            "domain": self.members[0].drawn.domain,
             "recipe": dataclasses.asdict(self.recipe),
             "toml": self.source,
         }

@@ -1,0 +1,182 @@
+"""The verb: train banks over head counts on given data, keep every finished one, and say how many heads are enough."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from headcount.fits import Measurement
+from headcount.measuring.loading import load
+from headcount.measuring.planning import Estimate, Plan, fitting, memory, spoken
+from headcount.measuring.sequences import Sequences
+from headcount.measuring.subject import Subject
+from headcount.measuring.tables import Reading
+from headcount.measuring.trial import timed
+from headcount.report import write_measured
+from headcount.results import Store
+from headcount.results.study import Row
+from headcount.training import Member, Outcome, Recipe, Sweep
+from headcount.training.progress import Watch, silent
+from headcount.training.sweeps import check_device, environment
+
+__all__ = ["measure"]
+
+SPARE = 0.85  # share of the time left that is planned for; the rest is for what an estimate misses
+
+Say = Callable[[str], None]
+
+
+def quiet(line: str) -> None:
+    """Say nothing."""
+
+
+def measure(
+    data: Sequences | str | Path,
+    *,
+    reading: Reading | None = None,
+    plan: Plan | None = None,
+    budget: float | None = None,
+    split_seed: int = 0,
+    device: str = "cpu",
+    store: str | Path | None = None,
+    command: str = "",
+    say: Say = quiet,
+    watch: Watch = silent,
+) -> Measurement:
+    """How many heads these data need: the knee with its interval, what one fewer or more costs, and a page.
+
+    `budget` is a time in seconds to keep to: steps, then seeds, then head counts are given up until the estimate of a
+    short timed trial fits. With `store`, every finished head count is kept and not trained again. The page and its
+    figure are in `files` of what is returned.
+
+    >>> import numpy as np
+    >>> from headcount.measuring.sequences import sequences
+    >>> x = np.random.default_rng(0).standard_normal((200, 4, 1))
+    >>> found = measure(sequences(x, x.max(axis=(1, 2))), plan=Plan(heads=(1, 2), seeds=2, steps=20, width=8))
+    >>> sorted(found.levels), list(found.files)
+    ([1, 2], ['report.html', 'curves.svg', 'study.json'])
+    """
+    check_device(device)
+    began = time.monotonic()
+    given = data if isinstance(data, Sequences) else load(data, reading)
+    subject = Subject.of(given, split_seed, device)
+    for line in subject.lines():
+        say(line)
+    asked = _Asked(subject, plan or Plan(), budget, began, say, watch)
+    if store is not None:
+        return asked.answer(Store.open(store, create=True), command)
+    with TemporaryDirectory() as folder:
+        return asked.answer(Store.open(folder, create=True), command)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """One question: these data, this plan, this much time."""
+
+    subject: Subject
+    plan: Plan
+    budget: float | None
+    began: float
+    say: Say
+    watch: Watch
+
+    def answer(self, store: Store, command: str) -> Measurement:
+        """Train what the store lacks and say what was found."""
+        plan, given_up = self.resumed(store) or self.fitted()
+        if given_up:
+            self.say(f"To keep to {spoken(self.budget or 0)}: {given_up}.")
+        self.train(store, plan, given_up)
+        found = Measurement(store.study())
+        return replace(found, files=write_measured(found, command=command))
+
+    @property
+    def question(self) -> dict[str, Any]:
+        return {"data": self.subject.digest, "plan": self.plan.to_json(), "budget": self.budget}
+
+    def resumed(self, store: Store) -> tuple[Plan, str] | None:
+        """The plan made for the same question before an interruption: a new one would not fit the rows kept."""
+        spec = store.study().spec if store.stated else {}
+        if spec.get("question") != _as_read(self.question):
+            return None
+        return Plan(**{**spec["plan"], "heads": tuple(spec["plan"]["heads"])}), spec["given_up"]
+
+    def fitted(self) -> tuple[Plan, str]:
+        """The plan that fits the time, after a timed trial; its estimate is said before anything is trained."""
+        rates = timed(self.subject, self.plan)
+        left = None if self.budget is None else SPARE * (self.budget - (time.monotonic() - self.began))
+        plan, given_up = fitting(self.plan, lambda p: rates.seconds(p, self.subject.recipe(p)), left)
+        seconds = rates.seconds(plan, self.subject.recipe(plan))
+        shape = self.subject.data.x.shape
+        bytes_held = memory(plan, shape[0] * shape[1], shape[1], shape[2] + plan.positions, self.subject.outputs)
+        networks = f"{len(plan.heads) * plan.seeds} networks of {self.subject.recipe(plan).steps} steps"
+        self.say(f"{networks} take {Estimate(seconds, bytes_held)}.")
+        return plan, given_up
+
+    def train(self, store: Store, plan: Plan, given_up: str) -> None:
+        """Train and keep the banks that are missing, fewest heads first; stop between two when the time is over."""
+        subject, recipe = self.subject, self.subject.recipe(plan)
+        banks = [subject.members(plan, heads) for heads in plan.heads]
+        members = tuple(member for bank in banks for member in bank)
+        runs = [member.run(recipe) for member in members]
+        store.state(subject.data.name, self.spec(plan, given_up), runs)
+        missing = set(store.missing(runs))
+        left = [bank for bank in banks if bank[0].run(recipe) in missing]
+        with self.watch(Sweep(members, recipe, subject.data.name), left, done=len(runs) - len(missing)) as progress:
+            for done, bank in enumerate(left):
+                if self.late and len(banks) - len(left) + done >= 2:
+                    self.say(f"The time is over with {len(left) - done} head counts to go; run it again to go on.")
+                    break
+                outcome = subject.train(bank, recipe, progress)
+                store.add(_finished(subject, bank, recipe, outcome), environment(subject.device, outcome.path))
+                progress.bank_done(len(bank))
+
+    @property
+    def late(self) -> bool:
+        return self.budget is not None and time.monotonic() > self.began + self.budget
+
+    def spec(self, plan: Plan, given_up: str) -> dict[str, Any]:
+        """What is stored beside the rows: enough to draw the page a year later."""
+        subject = self.subject
+        return {
+            "measured": True,
+            "level": "relative cross-entropy" if subject.data.classes else "NMSE",
+            "data": {"name": subject.data.name, **subject.facts(), "notes": subject.notes()},
+            "plan": plan.to_json(),
+            "given_up": given_up,
+            "question": self.question,
+            "recipe": asdict(subject.recipe(plan)),
+        }
+
+
+def _as_read(value: dict[str, Any]) -> dict[str, Any]:
+    """The value as a store gives it back: tuples as lists."""
+    return json.loads(json.dumps(value))
+
+
+def _finished(
+    subject: Subject, bank: list[Member], recipe: Recipe, outcome: Outcome
+) -> list[tuple[str, dict[str, Any], Row]]:
+    rates = error_rates(subject, bank, recipe, outcome) if subject.data.classes else [{}] * len(bank)
+    rows = [{**row, **rate} for row, rate in zip(outcome.rows, rates, strict=True)]
+    return [(row["run"], member.content(recipe), row) for member, row in zip(bank, rows, strict=True)]
+
+
+@torch.no_grad()
+def error_rates(subject: Subject, members: list[Member], recipe: Recipe, outcome: Outcome) -> list[dict[str, float]]:
+    """The share of the validation part whose class each member's best network gets wrong."""
+    bank, path = outcome.bank, subject.path
+    samples = subject.parts.resident(members, recipe, bank.theta.dtype, subject.device, path.pack)
+    wrong = torch.zeros(len(members), device=subject.device)
+    places = torch.arange(recipe.validation, device=subject.device).expand(len(members), -1)
+    for rows in places.split(4 * recipe.batch, dim=1):
+        batch, target = samples.held_out(rows)
+        named = path.forward(bank, bank.named(), batch).argmax(dim=-1)
+        wrong += (named != target.argmax(dim=-1)).sum(dim=1)
+    return [{"error_rate": rate} for rate in (wrong / recipe.validation).tolist()]

@@ -1,0 +1,164 @@
+"""What will be trained, how long it takes and how much memory it needs, and how it shrinks to keep to a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from math import ceil
+from typing import Any
+
+from headcount.nets import Architecture
+from headcount.training import Recipe
+
+__all__ = ["Estimate", "Plan", "fitting", "memory", "seconds", "smaller", "spoken"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Head counts at one state width, seeds, and how each network is trained.
+
+    >>> Plan(heads=(1, 3)).arch(3, outputs=1)
+    Architecture(layers=((3, 8),), width=32, positions=0, embed_dim=24, outputs=1)
+    """
+
+    heads: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
+    seeds: int = 4
+    steps: int = 3000
+    embed_dim: int = 24  # divisible by 1, 2, 3, 4, 6 and 8
+    width: int = 32
+    layers: int = 1
+    positions: int = 0
+    batch: int = 100
+    lr: float = 1e-2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "heads", tuple(sorted(set(self.heads))))
+        if len(self.heads) < 2 or self.heads[0] < 1:
+            raise ValueError(f"heads must be at least two counts of 1 or more, got {list(self.heads)}")
+        for name, least in (("seeds", 2), ("steps", 10), ("layers", 1), ("batch", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+
+    def arch(self, heads: int, outputs: int) -> Architecture:
+        """The network with so many heads: the state keeps its width, a head's dimension is its share rounded up."""
+        shape = (heads, ceil(self.embed_dim / heads))
+        return Architecture((shape,) * self.layers, self.width, self.positions, self.embed_dim, outputs)
+
+    def recipe(self, samples: int, validation: int) -> Recipe:
+        """The steps as whole epochs over the training part."""
+        batch = min(self.batch, samples)
+        epochs = max(1, round(self.steps / (samples // batch)))
+        return Recipe(samples, validation, epochs, batch, evaluations=min(40, epochs))
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a plan takes: seconds from a timed trial, bytes from the shapes."""
+
+    seconds: float
+    memory: int
+
+    def __str__(self) -> str:
+        return f"about {spoken(self.seconds)} and {max(1, round(self.memory / 2**20))} MB"
+
+
+def smaller(plan: Plan) -> Iterator[tuple[Plan, str]]:
+    """The plan and ever smaller ones, each with what was given up: steps, then seeds, then head counts, then steps.
+
+    >>> [words for _, words in smaller(Plan())][:3]
+    ['', '2000 steps instead of 3000', '1500 steps instead of 3000']
+    """
+    yield plan, ""
+    shrunk = plan
+    for steps in (2 / 3, 1 / 2):
+        shrunk = replace(plan, steps=max(10, round(plan.steps * steps)))
+        yield shrunk, _given_up(plan, shrunk)
+    for change in (_fewer_seeds, _fewer_heads, _fewer_seeds, _fewer_steps, _fewer_heads, _fewer_steps):
+        changed = change(shrunk, plan)
+        if changed != shrunk:
+            shrunk = changed
+            yield shrunk, _given_up(plan, shrunk)
+
+
+def fitting(plan: Plan, cost: Callable[[Plan], float], budget: float | None) -> tuple[Plan, str]:
+    """The first of the ever smaller plans whose cost in seconds is within the budget, and what was given up for it.
+
+    >>> fitting(Plan(), lambda plan: plan.steps / 10, budget=200.0)[1]
+    '2000 steps instead of 3000'
+    """
+    least = 0.0
+    for candidate, words in smaller(plan):
+        least = cost(candidate)
+        if budget is None or least <= budget:
+            return candidate, words
+    raise ValueError(
+        f"the budget is too small: {spoken(max(budget or 0, 0))} are left for training, and the smallest measurement "
+        f"of these data takes about {spoken(least)} here"
+    )
+
+
+def seconds(text: str) -> float:
+    """A time such as 90, 90s, 5m or 1h, in seconds.
+
+    >>> seconds("5m"), seconds("1.5h"), seconds("90")
+    (300.0, 5400.0, 90.0)
+    """
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*(s|m|h|min|)\s*", text)
+    if not found or float(found[1]) <= 0:
+        raise ValueError(f"a time such as 90s, 5m or 1h is needed, got {text!r}")
+    return float(found[1]) * {"s": 1, "": 1, "m": 60, "min": 60, "h": 3600}[found[2]]
+
+
+def spoken(time: float) -> str:
+    """A time as one says it.
+
+    >>> spoken(4.2), spoken(200), spoken(5400)
+    ('4 s', '3 min 20 s', '1 h 30 min')
+    """
+    whole = round(time)
+    if whole < 60:
+        return f"{max(1, whole)} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 and whole < 600 else "")
+    return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 >= 60 else "")
+
+
+def memory(plan: Plan, tokens: int, length: int, features: int, outputs: int) -> int:
+    """Bytes held at the peak: the data twice, one bank's parameters with their moments, its activations."""
+    arch = plan.arch(plan.heads[-1], outputs)
+    heads, head_dim = arch.layers[0]
+    parameters = plan.layers * 4 * heads * head_dim * plan.embed_dim + 2 * plan.width * (plan.embed_dim + features)
+    deep = (plan.layers - 1) * (4 * plan.embed_dim + length * heads)
+    token = features + 3 * (plan.width + heads) + 2 * deep
+    evaluation = 4 * plan.batch * length * token
+    return 2 * 4 * tokens * features + 4 * plan.seeds * (8 * parameters + 2 * evaluation)
+
+
+def _fewer_seeds(plan: Plan, asked: Plan) -> Plan:
+    return replace(plan, seeds=max(2, min(plan.seeds, plan.seeds - 1)))
+
+
+def _fewer_heads(plan: Plan, asked: Plan) -> Plan:
+    """Every other head count, counted from the largest; the smallest stays."""
+    kept = {plan.heads[0], *plan.heads[::-1][::2]}
+    return replace(plan, heads=tuple(kept)) if len(kept) >= 3 else plan
+
+
+def _fewer_steps(plan: Plan, asked: Plan) -> Plan:
+    return replace(plan, steps=max(min(plan.steps, 200), plan.steps // 2))
+
+
+def _given_up(asked: Plan, plan: Plan) -> str:
+    parts = [
+        f"{getattr(plan, name)} {name} instead of {getattr(asked, name)}"
+        for name in ("steps", "seeds")
+        if getattr(plan, name) != getattr(asked, name)
+    ]
+    if plan.heads != asked.heads:
+        parts.append(f"head counts {', '.join(map(str, plan.heads))} only")
+    return ", ".join(parts)

@@ -1,0 +1,90 @@
+"""Data ready to be trained on: split, normalised, fingerprinted, with the members and banks that a plan makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headcount.measuring.planning import Plan
+from headcount.measuring.preparing import loss_of, outputs_of, prepare
+from headcount.measuring.sequences import Sequences
+from headcount.measuring.splitting import Split, split
+from headcount.results.store import address
+from headcount.training import Given, Member, Outcome, Recipe, train
+from headcount.training.given import Parts
+from headcount.training.paths import Path, ordinary
+
+__all__ = ["Subject"]
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is measured; `digest` stands for the data and the split in every row's address."""
+
+    data: Sequences
+    split: Split
+    parts: Parts
+    digest: str
+    device: str
+
+    @classmethod
+    def of(cls, data: Sequences, seed: int, device: str) -> Subject:
+        """The data split by `seed` and prepared."""
+        halves = split(data, seed)
+        return cls(data, halves, prepare(data, halves), address({"data": data.digest, "split": seed}), device)
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a network returns."""
+        return outputs_of(self.data)
+
+    @property
+    def path(self) -> Path:
+        """How banks are computed: the ordinary way, with the loss that the target asks for."""
+        return ordinary(self.device, loss_of(self.data))
+
+    def recipe(self, plan: Plan) -> Recipe:
+        """How the plan trains on these data."""
+        return plan.recipe(len(self.parts.training), len(self.parts.validation))
+
+    def members(self, plan: Plan, heads: int) -> list[Member]:
+        """Every seed at one head count: a bank without padding, and the most that an interruption can lose."""
+        given = Given(self.digest, self.data.x.shape[1], self.data.x.shape[2])
+        arch = plan.arch(heads, self.outputs)
+        return [Member(given, arch, seed=seed, lr=plan.lr) for seed in range(plan.seeds)]
+
+    def train(
+        self, members: Sequence[Member], recipe: Recipe, progress: Callable[[int], None] | None = None
+    ) -> Outcome:
+        """One bank on these data."""
+        data = self.parts.resident
+        return train(members, recipe, device=self.device, path=self.path, data=data, progress=progress)
+
+    def shortened(self, samples: int) -> Subject:
+        """The same with the first training samples alone, to time a step."""
+        return replace(self, parts=replace(self.parts, training=self.parts.training.at(np.arange(samples))))
+
+    def facts(self) -> dict[str, str]:
+        """The data in a few words each."""
+        data = self.data
+        shortest, longest = int(data.lengths.min()), int(data.lengths.max())
+        lengths = f"{longest}" if shortest == longest else f"{shortest} to {longest}"
+        numbers = "a number" if data.y.shape[1] == 1 else f"{data.y.shape[1]} numbers"
+        features = f"{data.x.shape[2]} feature{'s' if data.x.shape[2] > 1 else ''}"
+        return {
+            "sequences": f"{len(data):,} sequences".replace(",", "\u202f"),
+            "tokens": f"{lengths} tokens with {features}",
+            "target": f"{len(data.classes)} classes" if data.classes else numbers,
+        }
+
+    def notes(self) -> list[str]:
+        """What was decided for the user."""
+        halves = f"{len(self.split.training)} to train on, {len(self.split.validation)} to validate"
+        return [f"{halves}, split {self.split.words}.", *(f"{n[:1].upper()}{n[1:]}." for n in self.data.notes)]
+
+    def lines(self) -> list[str]:
+        """What was read, in words."""
+        facts = self.facts()
+        return [f"{facts['sequences']} of {facts['tokens']}; the target is {facts['target']}.", *self.notes()]

@@ -1,0 +1,129 @@
+"""What a study of given data says, case by case: the finding, the advice, the warnings, and a page for each."""
+
+import math
+
+import numpy as np
+import pytest
+
+from headcount.fits import Measurement
+from headcount.report import measured, write_measured
+from headcount.results import Study
+from tests import planted
+from tests.test_report import read
+
+SPEC = {
+    "measured": True,
+    "level": "NMSE",
+    "data": {
+        "name": "d",
+        "sequences": "400 sequences",
+        "tokens": "3 to 8 tokens with 2 features",
+        "target": "a number",
+    },
+    "plan": {"heads": [1, 2, 3, 4], "seeds": 4, "steps": 3000, "embed_dim": 24, "width": 32, "layers": 1},
+    "given_up": "",
+}
+
+
+def measurement(levels, *, spread=0.05, seeds=4, train=0.8, final=1.0, **columns):
+    rng = np.random.default_rng(0)
+    rows = []
+    for heads, level in levels.items():
+        for seed in range(seeds):
+            value = float(level * 10 ** (spread * rng.standard_normal()))
+            more = {"train_nmse": train * value, "final_nmse": final * value, **columns}
+            rows.append(planted.row(heads, 8, seed, value) | more)
+    return Measurement(Study(tuple(rows), SPEC, planted.ENVIRONMENT, "d"))
+
+
+ENOUGH = {1: 0.3, 2: 0.1, 3: 1e-3, 4: 1e-3, 5: 1e-3}
+CASES = {
+    "nothing": (measurement(dict.fromkeys(range(1, 6), 0.99), spread=0.001), "Nothing was learned at any head count"),
+    "little": (measurement(dict.fromkeys(range(1, 6), 0.7), spread=0.01), "Too little was learned to count heads"),
+    "any": (measurement(dict.fromkeys(range(1, 6), 0.1), spread=0.01), "One head is enough"),
+    "enough": (measurement(ENOUGH), "Three heads are enough"),
+    "more": (measurement({h: 10.0**-h for h in range(1, 6)}), "At least five heads are needed"),
+}
+ADVICE = {
+    "nothing": "No head count up to 5 predicts better than a constant: heads are not what is missing.",
+    "little": "No head count up to 5 explains half of the target (the best leaves 67%)",
+    "any": "Use one head: more bring",
+    "enough": "Use 3 heads: with 2 the error is 110 times as large, and 4 bring nothing that can be measured.",
+    "more": "Use at least 5 heads: the error still falls at the most that was tested, so test more.",
+}
+
+
+@pytest.mark.parametrize("finding", CASES)
+def test_every_finding_has_its_advice_and_its_page(finding):
+    found, headline = CASES[finding]
+    assert found.finding == finding
+    assert found.advice.startswith(ADVICE[finding])
+    page = measured(found)
+    reader = read(page)
+    assert f"<h1>{headline}</h1>" in page
+    assert reader.addresses == []
+    assert "NaN" not in page.replace("isNaN", "") and 'nan"' not in page
+    assert write_measured(found) == write_measured(found)
+
+
+def test_seeds_that_disagree_leave_it_undecided():
+    rng = np.random.default_rng(1)
+    rows = [planted.row(h, 8, s, float(10 ** (-h / 3 + rng.normal(0, 0.5)))) for h in (1, 2, 3, 4, 5) for s in range(3)]
+    found = Measurement(Study(tuple(rows), SPEC))
+    assert found.finding in ("undecided", "more")
+    assert "more seeds" in found.advice or "test more" in found.advice
+
+
+def test_what_a_head_is_worth_is_the_ratio_of_levels_with_its_interval():
+    found = measurement(ENOUGH, spread=0.0)
+    assert found.fewer.heads == 2 and found.more.heads == 4
+    assert found.fewer.factor.value == pytest.approx(100.0)
+    assert found.fewer.tells and not found.more.tells
+    noisy = measurement(ENOUGH, spread=0.3)
+    worth = noisy.worth(2).factor
+    assert worth.low < worth.value < worth.high
+
+
+def test_a_further_head_that_helps_is_named_even_where_the_curve_has_turned():
+    found = measurement({1: 0.1, 2: 1e-3, 3: 6e-4, 4: 6e-4}, spread=0.01)
+    assert found.knee.value == 2
+    assert found.advice.startswith("Use 2 heads, or 3 for 4") and "with 1 the error is" in found.advice
+
+
+def test_training_and_validation_that_part_ways_are_said():
+    assert measurement(ENOUGH).warnings == ()
+    (warning,) = measurement(ENOUGH, train=0.1).warnings
+    assert warning.startswith("training and validation part ways: at 3 heads")
+    assert measurement(ENOUGH, train=0.51).warnings == ()  # just not twice
+    assert len(measurement(ENOUGH, train=0.49).warnings) == 1
+
+
+def test_training_for_too_long_and_divergence_are_said():
+    (warning,) = measurement(ENOUGH, final=1.5).warnings
+    assert "rose" in warning
+    lost = measurement(ENOUGH)
+    rows = tuple({**row, "status": "diverged"} if row["seed"] == 0 else row for row in lost.study)
+    assert Measurement(Study(rows, SPEC)).warnings == ("5 of 20 networks diverged; a smaller --lr may help",)
+
+
+def test_a_head_count_that_never_converged_has_a_page_all_the_same():
+    rows = [
+        planted.row(h, 8, s, math.inf if h == 2 else 0.1) | {"status": "diverged" if h == 2 else "done"}
+        for h in (1, 2, 3)
+        for s in range(2)
+    ]
+    read(measured(Measurement(Study(tuple(rows), SPEC))))
+
+
+def test_classes_show_how_many_are_wrong():
+    spec = {**SPEC, "level": "relative cross-entropy", "data": {**SPEC["data"], "target": "10 classes"}}
+    found = measurement(ENOUGH, error_rate=0.125)
+    page = measured(Measurement(Study(found.study.rows, spec)))
+    assert "12.5%" in page and "relative cross-entropy" in page
+
+
+def test_everything_found_is_one_machine_readable_value():
+    row = CASES["enough"][0].as_row()
+    assert row["one_fewer"]["heads"] == 2 and row["one_more"]["heads"] == 4
+    assert row["knee"]["heads"] == 3
+    assert row["finding"] == "enough"

@@ -1,0 +1,229 @@
+"""Measuring given data: no leakage, a time that is kept, rows that are kept, and a page for whatever is found."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headcount.cli import main
+from headcount.measuring import Plan, measure, sequences
+from headcount.measuring.measure import _Asked
+from headcount.measuring.planning import fitting, memory, seconds, smaller, spoken
+from headcount.measuring.preparing import prepare
+from headcount.measuring.splitting import split
+from headcount.measuring.subject import Subject
+from headcount.measuring.trial import Rate, Rates
+from headcount.results import Store
+from headcount.training import Recipe
+
+TINY = Plan(heads=(1, 2), seeds=2, steps=40, embed_dim=4, width=8)
+
+
+def data(samples=200, length=4, classes=0, seed=0, **more):
+    rng = np.random.default_rng(seed)
+    x = 5 + 3 * rng.standard_normal((samples, length, 2))
+    y = x[:, :, 0].max(axis=1)
+    y = np.digitize(y, np.quantile(y, np.arange(1, classes) / classes)) if classes else y
+    return sequences(x, y, **more)
+
+
+def rows_of(x, rows):
+    return {x[i].tobytes() for i in rows}
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10**6), st.integers(60, 200), st.integers(2, 30), st.booleans())
+def test_no_sequence_and_no_group_is_on_both_sides(seed, samples, kinds, grouped):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((max(kinds, 40), 3, 1))[rng.integers(0, max(kinds, 40), samples)]  # copies are likely
+    groups = rng.integers(0, 12, samples) if grouped else None
+    given_data = sequences(x, rng.standard_normal(samples), groups=groups)
+    try:
+        parts = split(given_data, seed)
+    except ValueError as refusal:
+        assert "are left for validation" in str(refusal)
+        return
+    assert not rows_of(given_data.x, parts.training) & rows_of(given_data.x, parts.validation)
+    assert not set(parts.training) & set(parts.validation)
+    if grouped:
+        assert not set(groups[parts.training]) & set(groups[parts.validation])
+    else:
+        assert len(parts.training) + len(parts.validation) == samples
+
+
+def test_windows_are_split_in_time_and_share_no_value():
+    series = np.arange(300.0)
+    x = np.lib.stride_tricks.sliding_window_view(series, 10)[:-3]
+    windows = sequences(x, series[12:], apart=12)
+    parts = split(windows)
+    last_value_trained_on = windows.y[parts.training].max()
+    assert last_value_trained_on < windows.x[parts.validation].min()
+    assert windows.x[parts.validation].min() - last_value_trained_on <= 1  # and the gap is no wider than it must be
+    assert "12 windows left out" in parts.words
+
+
+def test_another_seed_is_another_split():
+    one, two = split(data(), 0), split(data(), 1)
+    assert set(one.validation) != set(two.validation)
+    assert len(one.validation) == len(two.validation) == 40
+
+
+def test_normalisation_knows_the_training_part_alone():
+    one = data()
+    parts = split(one)
+    moved = one.x.copy()
+    moved[parts.validation] *= 100
+    other = sequences(moved, one.y[:, 0])
+    first, second = prepare(one, parts), prepare(other, parts)
+    np.testing.assert_allclose(first.training.x, second.training.x)
+    np.testing.assert_allclose(first.training.x.mean((0, 1)), 0, atol=1e-6)
+    np.testing.assert_allclose(first.training.x.std((0, 1)), 1, atol=1e-6)
+    assert first.constant[0] == pytest.approx(1.0)
+
+
+def test_a_constant_for_classes_loses_their_entropy():
+    found = prepare(data(classes=4), split(data(classes=4)))
+    assert found.constant[0] == pytest.approx(np.log(4), abs=0.02)
+    assert found.training.y.shape == (160, 4)
+
+
+def test_a_plan_keeps_the_state_and_shares_it_among_heads():
+    archs = [Plan().arch(heads, 3) for heads in range(1, 9)]
+    assert {arch.embed_dim for arch in archs} == {24}
+    assert [arch.layers[0][1] for arch in archs] == [24, 12, 8, 6, 5, 4, 4, 3]
+    assert all(h * n >= 24 for arch in archs for h, n in arch.layers)
+
+
+def test_plans_shrink_in_the_stated_order_and_never_grow():
+    plans = [plan for plan, _ in smaller(Plan())]
+    sizes = [len(p.heads) * p.seeds * p.steps for p in plans]
+    assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == len(sizes)
+    assert [p.seeds for p in plans[:3]] == [4, 4, 4]  # steps go first
+    assert plans[3].seeds == 3 and plans[3].heads == Plan().heads  # then seeds
+    assert plans[4].heads == (1, 2, 4, 6, 8)  # then every other head count
+    assert sizes[-1] < sizes[0] / 20
+    assert all(p.heads[0] == 1 and p.heads[-1] == 8 for p in plans)
+
+
+def test_the_first_plan_that_fits_is_taken_and_none_is_said():
+    cost = {plan: float(100 - i) for i, (plan, _) in enumerate(smaller(Plan()))}
+    assert fitting(Plan(), cost.__getitem__, None) == (Plan(), "")
+    plan, given_up = fitting(Plan(), cost.__getitem__, 97.5)
+    assert plan == list(cost)[3] and given_up == "1500 steps instead of 3000, 3 seeds instead of 4"
+    with pytest.raises(ValueError, match="the budget is too small: 5 s are left for training"):
+        fitting(Plan(), cost.__getitem__, 5.0)
+
+
+def test_an_estimate_is_linear_in_steps_seeds_and_between_the_heads_timed():
+    rates = Rates((1, Rate(0.001, 0.01)), (5, Rate(0.003, 0.03)), seeds=4)
+    recipe = Recipe(1000, 100, 10, 100, evaluations=10)
+    one = rates.seconds(Plan((1, 5), 4), recipe)
+    assert one == pytest.approx(0.1 + 0.1 + 0.3 + 0.3)
+    assert rates.seconds(Plan((1, 5), 2), recipe) == pytest.approx(one / 2)
+    assert rates.seconds(Plan((1, 3, 5), 4), recipe) == pytest.approx(1.5 * one)
+
+
+def test_memory_counts_the_data_and_grows_with_them():
+    assert memory(Plan(), 10**6, 100, 10, 1) - memory(Plan(), 0, 100, 10, 1) == 2 * 4 * 10**7
+    assert memory(Plan(seeds=8), 0, 100, 10, 1) == 2 * memory(Plan(), 0, 100, 10, 1)
+
+
+@pytest.mark.parametrize("text", ["", "-3", "5 days", "0", "m"])
+def test_a_time_that_is_none_is_refused(text):
+    with pytest.raises(ValueError, match="a time such as 90s, 5m or 1h is needed"):
+        seconds(text)
+    assert seconds(spoken(90).replace("1 min 30 s", "90 s")) == 90
+
+
+def test_rows_are_kept_and_a_second_call_trains_nothing(tmp_path, monkeypatch):
+    first = measure(data(), plan=TINY, store=tmp_path)
+    monkeypatch.setattr(Subject, "train", None)  # a call would fail
+    monkeypatch.setattr(_Asked, "fitted", None)  # so would a new trial
+    again = measure(data(), plan=TINY, store=tmp_path)
+    assert again.study.rows == first.study.rows
+    assert again.files == first.files
+
+
+def test_an_interrupted_measurement_goes_on_with_its_plan(tmp_path, monkeypatch):
+    whole = measure(data(), plan=TINY)
+    train, calls = Subject.train, []
+
+    def interrupted(self, members, recipe, progress=None):
+        if progress is not None:  # not a trial
+            calls.append(members[0].arch.layers[0][0])
+            if calls == [1, 2]:
+                raise KeyboardInterrupt
+        return train(self, members, recipe, progress)
+
+    monkeypatch.setattr(Subject, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure(data(), plan=TINY, store=tmp_path)
+    assert len(Store.open(tmp_path).study()) == 2
+    found = measure(data(), plan=TINY, store=tmp_path)
+    assert calls == [1, 2, 2]
+    assert found.study.rows == whole.study.rows
+
+
+def test_other_data_are_never_taken_for_these(tmp_path):
+    one = measure(data(), plan=TINY, store=tmp_path)
+    two = measure(data(seed=1), plan=TINY, store=tmp_path)
+    assert {row["run"] for row in one.study}.isdisjoint(row["run"] for row in two.study)
+
+
+def test_a_late_measurement_stops_between_head_counts_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(_Asked, "late", True)
+    said = []
+    plan = Plan(heads=(1, 2, 3, 4), seeds=2, steps=20, embed_dim=4, width=8)
+    found = measure(data(), plan=plan, store=tmp_path, say=said.append)
+    assert sorted(found.levels) == [1, 2]
+    assert "The time is over with 2 head counts to go; run it again to go on." in said
+    assert "4 of 8 networks are trained" in found.files["report.html"]
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_the_command_writes_the_page_and_prints_what_it_says(classes, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    given_data = data(classes=classes)
+    lengths = 2 + np.arange(200) % 3
+    np.savez("mine.npz", x=given_data.x, y=given_data.y[:, 0], lengths=lengths)
+    small = ["--heads", "1-2", "--seeds", "2", "--steps", "60", "--width", "8", "--positions", "1"]
+    with pytest.raises(SystemExit) as stop:
+        main(["measure", "mine.npz", *small, "--out", "here"])
+    out = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert "2 to 4 tokens with 2 features" in out and "4 networks of 60 steps take about" in out
+    assert ("wrong" in out) == bool(classes)
+    page = (tmp_path / "here" / "report.html").read_text()
+    assert ("relative cross-entropy" in page) == bool(classes)
+    assert "what is padded is never attended to" in page
+    with pytest.raises(SystemExit) as stop:
+        main(["measure", "mine.npz", *small, "--out", "here", "--json"])
+    whole = json.loads(capsys.readouterr().out)
+    with pytest.raises(SystemExit):
+        main(["report", "here/study", "--out", "again"])
+    capsys.readouterr()
+    advice = json.dumps(whole["advice"])[1:-1]
+    assert advice in (tmp_path / "again" / "report.html").read_text()
+    assert set(whole) >= {"advice", "finding", "knee", "levels", "one_fewer", "one_more", "warnings", "files", "rows"}
+    assert len(whole["rows"]) == 4
+    assert all(("error_rate" in row) == bool(classes) for row in whole["rows"])
+
+
+def test_two_targets_are_learned_together():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300, 4, 2))
+    found = measure(sequences(x, x.max(axis=1)), plan=Plan(heads=(1, 2), seeds=2, steps=300, embed_dim=8, width=16))
+    assert found.study.spec["data"]["target"] == "2 numbers"
+    assert found.levels[2] < 0.3
+
+
+@pytest.mark.slow
+def test_two_planted_look_ups_are_found():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2000, 6, 3))
+    y = np.take_along_axis(x[:, :, 2], x[:, :, :2].argmax(axis=1), axis=1).sum(axis=1)
+    found = measure(sequences(x, y), plan=Plan(heads=(1, 2, 3), seeds=2, steps=1500))
+    assert found.knee.value == 2
+    assert found.finding == "enough"
