@@ -78,12 +78,10 @@ class Decoder(nn.Module):
         self.blocks = nn.Sequential(*blocks)
         self.last = nn.LayerNorm(settings.embed_dim)
         self.out = nn.Linear(settings.embed_dim, letters, bias=False)
-        for p in self.parameters():
+        for name, p in self.named_parameters():
             if p.ndim == 2:
-                nn.init.normal_(p, std=0.02)
-        for block in blocks:
-            for last in (block.write, block.outer):  # keep the residual stream's size at the start
-                nn.init.normal_(last.weight, std=0.02 / math.sqrt(2 * settings.layers))
+                ends = name.endswith(("write.weight", "outer.weight"))  # keep the residual stream's size at the start
+                nn.init.normal_(p, std=0.02 / math.sqrt(2 * settings.layers) if ends else 0.02)
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.out(self.last(self.blocks(self.token(ids) + self.place.weight[: ids.shape[1]])))
