@@ -50,6 +50,14 @@ def test_seeds_with_the_published_mean_and_spread_turn_at_four(seed):
     assert pooled.seeds == (6, 6)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_read_as_log_normal_the_same_numbers_turn_at_four_and_leave_the_interval_open(seed):
+    # The published spread at four heads is then 0.4 to 0.8 decades, and one count above four bounds little.
+    pooled = knee(planted.log_normal(seed=seed))
+    assert (pooled.value, pooled.low) == (4, 4)
+    assert pooled.verdict.outcome != "refuted"
+
+
 @pytest.mark.parametrize(
     ("truth", "heads", "seeds"), [(1, 4, 4), (2, 4, 5), (3, 5, 3), (4, 5, 5), (4, 8, 3), (6, 8, 8)]
 )

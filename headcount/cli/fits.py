@@ -49,7 +49,8 @@ def _knees(study: Study, predicted: float | None, confidence: float) -> list[dic
     for design, part in variants(study).items():
         pooled = knee(part, predicted=count, confidence=confidence)
         each = knees(part, predicted=count, confidence=confidence)
-        found.append({"design": design, **_row(pooled), "by_length": [_row(k) for k in each.values()]})
+        sizes = {"design": design, "rows": len(part), "unfinished": max(0, study.spec.get("asked", 0) - len(study))}
+        found.append({**sizes, **_row(pooled), "by_length": [_row(k) for k in each.values()]})
     return found
 
 
@@ -66,6 +67,8 @@ def _print_knees(found: list[dict[str, Any]]) -> None:
         show_table(rows, columns, title=part["design"] or None)
         say()
         say(_capital(part["sentence"]))
+    if found[0]["unfinished"]:
+        say(f"{found[0]['unfinished']} of the networks asked for are not trained yet; they may move this.")
 
 
 def _line(row: dict[str, Any], length: str) -> dict[str, Any]:

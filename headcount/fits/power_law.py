@@ -33,7 +33,7 @@ APART = ("task", "positions", "layers", "length", "heads", "head_dim", "width")
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """NMSE = floor + scale * size^(-exponent), each number with its interval.
+    """NMSE = floor + scale * size^(-exponent), each number with its interval; where it grows the exponent is negative.
 
     `gap` is the root mean square distance of the levels from the law, in decades.
     """
@@ -55,7 +55,7 @@ class PowerLaw:
 
     def __str__(self) -> str:
         floor = f"{self.floor.value:.2g} + " if self.floor.value else ""
-        return f"NMSE = {floor}{self.scale.value:.3g} {self.column}^-{self.exponent.value:.3g}"
+        return f"NMSE = {floor}{self.scale.value:.3g} {self.column}^{-self.exponent.value:.3g}"
 
     @property
     def verdict(self) -> Verdict | None:

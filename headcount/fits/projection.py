@@ -7,28 +7,42 @@ from jaxtyping import Float
 
 __all__ = ["fit_law", "fit_line"]
 
-EXPONENTS = (0.02, 12.0)  # the range searched
+EXPONENTS = (0.005, 12.0)  # the range searched, of either sign
 FLOORS = (-12.0, 24.0)  # of log(floor / fall) at the largest size; the first stands for no floor
 
 
 def fit_law(
     levels: Float[np.ndarray, "*curve size"], sizes: Float[np.ndarray, " size"]
 ) -> Float[np.ndarray, "*curve 3"]:
-    """The exponent, scale and floor of the law nearest to each curve of log10 levels.
+    """The exponent, scale and floor of the law nearest to each curve of log10 levels; sizes in rising order.
+
+    The exponent is negative where a straight line through the logarithms rises.
 
     >>> fit_law(np.log10(0.01 + 3.0 * np.arange(1.0, 9.0) ** -2.0), np.arange(1.0, 9.0)).round(6).tolist()
     [2.0, 3.0, 0.01]
     """
-    flat = np.log(10.0) * levels.reshape(-1, len(sizes))
+    flat = levels.reshape(-1, len(sizes))
+    grows = fit_line(flat, sizes)[:, 0] < 0
+    fitted = np.empty((len(flat), 3))
+    fitted[~grows] = _falling(flat[~grows], sizes)
+    # What grows with the size falls with its inverse.
+    fitted[grows] = _falling(flat[grows, ::-1], 1 / sizes[::-1]) * [-1, 1, 1]
+    return fitted.reshape(*levels.shape[:-1], 3)
+
+
+def _falling(
+    levels: Float[np.ndarray, "curve size"], sizes: Float[np.ndarray, " size"]
+) -> Float[np.ndarray, "curve 3"]:
+    """The nearest laws with a positive exponent; sizes in rising order."""
+    flat = np.log(10.0) * levels
     middle = float(np.exp(np.log(sizes).mean()))
     logs = np.log(sizes / middle)
     place = _refined(flat, logs, _coarse(flat, logs))
     exponent = np.exp(place[:, 0])
-    shape = _shape(place, logs)
-    tall = np.exp((flat - np.log(shape)).mean(-1))
+    tall = np.exp((flat - np.log(_shape(place, logs))).mean(-1))
     floor = tall * np.exp(place[:, 1] - exponent * logs[-1])
     floor = np.where(place[:, 1] <= FLOORS[0] + 1e-6, 0.0, floor)
-    return np.stack([exponent, tall * middle**exponent, floor], -1).reshape(*levels.shape[:-1], 3)
+    return np.stack([exponent, tall * middle**exponent, floor], -1)
 
 
 def fit_line(

@@ -36,7 +36,7 @@ def _panel(cells: Cells, frame: Frame, x: Scale) -> str:
     y, body = nmse_axis(frame, *decades([0.0, *flat[np.isfinite(flat)].tolist()]))
     levels, count = cells.levels(), len(cells.groups)
     gap = _spacing(x, cells.points)
-    shift = [(i - (count - 1) / 2) * min(7.0, 0.5 * gap / count) for i in range(count)]
+    shift = [(i - (count - 1) / 2) * min(9.0, 0.5 * gap / count) for i in range(count)]
     ends = []
     for i in range(count):
         seen = [j for j in range(len(cells.points)) if np.isfinite(levels[i, j])]

@@ -200,4 +200,5 @@ def _templates() -> jinja2.Environment:
     templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.filters["nmse"] = short_number
     templates.filters["lead"] = _lead
+    templates.filters["spelt"] = _spelt
     return templates

@@ -1,6 +1,6 @@
 """Exact targets that sample themselves, one family a file. A task is a frozen value; see `Task` for what it answers."""
 
-from headcount.tasks.catalogue import catalogue, describe, named
+from headcount.tasks.catalogue import catalogue, describe, named, sentence
 from headcount.tasks.linear_max import LinearMax
 from headcount.tasks.pairs import Gaussian, PairMax, TriangleCentre, UnitSphere
 from headcount.tasks.places import Induction, PositionSum
@@ -28,4 +28,5 @@ __all__ = [
     "catalogue",
     "describe",
     "named",
+    "sentence",
 ]

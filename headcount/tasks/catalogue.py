@@ -17,7 +17,7 @@ from headcount.tasks.task import Task
 from headcount.tasks.wells import Wells
 from headcount.words import nearest, refuse_unknown
 
-__all__ = ["SHIPPED", "catalogue", "describe", "named"]
+__all__ = ["SHIPPED", "catalogue", "describe", "named", "sentence"]
 
 SHIPPED = (LinearMax, Wells, PairMax, TriangleCentre, KthLargest, PositionSum, Induction)
 TOKENS = {"gaussian": Gaussian(), "sphere": UnitSphere()}
@@ -58,6 +58,16 @@ def describe(task: Task) -> dict[str, Any]:
     return _plain(task)
 
 
+def sentence(task: Task) -> str:
+    """The task's target in one sentence: the first of its docstring.
+
+    >>> sentence(KthLargest(rank=2, length=8))
+    'The k-th largest of the tokens, which are numbers in [0, 1]'
+    """
+    text = " ".join((type(task).__doc__ or type(task).__name__).split("\n\n")[0].split())
+    return re.split(r"(?<=[^.])\.(?:\s|$)", text)[0]
+
+
 def catalogue() -> list[dict[str, Any]]:
     """A row for each task that ships: its name, its target, what it looks up and how it is given."""
     examples = (
@@ -72,7 +82,7 @@ def catalogue() -> list[dict[str, Any]]:
     return [
         {
             "task": type(task).__name__,
-            "target": _first_sentence(type(task)),
+            "target": sentence(task),
             "looks up": _words(task),
             "domain": task.domain,
             "fields": [f.name for f in dataclasses.fields(type(task))],
@@ -110,11 +120,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
     return value
-
-
-def _first_sentence(cls: Any) -> str:
-    text = " ".join((cls.__doc__ or "").split("\n\n")[0].split())
-    return re.split(r"(?<=[^.])\.(?:\s|$)", text)[0]
 
 
 def _words(task: Task) -> str:

@@ -6,12 +6,14 @@ head, with W_in, b_in the read-out's inner layer:
     y = <w, gelu(sum_h C_h pooled_h + c)> + b,  C_h = W_in W_O,h W_V,h W2,  c = W_in (cls + sum_h W_O,h W_V,h b2) + b_in
 
 Composing these small matrices costs nothing beside the batch, and their gradients reach the true parameters.
+A step is five kernels: compose, pool, the tail with the squared gap and its gradient, pool backwards, and the
+composition backwards; a sixth is AdamW. Between them only one vector a head and sample leaves the chip, and back.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -19,41 +21,16 @@ from jaxtyping import Bool, Float, Float16
 from torch import Tensor
 
 from headcount.training.bank import Bank, Stacked
-from headcount.training.forward import Batch
-from headcount.training.kernels import adamw, pool_backward, pool_forward, tail
+from headcount.training.forward import Batch, collapsed
+from headcount.training.kernels import adamw, compose_backward, compose_forward, pool_backward, pool_forward, tail
 from headcount.training.optimiser import BETA1, BETA2, EPS, AdamW
+from headcount.training.tiles import Tile, lanes, power
 
-__all__ = ["Tile", "gradient", "pool", "update"]
+__all__ = ["gradient", "pack", "pool", "update"]
 
-
-@dataclass(frozen=True)
-class Tile:
-    """How the kernels cut the work: rows and columns of a tile, programs a member, and how factors are rounded.
-
-    `precision` is "half" (float16 factors, float32 sums), "tf32" or "ieee" (float32 throughout).
-    """
-
-    rows: int = 128
-    columns: int = 16
-    parts: int = 8
-    stages: int = 1
-    precision: str = "half"
-    tail_rows: int = 64
-
-    def cut(self, longest: int, heads: int, width: int) -> dict[str, int]:
-        """Samples, tokens and padded sizes of a tile; every side of a product is at least 16.
-
-        >>> Tile().cut(longest=32, heads=4, width=32)
-        {'WIDTH': 32, 'HEADS': 4, 'SAMPLES': 4, 'TOKENS': 32, 'num_warps': 4}
-        """
-        padded, wide = _power(heads), max(16, _power(width))
-        rows = max(32, min(self.rows, 32 * self.rows // wide))
-        tokens = min(_power(longest), rows)
-        samples = max(1, min(rows // tokens, self.columns // padded))
-        samples = max(samples, 16 // tokens)
-        warps = min(8, max(1, samples * tokens * wide // 1024))
-        padded = max(padded, 16 // samples)
-        return {"WIDTH": wide, "HEADS": padded, "SAMPLES": samples, "TOKENS": tokens, "num_warps": warps}
+# Numbers of a member that one program keeps on the chip: E by N when composing, h N by N in the tail. The tail of a
+# larger member is left to batched products.
+LARGEST, LARGEST_TAIL = 8192, 16384
 
 
 def pool(
@@ -69,95 +46,20 @@ def pool(
     return out
 
 
-def pack(data: Float[Tensor, "sets samples length features"]) -> Float16[Tensor, "sets samples length lanes"]:
-    """[x, 1] rounded to float16 and, beside it, what the rounding left out: aligned rows for the half tiles.
-
-    >>> pack(torch.full((1, 1, 1, 2), 0.1))[0, 0, 0, [0, 1, 2, 8, 9]].tolist()
-    [0.0999755859375, 0.0999755859375, 1.0, 2.4437904357910156e-05, 2.4437904357910156e-05]
-    """
-    features, lanes = data.shape[-1], _lanes(data.shape[-1])
-    out = torch.zeros(*data.shape[:-1], lanes, dtype=torch.float16, device=data.device)
-    out[..., :features] = data
-    out[..., features] = 1
-    out[..., lanes // 2 : lanes // 2 + features] = data - out[..., :features]
-    return out
-
-
-def packed(batch: Batch) -> Float16[Tensor, "sets samples length lanes"]:
-    """The batch's data packed: as it was prepared, or now."""
-    return pack(batch.data) if batch.packed is None else batch.packed
-
-
-class Composed(NamedTuple):
-    """Every member as the kernels see it; each field's gradient has the field's shape."""
-
-    weight: Float[Tensor, "models width features"]
-    bias: Float[Tensor, "models width"]
-    directions: Float[Tensor, "models heads width"]
-    mix: Float[Tensor, "models heads width width"]
-    shift: Float[Tensor, "models width"]
-    out_weight: Float[Tensor, "models 1 width"]
-    out_bias: Float[Tensor, "models 1"]
-
-
-def compose(bank: Bank, p: Stacked) -> Composed:
-    """Fold the members' linear maps: scores into directions, everything after the pooling into `mix` and `shift`."""
-    query, key, value, output = (p[f"attention.0.{name}"] for name in ("query", "key", "value", "output"))
-    outer, moved, cls = p["encoder.outer.weight"], p["encoder.outer.bias"], p["cls"]
-    inner = p["read_out.inner.weight"]
-    asked = (query.flatten(1, 2) @ cls[..., None]).view(query.shape[:3]) * bank.scale[:, :1, None]
-    directions = (asked[:, :, None] @ key)[:, :, 0] @ outer
-    after, before = inner[:, None] @ output, value @ outer[:, None]
-    still = value.flatten(1, 2) @ moved[..., None]
-    shift = torch.baddbmm(p["read_out.inner.bias"][..., None], inner, cls[..., None])
-    shift = torch.baddbmm(shift, after.transpose(1, 2).flatten(2), still)[..., 0]
-    return Composed(
-        p["encoder.inner.weight"], p["encoder.inner.bias"], directions, after @ before, shift,
-        p["read_out.outer.weight"], p["read_out.outer.bias"],
-    )  # fmt: skip
-
-
 def gradient(
-    bank: Bank,
-    batch: Batch,
-    target: Float[Tensor, "models batch"],
-    tile: Tile | None = None,
+    bank: Bank, batch: Batch, target: Float[Tensor, "models batch"], tile: Tile | None = None
 ) -> Float[Tensor, "models parameters"]:
     """The gradient of every member's mean squared gap on its batch, for a bank of one layer."""
+    tile = tile or Tile()
+    heads, _, embed = bank.shapes["attention.0.query"]
+    wide = max(16, power(bank.shapes["read_out.inner.bias"][0]))
+    if power(embed) * wide <= LARGEST and power(heads) * wide * wide <= LARGEST_TAIL:
+        return _by_kernels(bank, batch, target, tile)
     theta = bank.theta.detach().requires_grad_()
     with torch.enable_grad():
-        composed = compose(bank, bank.named(theta))
-    _, slopes = squared_gap(Composed(*(part.detach().contiguous() for part in composed)), batch, target, tile)
-    (out,) = torch.autograd.grad(composed, theta, grad_outputs=slopes)
+        gap = collapsed(bank, bank.named(theta), batch, pool=partial(pool, tile=tile)) - target
+        (out,) = torch.autograd.grad(gap.square().mean(dim=1).sum(), theta)
     return out
-
-
-@torch.no_grad()
-def squared_gap(
-    members: Composed, batch: Batch, target: Float[Tensor, "models batch"], tile: Tile | None = None
-) -> tuple[Float[Tensor, " models"], Composed]:
-    """Every member's mean squared gap and its gradient, in one pass: the tail knows the loss, so it turns around."""
-    tile = tile or Tile()
-    launch = _Launch(batch, members.directions, tile)
-    pooled, level = launch.forward(members.weight, members.bias, members.directions)
-    models, samples, heads, width = pooled.shape
-    count = min(tile.tail_rows, max(16, _power(samples)))
-    parts = -(-samples // count)
-    new = pooled.new_empty
-    loss, d_shift = new(models, parts), new(models, parts, width)
-    d_mix = new(models, parts, heads, width, width)
-    d_out_weight, d_out_bias = new(models, parts, 1, width), new(models, parts, 1)
-    slope, delta = torch.empty_like(pooled), torch.empty_like(level)
-    tail[(models, parts)](
-        pooled, target.contiguous(), members.mix, members.shift, members.out_weight, members.out_bias,
-        loss, slope, delta, d_mix, d_shift, d_out_weight, d_out_bias,
-        samples, heads, width,
-        WIDTH=(wide := max(16, _power(width))), SAMPLES=count, num_warps=8 if wide > 64 else 4,
-        PRECISION="ieee" if tile.precision == "ieee" else "tf32",
-    )  # fmt: skip
-    first = launch.backward(members.weight, members.bias, members.directions, level, slope, delta)
-    rest = (_add_up(part) for part in (d_mix, d_shift, d_out_weight, d_out_bias))
-    return _add_up(loss), Composed(*first, *rest)
 
 
 def update(
@@ -178,6 +80,101 @@ def update(
     )  # fmt: skip
 
 
+def pack(data: Float[Tensor, "sets samples length features"]) -> Float16[Tensor, "sets samples length lanes"]:
+    """[x, 1] rounded to float16 and, beside it, what the rounding left out: aligned rows for the half tiles.
+
+    >>> pack(torch.full((1, 1, 1, 2), 0.1))[0, 0, 0, [0, 1, 2, 8, 9]].tolist()
+    [0.0999755859375, 0.0999755859375, 1.0, 2.4437904357910156e-05, 2.4437904357910156e-05]
+    """
+    features, room = data.shape[-1], lanes(data.shape[-1])
+    out = torch.zeros(*data.shape[:-1], room, dtype=torch.float16, device=data.device)
+    out[..., :features] = data
+    out[..., features] = 1
+    out[..., room // 2 : room // 2 + features] = data - out[..., :features]
+    return out
+
+
+class Shares(NamedTuple):
+    """The programs' shares of the gradient of everything the kernels read: (models, programs, *its shape)."""
+
+    weight: Tensor
+    bias: Tensor
+    directions: Tensor
+    mix: Tensor
+    shift: Tensor
+    out_weight: Tensor
+    out_bias: Tensor
+
+
+def _by_kernels(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor:
+    theta, p = bank.theta.detach(), bank.named()
+    heads, head_dim, embed = bank.shapes["attention.0.query"]
+    models, width, features = p["encoder.inner.weight"].shape
+    new = theta.new_empty
+    directions, mix = new(models, heads, width), new(models, heads, width, width)
+    shift, out = new(models, width), torch.empty_like(theta)
+    sizes = {
+        **_offsets(bank), "heads": heads, "head_dim": head_dim, "embed": embed, "width": width,
+        "EMBED": max(16, power(embed)), "WIDTH": max(16, power(width)), "DIM": max(16, power(head_dim)),
+        "PRECISION": "ieee" if tile.precision == "ieee" else "tf32x3",
+        "num_warps": 8 if power(embed) * power(width) > 2048 else 4, "num_stages": 1,
+    }  # fmt: skip
+    first = {f"at_{name}": sizes.pop(f"at_{name}") for name in ("weight", "bias", "out_weight", "out_bias")}
+    compose_forward[(models,)](theta, bank.scale, directions, mix, shift, **sizes)
+    shares = _shares(p, directions, mix, shift, batch, target, tile)
+    compose_backward[(models,)](
+        theta, bank.scale, out, shares.directions, shares.mix, shares.shift, shares.weight, shares.bias,
+        shares.out_weight, shares.out_bias, **sizes, **first,
+        parts=shares.weight.shape[1], tail_parts=shares.mix.shape[1], FEATURES=features, LANES=power(features),
+    )  # fmt: skip
+    return out
+
+
+def _offsets(bank: Bank) -> dict[str, int]:
+    """Where each parameter begins in a member's row."""
+    names = {
+        "weight": "encoder.inner.weight", "bias": "encoder.inner.bias", "outer": "encoder.outer.weight",
+        "moved": "encoder.outer.bias", "cls": "cls", "query": "attention.0.query", "key": "attention.0.key",
+        "value": "attention.0.value", "output": "attention.0.output", "inner": "read_out.inner.weight",
+        "inner_bias": "read_out.inner.bias", "out_weight": "read_out.outer.weight", "out_bias": "read_out.outer.bias",
+    }  # fmt: skip
+    begins, total = {}, 0
+    for name, shape in bank.shapes.items():
+        begins[name], total = total, total + shape.numel()
+    return {"row": total, **{f"at_{short}": begins[name] for short, name in names.items()}}
+
+
+def _shares(
+    p: Stacked, directions: Tensor, mix: Tensor, shift: Tensor, batch: Batch, target: Tensor, tile: Tile
+) -> Shares:
+    """Forward, gap and backward in one go: the tail knows the loss, so it turns around."""
+    weight, bias = p["encoder.inner.weight"], p["encoder.inner.bias"]
+    out_weight, out_bias = p["read_out.outer.weight"], p["read_out.outer.bias"]
+    launch = _Launch(batch, directions, tile)
+    pooled, level = launch.forward(weight, bias, directions, launch.kind)
+    models, samples, heads, width = pooled.shape
+    padded, wide = power(heads), max(16, power(width))
+    count = max(16, min(power(samples), tile.tail // (padded * wide)))
+    parts = -(-samples // count)
+    new = level.new_empty
+    loss, sizes, d_shift = new(models, parts), new(models, parts), new(models, parts, width)
+    d_mix, d_out_weight, d_out_bias = (
+        new(models, parts, heads, width, width),
+        new(models, parts, width),
+        new(models, parts),
+    )
+    slope, delta = torch.empty_like(pooled), torch.empty_like(level)
+    tail[(models, parts)](
+        pooled, target.contiguous(), mix, shift, out_weight, out_bias,
+        loss, slope, delta, sizes, d_mix, d_shift, d_out_weight, d_out_bias,
+        out_weight.stride(0), samples, heads, width,
+        HEADS=padded, WIDTH=wide, SAMPLES=count, PRECISION=tile.precision,
+        num_warps=8 if max(count, wide) * padded * wide > 4096 else 4, num_stages=1,
+    )  # fmt: skip
+    first = launch.backward(weight, bias, directions, level, slope, delta, sizes, count)
+    return Shares(*first, d_mix, d_shift, d_out_weight, d_out_bias)
+
+
 class _Launch:
     """One batch cut into tiles, for the forward kernel and the backward one."""
 
@@ -189,40 +186,53 @@ class _Launch:
         self.heads, self.width = directions.shape[1:]
         cut = tile.cut(longest, self.heads, self.width)
         self.parts = min(-(-self.batch // cut["SAMPLES"]), tile.parts)
-        half = tile.precision == "half"
-        data = packed(batch) if half else batch.data
+        self.registers = tile.registers
+        half = tile.precision in ("half", "fine")
+        self.kind = torch.float16 if tile.precision == "half" else torch.float32  # of pooled activations, on the way
+        data = batch.data
+        if half:
+            data = pack(batch.data) if batch.packed is None else batch.packed
         lengths = batch.which if batch.present is None else batch.present.sum(dim=1)
         self.inputs = (data, batch.which, batch.rows.contiguous(), lengths)
         self.sizes = (samples, self.batch, longest, self.heads, self.width)
+        room = lanes(features) if half else max(16, power(features + 1))
         self.constants: dict[str, Any] = {
             **cut,
             "FEATURES": features,
-            "LANES": (lanes := _lanes(features) if half else max(16, _power(features + 1))),
-            "SLOTS": lanes // 2 if half else lanes,
-            "STRIDE": lanes if half else features,
+            "LANES": room,
+            "SLOTS": room // 2 if half else room,
+            "STRIDE": room if half else features,
             "SINGLE": longest <= cut["TOKENS"],
             "RAGGED": batch.present is not None,
             "PRECISION": tile.precision,
             "num_stages": tile.stages,
         }
 
-    def forward(self, weight: Tensor, bias: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
-        pooled = weight.new_empty(self.models, self.batch, self.heads, self.width)
+    def forward(
+        self, weight: Tensor, bias: Tensor, directions: Tensor, kind: torch.dtype = torch.float32
+    ) -> tuple[Tensor, Tensor]:
+        """Pooled activations and the softmaxes' log-sums; a member's weights may be part of a longer row."""
+        pooled = weight.new_empty(self.models, self.batch, self.heads, self.width, dtype=kind)
         level = weight.new_empty(self.models, self.batch, self.heads)
+        rows = (weight.stride(0), bias.stride(0))
         pool_forward[(self.models, self.parts)](
-            *self.inputs, weight, bias, directions, pooled, level, *self.sizes, **self.constants
+            *self.inputs, weight, bias, directions, pooled, level, *rows, *self.sizes, **self.constants
         )
         return pooled, level
 
     def backward(
-        self, weight: Tensor, bias: Tensor, directions: Tensor, level: Tensor, slope: Tensor, delta: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self,
+        weight: Tensor, bias: Tensor, directions: Tensor, level: Tensor, slope: Tensor, delta: Tensor, sizes: Tensor,
+        size_rows: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """The programs' shares of the gradients of weight, bias and directions; `slope`, `delta` come over `sizes`."""
         shapes = (weight.shape[1:], bias.shape[1:], directions.shape[1:])
-        outs = [weight.new_empty(self.models, self.parts, *shape) for shape in shapes]
+        d_weight, d_bias, d_directions = (weight.new_empty(self.models, self.parts, *shape) for shape in shapes)
+        rows = (weight.stride(0), bias.stride(0))
         pool_backward[(self.models, self.parts)](
-            *self.inputs, weight, bias, directions, level, slope, delta, *outs, *self.sizes, **self.constants
-        )
-        d_weight, d_bias, d_directions = (_add_up(out) for out in outs)
+            *self.inputs, weight, bias, directions, level, slope, delta, sizes, d_weight, d_bias, d_directions,
+            sizes.shape[1], size_rows, *rows, *self.sizes, **self.constants, maxnreg=self.registers,
+        )  # fmt: skip
         return d_weight, d_bias, d_directions
 
 
@@ -238,21 +248,10 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         weight, bias, directions, pooled, level = ctx.saved_tensors
-        slope = slope.contiguous()
+        sizes = slope.abs().amax(dim=(1, 2, 3)).clamp(min=1e-30)
+        slope = slope / sizes[:, None, None, None]
         delta = (slope * pooled).sum(dim=-1)
-        return *ctx.launch.backward(weight, bias, directions, level, slope, delta), None
-
-
-def _add_up(parts: Tensor) -> Tensor:
-    """The sum over the programs of each member, in a fixed order."""
-    return parts[:, 0] if parts.shape[1] == 1 else parts.sum(dim=1)
-
-
-def _power(count: int) -> int:
-    """The smallest power of two that is at least `count`."""
-    return 1 << max(0, count - 1).bit_length()
-
-
-def _lanes(features: int) -> int:
-    """Twice the features and the one, to a power of two of at least 16."""
-    return max(16, 2 * _power(features + 1))
+        whole = power(max(16, slope.shape[1]))
+        shares = ctx.launch.backward(weight, bias, directions, level, slope.contiguous(), delta, sizes[:, None], whole)
+        d_weight, d_bias, d_directions = (share.sum(dim=1) for share in shares)
+        return d_weight, d_bias, d_directions, None

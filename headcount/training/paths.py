@@ -59,12 +59,14 @@ def choose(members: Sequence[Member], device: torch.device | str) -> Path:
     return fused() if members[0].arch.depth == 1 else recorded
 
 
-def fused() -> Path:
-    """The collapsed bank in Triton kernels, recorded."""
+def fused(precision: str = "half") -> Path:
+    """The collapsed bank in Triton kernels, recorded; trained with `precision`, evaluated with the finest."""
     from headcount.training import fused as kernels
+    from headcount.training.tiles import Tile
 
-    forward = partial(collapsed, pool=kernels.pool)
-    return Path("fused, CUDA graph", forward, kernels.gradient, graph, kernels.update, kernels.pack)
+    forward = partial(collapsed, pool=partial(kernels.pool, tile=Tile(precision="fine")))
+    gradient = partial(kernels.gradient, tile=Tile(precision=precision))
+    return Path(f"fused ({precision}), CUDA graph", forward, gradient, graph, kernels.update, kernels.pack)
 
 
 def as_it_is(step: Step, state: Sequence[Tensor]) -> Step:

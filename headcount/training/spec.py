@@ -13,7 +13,7 @@ from typing import Any
 
 from headcount.nets import Architecture
 from headcount.structure import Structure
-from headcount.tasks import Task, named
+from headcount.tasks import Task, named, sentence
 from headcount.training.member import Member, Recipe
 from headcount.words import refuse_unknown
 
@@ -60,6 +60,8 @@ class Sweep:
         structure = self.structure
         return {
             "structure": structure.to_json() if structure is not None else None,
+            "target": sentence(self.members[0].task),
+            "domain": self.members[0].task.domain,
             "recipe": dataclasses.asdict(self.recipe),
             "toml": self.source,
         }

@@ -83,10 +83,20 @@ def banks(asked: Sweep, device: str) -> Iterator[list[Member]]:
     kind = torch.device(device).type
     groups: dict[tuple[Any, ...], list[Member]] = {}
     for member in asked.members:
-        key = (member.task.length, member.task.token_dim, member.arch.depth, member.arch.positions)
+        key = (_lengths(member, kind), member.task.token_dim, member.arch.depth, member.arch.positions)
         groups.setdefault(key, []).append(member)
     for members in groups.values():
         yield from _fitting(sorted(members, key=_size), asked.recipe, kind)
+
+
+def _lengths(member: Member, kind: str) -> int:
+    """Members with the same number here may share a bank: on a GPU, one-layer networks of lengths within a factor 4.
+
+    A short sequence is padded to the longest of its bank, which on a GPU costs less than a bank of its own: a step of
+    a small bank takes as long as launching it.
+    """
+    length = member.task.length
+    return (length - 1).bit_length() // 2 if kind == "cuda" and member.arch.depth == 1 else length
 
 
 def _fitting(members: list[Member], recipe: Recipe, kind: str) -> Iterator[list[Member]]:
@@ -95,7 +105,8 @@ def _fitting(members: list[Member], recipe: Recipe, kind: str) -> Iterator[list[
         grown = [*bank, member]
         padded = len(grown) * max(map(_cost, grown))
         wasteful = padded > PADDING[kind] * sum(map(_cost, grown))
-        if bank and (wasteful or padded * recipe.batch * member.task.length * 4 > ROOM[kind]):
+        longest = max(m.task.length for m in grown)
+        if bank and (wasteful or padded * recipe.batch * longest * 4 > ROOM[kind]):
             yield bank
             bank = []
         bank.append(member)
