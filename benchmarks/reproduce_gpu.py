@@ -16,6 +16,7 @@ from pathlib import Path
 from headcount.papers import cifar, head_count, text
 from headcount.papers.record import Measured, Reproduction, Setting
 from headcount.papers.runner import keep
+from headcount.results import read_study
 from headcount.training.member import Recipe
 
 START = time.perf_counter()
@@ -32,6 +33,8 @@ def main() -> None:
     if asked.tiny:
         _shrink()
     synthetic = {r.name: r for r in head_count.SYNTHETIC}
+    if asked.study.exists():
+        _say(f"{head_count.adopt(read_study(asked.study), setting)} rows taken over from {asked.study}")
     _guard("joint sweep", lambda: head_count.joint_sweep(setting, TABLES))
     for name in (*TABLES, "figure-1a", "reversal", "table-5", "figure-1b"):
         limit = TIMES.get(name, asked.budget)
@@ -52,6 +55,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", type=float, default=405.0)
     parser.add_argument("--cifar", type=float, default=0.0, help="seconds for CIFAR-10; default: 0.6 of what is left")
+    parser.add_argument("--study", type=Path, default=Path("docs/data/head_count.json"), help="rows already at hand")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
     return parser.parse_args()

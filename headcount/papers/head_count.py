@@ -21,7 +21,7 @@ from headcount.training.progress import bar
 from headcount.training.spec import Sweep
 from headcount.training.sweeps import run as run_sweep
 
-__all__ = ["SYNTHETIC", "Grid", "joint_sweep", "sweep_of"]
+__all__ = ["SYNTHETIC", "Grid", "adopt", "joint_sweep", "sweep_of"]
 
 WIDTHS = (12, 16, 20, 27, 36, 48, 55)  # log N from 2.5 to 4.0, the axis of Figure 1b read as natural logarithms
 LR, OTHER_LR = 3e-3, 1e-3
@@ -78,6 +78,20 @@ def sweep_of(grid: Grid, setting: Setting) -> Study:
     """The study of a grid: rows already in the store are not trained again, whichever table they were trained for."""
     store = Store.open(setting.folder / "synthetic", create=True)
     return run_sweep(grid.sweep(), store, device=setting.device, watch=bar)
+
+
+def adopt(study: Study, setting: Setting) -> int:
+    """Take over the rows of a stored study that any of the tables asks for; how many there were.
+
+    A row is the same if the hash of everything that determines it is: nothing else is taken.
+    """
+    store = Store.open(setting.folder / "synthetic", create=True)
+    rows = {row["run"]: row for row in study}
+    wanted = {m.run(g.recipe): m.content(g.recipe) for g in GRIDS.values() for m in g.sweep().members}
+    found = [(run, wanted[run], row) for run, row in rows.items() if run in wanted]
+    if found:
+        store.add(found, study.environment)
+    return len(found)
 
 
 def joint_sweep(setting: Setting, names: Sequence[str] = ("table-2", "table-3", "table-4")) -> None:
