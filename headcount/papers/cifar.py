@@ -47,7 +47,6 @@ TABLE_8 = Published(
     ),
     quantity="training accuracy",
     measure=Difference(),
-    knee=False,
 )
 TABLE_9 = Published(
     "Table 9",
@@ -72,7 +71,6 @@ TABLE_9 = Published(
     ),
     quantity="validation accuracy",
     measure=Difference(),
-    knee=False,
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headcount.papers.published import Published
+from headcount.papers.published import Difference, Published, mean
 from headcount.sources import Source
 
 __all__ = ["EXPONENTS", "LENGTHS", "TABLE_2", "TABLE_3", "TABLE_4", "TABLE_5"]
@@ -14,19 +14,20 @@ def _numbers(text: str) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(float(v) for v in line.split()) for line in text.strip().splitlines())
 
 
-def _table(name: str, text: str, spread: str | None = None) -> Published:
+def _table(name: str, transition: int, text: str, spread: str | None = None) -> Published:
     values = _numbers(text)
     rows = tuple(range(1, len(values) + 1))
     given = None if spread is None else _numbers(spread)
     # Table 2 gives means over seeds; the others a single number, which the paper says is the smallest over seeds.
-    sums_up = {} if spread is not None else {"sums_up": min}
     return Published(
-        name, Source("yu2025heads", name), "heads", rows, "length", LENGTHS, values, spread=given, **sums_up
-    )
+        name, Source("yu2025heads", name), "heads", rows, "length", LENGTHS, values, given,
+        sums_up=min if given is None else mean, transition=transition,
+    )  # fmt: skip
 
 
 TABLE_2 = _table(
     "Table 2",
+    4,
     """
     7.01e-2 1.09e-1 1.10e-1 1.14e-1 1.45e-1
     7.31e-3 8.41e-3 9.42e-3 1.31e-2 1.47e-2
@@ -44,6 +45,7 @@ TABLE_2 = _table(
 )
 TABLE_3 = _table(
     "Table 3",
+    4,
     """
     1.75e-2 1.98e-2 2.06e-2 2.54e-2 3.03e-2
     7.17e-3 7.39e-3 7.82e-3 8.57e-3 1.02e-2
@@ -54,6 +56,7 @@ TABLE_3 = _table(
 )
 TABLE_4 = _table(
     "Table 4",
+    3,
     """
     1.38e-2 1.63e-2 1.84e-2 2.17e-2 2.31e-2
     1.09e-3 7.08e-4 7.24e-4 7.76e-4 1.11e-3
@@ -63,6 +66,7 @@ TABLE_4 = _table(
 )
 TABLE_5 = _table(
     "Table 5",
+    2,
     """
     2.12e-4 1.85e-4 2.22e-4 3.13e-4 4.28e-4
     7.22e-6 2.69e-6 3.50e-6 3.07e-6 3.83e-6
@@ -91,5 +95,5 @@ EXPONENTS = Published(
     ),
     spread=((0.03,) * 6,) * 6,  # half a digit of what is printed, and no more than two of them are allowed
     quantity="exponent k",
-    knee=False,
+    measure=Difference(clear=0.1),
 )

@@ -27,38 +27,57 @@ def mean(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Values compared by their ratio: two differ clearly when one is more than `clear` times the other.
+    """Errors, compared by their ratio: two differ clearly when one is more than `factor` times the other.
 
-    >>> Ratio().order(1.0, 1.5), Ratio().order(1.0, 3.0)
-    (0, -1)
+    >>> Ratio().apart(1.0, 10.0), Ratio(factor=10).clear
+    (1.0, 1.0)
     """
 
-    clear: float = 2.0
-    meaning: str = "lower is better"
+    factor: float = 2.0
 
-    def order(self, a: float, b: float) -> int:
-        """-1 where a is clearly below b, 1 where clearly above, 0 where neither."""
-        return (a > self.clear * b) - (b > self.clear * a)
+    @property
+    def clear(self) -> float:
+        """The smallest clear distance."""
+        return math.log10(self.factor)
+
+    def unit(self, value: float) -> float:
+        """The value on the scale in which distances are taken."""
+        return math.log10(max(value, 1e-300))
+
+    def apart(self, a: float, b: float) -> float:
+        """The distance of two values, in decades."""
+        return abs(self.unit(a) - self.unit(b))
+
+    def noise(self, value: float, spread: float) -> float:
+        """A standard deviation around a value as a distance."""
+        return math.log10(1 + spread / max(value, 1e-300))
 
     def level(self, value: float) -> float:
         """log10 of the error, at most 0: what the knee is looked for in."""
-        return math.log10(min(max(value, 1e-300), 1.0))
+        return min(self.unit(value), 0.0)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Accuracies compared by their difference: two differ clearly when more than `clear` apart.
+    """Accuracies and the like, compared by their difference.
 
-    >>> Difference().order(0.50, 0.51), Difference().order(0.50, 0.60)
-    (0, -1)
+    >>> round(Difference().apart(0.50, 0.55), 3)
+    0.05
     """
 
     clear: float = 0.03
-    meaning: str = "higher is better"
 
-    def order(self, a: float, b: float) -> int:
-        """-1 where a is clearly below b, 1 where clearly above, 0 where neither."""
-        return (a - b > self.clear) - (b - a > self.clear)
+    def unit(self, value: float) -> float:
+        """The value itself."""
+        return value
+
+    def apart(self, a: float, b: float) -> float:
+        """The distance of two values."""
+        return abs(a - b)
+
+    def noise(self, value: float, spread: float) -> float:
+        """A standard deviation around a value as a distance."""
+        return spread
 
     def level(self, value: float) -> float:
         """log10 of one minus the accuracy."""
@@ -73,6 +92,7 @@ class Published:
     """One published table. `values[r][c]` is the cell at rows[r], columns[c]; None where the paper has none.
 
     `spread` is the published standard deviation. `sums_up` is how seeds become one number, as the paper does it.
+    `transition` is the row at which the paper says the curve turns.
 
     >>> table = Published("Table 0", Source("yu2025heads", "Table 0"), "heads", (1, 2), "length", (8,), ((.1,), (.01,)))
     >>> table.at(2, 8)
@@ -90,7 +110,7 @@ class Published:
     quantity: str = "NMSE"
     measure: Measure = field(default_factory=Ratio)
     sums_up: Callable[[Sequence[float]], float] = mean
-    knee: bool = True
+    transition: int | None = None
 
     def __post_init__(self) -> None:
         for block in (self.values, self.spread or self.values):

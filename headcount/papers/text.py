@@ -57,7 +57,6 @@ TABLE_6 = Published(
     spread=((0.005,) * 4,) * 7,  # the paper: at most 0.005
     quantity="training accuracy",
     measure=Difference(),
-    knee=False,
 )
 TABLE_7 = Published(
     "Table 7",
@@ -86,7 +85,6 @@ TABLE_7 = Published(
     ),
     quantity="validation accuracy",
     measure=Difference(),
-    knee=False,
 )
 
 

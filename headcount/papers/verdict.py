@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
 
+from headcount.fits.cells import level
 from headcount.fits.knee import change_point
 from headcount.papers.published import Cells, Published
 
 __all__ = ["Cell", "Claim", "Comparison", "Outcome", "Verdict", "compare", "judge_claims", "knee_of"]
 
-Outcome = Literal["matches", "same shape", "differs", "no common cell"]
+Outcome = Literal["matches", "same shape", "differs", "undecided"]
 SPREADS = 2.0  # published standard deviations within which a cell agrees
 MOST = 0.8  # the share of agreeing cells from which a table matches
 ORDERED = 0.9  # the share of clearly different pairs that must be ordered alike
@@ -39,8 +40,13 @@ class Cell:
     ours: float
     low: float
     high: float
-    seeds: int
+    values: tuple[float, ...]
     against: Literal["published spread", "seeds"]
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds were measured."""
+        return len(self.values)
 
     @property
     def agrees(self) -> bool:
@@ -61,7 +67,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A published table beside ours: every common cell, the share of pairs ordered alike, both knees."""
+    """A published table beside ours: every common cell, pairs (ordered alike, asked), knees (stated, ours)."""
 
     published: Published
     cells: tuple[Cell, ...]
@@ -75,7 +81,7 @@ class Comparison:
 
     @property
     def same_order(self) -> bool:
-        """Whether pairs of cells that clearly differ in the paper are ordered alike here."""
+        """Whether pairs of cells that clearly differ in the paper are ordered alike here, all but a tenth."""
         alike, asked = self.ordered
         return alike >= ORDERED * asked
 
@@ -88,10 +94,12 @@ class Comparison:
     def verdict(self) -> Verdict:
         """Matches where most cells agree; same shape where order and knee do; else differs."""
         if not self.cells:
-            return Verdict("no common cell", "nothing measured stands in the published table")
+            return Verdict("undecided", "nothing measured stands in the published table")
         words = f"{self.agreeing} of {len(self.cells)} cells within {self._yardstick}; {self._shape}"
         if self.agreeing >= MOST * len(self.cells):
             return Verdict("matches", words)
+        if not self.ordered[1] and self.knees is None:
+            return Verdict("undecided", words)
         return Verdict("same shape" if self.same_order and self.same_knee else "differs", words)
 
     @property
@@ -103,7 +111,7 @@ class Comparison:
     @property
     def _shape(self) -> str:
         alike, asked = self.ordered
-        knee = "" if self.knees is None else f", knee at {self.knees[0]} published and {self.knees[1]} here"
+        knee = "" if self.knees is None else f", transition at {self.knees[0]} stated and {self.knees[1]} here"
         return f"{alike} of {asked} clearly different pairs ordered alike{knee}"
 
 
@@ -112,7 +120,8 @@ def compare(published: Published, cells: Cells) -> Comparison:
 
     A cell agrees when ours (seeds summed up as the paper does) lies within two published standard deviations or,
     where the paper gives none, when the published value lies between our smallest and largest seed. Shape is the
-    order of all pairs within a row or a column that differ clearly in the paper, and the row where the curve turns.
+    order of the pairs within a row or a column that clearly differ in the paper, by more than the measure's own
+    step and by more than the spread of the two cells, and the row where our curve turns against the one stated.
 
     >>> from headcount.sources import Source
     >>> table = Published("T", Source("yu2025heads", "T"), "heads", (1, 2), "length", (8,), ((.1,), (.001,)))
@@ -124,9 +133,7 @@ def compare(published: Published, cells: Cells) -> Comparison:
         for (row, column), values in cells.items()
         if published.at(row, column) is not None and len(values)
     )
-    ours = {(c.row, c.column): c.ours for c in found}
-    theirs = {(c.row, c.column): c.published for c in found}
-    return Comparison(published, found, _ordered(published, theirs, ours), _knees(published, theirs, ours))
+    return Comparison(published, found, _ordered(published, found), _knees(published, found))
 
 
 def judge_claims(claims: Sequence[Claim]) -> Verdict:
@@ -136,39 +143,49 @@ def judge_claims(claims: Sequence[Claim]) -> Verdict:
     return Verdict("same shape" if held == len(claims) else "differs", words)
 
 
-def knee_of(published: Published, cells: dict[tuple[Any, Any], float]) -> Any:
-    """The row at which the mean log error over the columns turns, among rows present in every column."""
-    columns = sorted({column for _, column in cells}, key=published.columns.index)
-    rows = [row for row in published.rows if all((row, column) in cells for column in columns)]
-    if len(rows) < 3 or not all(isinstance(row, int | float) for row in rows):
+def knee_of(published: Published, cells: Sequence[Cell]) -> Any:
+    """The row at which our curve turns: the knee of the mean level over the columns, by the rule of `fits.knee`."""
+    found = {(c.row, c.column): c.values for c in cells}
+    columns = sorted({column for _, column in found}, key=published.columns.index)
+    rows = [row for row in published.rows if all((row, column) in found for column in columns)]
+    if len(rows) < 3:
         return None
-    levels = np.array([[published.measure.level(cells[row, column]) for row in rows] for column in columns])
-    return rows[int(change_point(levels.mean(0), np.array(rows, dtype=float)))]
+    means = []
+    for row in rows:
+        logs = [np.array([published.measure.level(v) for v in found[row, column]]) for column in columns]
+        means.append(np.mean([level(each).item() for each in logs]))
+    return rows[int(change_point(np.array(means), np.array(rows, dtype=float)))]
 
 
 def _cell(published: Published, row: Any, column: Any, values: Sequence[float]) -> Cell:
     value, spread = published.at(row, column), published.spread_at(row, column)
     assert value is not None
-    ours = published.sums_up(values)
+    ours, seeds = published.sums_up(values), tuple(values)
+    if spread is None:
+        return Cell(row, column, value, ours, min(seeds), max(seeds), seeds, "seeds")
+    low, high = value - SPREADS * spread, value + SPREADS * spread
+    return Cell(row, column, value, ours, low, high, seeds, "published spread")
+
+
+def _ordered(published: Published, cells: Sequence[Cell]) -> tuple[int, int]:
+    clear = [
+        (a, b)
+        for a, b in combinations(cells, 2)
+        if (a.row == b.row or a.column == b.column)
+        and published.measure.apart(a.published, b.published)
+        > max(published.measure.clear, _noise(published, a) + _noise(published, b))
+    ]
+    return sum((a.published > b.published) == (a.ours > b.ours) for a, b in clear), len(clear)
+
+
+def _noise(published: Published, cell: Cell) -> float:
+    """The published standard deviation or, where there is none, half the range of our seeds."""
+    spread = published.spread_at(cell.row, cell.column)
     if spread is not None:
-        return Cell(row, column, value, ours, value - SPREADS * spread, value + SPREADS * spread, len(values),
-                    "published spread")  # fmt: skip
-    return Cell(row, column, value, ours, min(values), max(values), len(values), "seeds")
+        return published.measure.noise(cell.published, spread)
+    return published.measure.apart(min(cell.values), max(cell.values)) / 2
 
 
-def _ordered(
-    published: Published, theirs: dict[tuple[Any, Any], float], ours: dict[tuple[Any, Any], float]
-) -> tuple[int, int]:
-    pairs = [(a, b) for a, b in combinations(theirs, 2) if a[0] == b[0] or a[1] == b[1]]
-    order: Callable[[float, float], int] = published.measure.order
-    clear = [(a, b) for a, b in pairs if order(theirs[a], theirs[b])]
-    return sum((theirs[a] > theirs[b]) == (ours[a] > ours[b]) for a, b in clear), len(clear)
-
-
-def _knees(
-    published: Published, theirs: dict[tuple[Any, Any], float], ours: dict[tuple[Any, Any], float]
-) -> tuple[Any, Any] | None:
-    if not published.knee:
-        return None
-    knees = knee_of(published, theirs), knee_of(published, ours)
-    return None if knees[0] is None else knees
+def _knees(published: Published, cells: Sequence[Cell]) -> tuple[Any, Any] | None:
+    ours = knee_of(published, cells) if published.transition is not None else None
+    return None if ours is None else (published.transition, ours)
