@@ -10,14 +10,33 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_ROOMS = ("bounds", "fits", "nets", "papers", "report", "results", "sources", "structure", "tasks", "training")
+_ROOMS = (
+    "bounds",
+    "constructions",
+    "fits",
+    "infoflow",
+    "lens",
+    "nets",
+    "papers",
+    "report",
+    "results",
+    "sources",
+    "structure",
+    "tasks",
+    "training",
+)
 _NAMES = {
     "Architecture": "nets",
     "Bound": "results",
+    "Built": "constructions",
+    "Certificate": "constructions",
     "Source": "sources",
     "Store": "results",
     "Study": "results",
+    "advise": "infoflow",
+    "build": "constructions",
     "knee": "fits",
+    "predict": "infoflow",
     "sweep": "training",
 }
 

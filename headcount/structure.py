@@ -19,7 +19,8 @@ class Retrieval:
 
     `order` tokens are compared jointly (1: max over t; 2: over pairs; 3: over triples), and the one wanted is
     the `rank`-th largest. It searches `window` positions (None: all), or reads the fixed `positions` and then
-    compares nothing (order 0). `after` names earlier retrievals whose finding enters its score: a chain.
+    compares nothing (order 0). `after` names earlier retrievals whose finding enters its score: a chain. The token
+    wanted stands `offset` places after the one found (1: its successor, as in an induction head).
 
     >>> Retrieval("maxima", count=4).order
     1
@@ -34,6 +35,7 @@ class Retrieval:
     window: int | None = None
     positions: tuple[int, ...] = ()
     after: tuple[str, ...] = ()
+    offset: int = 0
 
     def __post_init__(self) -> None:
         if self.order == -1:
@@ -49,6 +51,12 @@ class Retrieval:
             raise ValueError(f"retrieval {self.name!r}: order 0 reads fixed positions, and positions is empty")
         if self.positions and self.window is not None:
             raise ValueError(f"retrieval {self.name!r}: give window or positions, not both")
+        for name, plain in (("count", 1), ("rank", 1), ("offset", 0)):
+            if self.positions and getattr(self, name) != plain:
+                raise ValueError(
+                    f"retrieval {self.name!r}: fixed positions are read once, so {name} must be {plain}, "
+                    f"got {getattr(self, name)}"
+                )
         if self.window is not None and self.window < 1:
             raise ValueError(f"retrieval {self.name!r}: window must hold at least 1 position, got {self.window}")
 
@@ -87,6 +95,8 @@ class Structure:
                 raise ValueError(f"retrieval {r.name!r}: position {outside[0]} is outside 0..{self.length - 1}")
             if r.rank > (r.window or self.length):
                 raise ValueError(f"retrieval {r.name!r}: rank {r.rank} exceeds the {r.window or self.length} searched")
+            if abs(r.offset) >= self.length:
+                raise ValueError(f"retrieval {r.name!r}: offset {r.offset} leaves the {self.length} positions")
             seen.add(r.name)
 
     @property

@@ -15,6 +15,8 @@ __all__ = ["Interrupted", "app", "main"]
 ROOMS = (
     "demo",
     "tasks",
+    "infoflow",
+    "lens",
     "sweeps",
     "fits",
     "report",

@@ -2,6 +2,7 @@
 
 from headcount.tasks.catalogue import catalogue, describe, named, sentence
 from headcount.tasks.linear_max import LinearMax
+from headcount.tasks.opposite import OppositePair
 from headcount.tasks.pairs import Gaussian, PairMax, TriangleCentre, UnitSphere
 from headcount.tasks.places import Induction, PositionSum
 from headcount.tasks.ranks import KthLargest
@@ -16,6 +17,7 @@ __all__ = [
     "Induction",
     "KthLargest",
     "LinearMax",
+    "OppositePair",
     "PairMax",
     "PositionSum",
     "Ridges",

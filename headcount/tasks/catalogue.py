@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headcount.tasks.linear_max import LinearMax
+from headcount.tasks.opposite import OppositePair
 from headcount.tasks.pairs import Gaussian, PairMax, TriangleCentre, UnitSphere
 from headcount.tasks.places import Induction, PositionSum
 from headcount.tasks.ranks import KthLargest
@@ -19,7 +20,7 @@ from headcount.words import nearest, refuse_unknown
 
 __all__ = ["SHIPPED", "catalogue", "describe", "named", "sentence"]
 
-SHIPPED = (LinearMax, Wells, PairMax, TriangleCentre, KthLargest, PositionSum, Induction)
+SHIPPED = (LinearMax, Wells, PairMax, OppositePair, TriangleCentre, KthLargest, PositionSum, Induction)
 TOKENS = {"gaussian": Gaussian(), "sphere": UnitSphere()}
 
 
@@ -74,6 +75,7 @@ def catalogue() -> list[dict[str, Any]]:
         LinearMax.random(4, 4, 32),
         Wells.random(2, 2, 32),
         PairMax.random(2, 4, 32),
+        OppositePair(32),
         TriangleCentre(32),
         KthLargest(2, 32),
         PositionSum((0, 1, 2), 32),

@@ -83,7 +83,8 @@ class Induction:
     @property
     def structure(self) -> Structure:
         last = Retrieval("last letter", positions=(self.length - 1,))
-        return Structure(self.length, self.vocab, (last, Retrieval("its earlier copy", after=("last letter",))))
+        copy = Retrieval("its earlier copy", after=("last letter",), offset=1)
+        return Structure(self.length, self.vocab, (last, copy))
 
     @property
     def domain(self) -> str:

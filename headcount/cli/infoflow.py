@@ -1,0 +1,198 @@
+"""`headcount predict` and `headcount advise`: which depth, heads and dimensions a task needs, and why."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+
+if TYPE_CHECKING:
+    from headcount.infoflow import Advice, Prediction
+    from headcount.nets import Architecture
+    from headcount.structure import Structure
+
+TaskName = Annotated[
+    str, typer.Argument(help="A task's name (see `headcount tasks`), or a TOML file that describes one.")
+]
+Length = Annotated[int, typer.Option(help="Tokens in a sequence; a TOML file says it itself.", show_default=False)]
+With = Annotated[
+    list[str] | None,
+    typer.Option("--with", help="A field of the task, as retrievals=2; may be repeated.", show_default=False),
+]
+Layers = Annotated[str, typer.Option(help="Every layer as heads x head_dim, as 2x8+2x8.")]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("predict")
+    def predict(
+        task: TaskName,
+        layers: Layers,
+        length: Length = 64,
+        fields: With = None,
+        positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
+        embed_dim: Annotated[int, typer.Option(help="Width of a state (0: the widest layer).")] = 0,
+        as_json: AsJson = False,
+        out: Out = None,
+    ) -> None:
+        """Say whether an architecture computes a task cheaply, by which plan, and what limits it."""
+        from headcount.infoflow import draw
+        from headcount.infoflow import predict as ask
+
+        prediction = ask(structure_named(task, length, fields or []), shape_named(layers, positions, embed_dim))
+        if as_json:
+            emit_json(prediction.as_row())
+        else:
+            _print_prediction(_title(task), prediction)
+        if out is not None:
+            drawn = out_file(out, "flow.svg", draw(prediction, _title(task)))
+            written = out_file(out, "prediction.json", json.dumps(prediction.as_row(), indent=2) + "\n")
+            _tell_written(as_json, drawn, written)
+
+    @app.command("advise")
+    def advise(
+        task: TaskName,
+        eps: Annotated[float, typer.Option(help="The error wanted.")] = 1e-2,
+        length: Length = 64,
+        fields: With = None,
+        max_layers: Annotated[int, typer.Option(help="Most layers to consider.")] = 4,
+        max_heads: Annotated[int, typer.Option(help="Most heads in a layer.")] = 8,
+        as_json: AsJson = False,
+        out: Out = None,
+    ) -> None:
+        """Rank architectures for a task by predicted parameters, and say which cannot and why."""
+        from headcount.infoflow import advise as ask
+        from headcount.infoflow import draw
+
+        structure = structure_named(task, length, fields or [])
+        advice = ask(structure, eps, max_layers=max_layers, max_heads=max_heads)
+        if as_json:
+            emit_json(advice.as_row())
+        else:
+            _print_advice(_title(task), advice)
+        if out is not None:
+            drawn = out_file(out, "flow.svg", draw(advice.best.prediction, _title(task)))
+            written = out_file(out, "advice.json", json.dumps(advice.as_row(), indent=2) + "\n")
+            _tell_written(as_json, drawn, written)
+
+
+def structure_named(task: str, length: int, fields: list[str]) -> Structure:
+    """The structure of a shipped task, or of the one a TOML file describes."""
+    from headcount.infoflow import read_structure
+
+    if task.endswith(".toml"):
+        if fields:
+            raise ValueError(f"{task} describes the task itself; --with is for tasks by name")
+        return read_structure(task)
+    from headcount.tasks import named
+
+    return named(task, length, **fields_of(fields)).structure
+
+
+def fields_of(texts: list[str]) -> dict[str, Any]:
+    """The fields of a task, each given as name=value."""
+    return dict(_field(text) for text in texts)
+
+
+def shape_named(layers: str, positions: int, embed_dim: int = 0, width: int = 32) -> Architecture:
+    """The architecture that text like 2x8+2x8 describes."""
+    from headcount.nets import Architecture
+
+    parts = [part.split("x") for part in layers.replace(" ", "").split("+")]
+    if not all(len(part) == 2 and all(_whole(p) for p in part) for part in parts):
+        raise ValueError(f"layers must read heads x head_dim, layer by layer, as 2x8+2x8; got {layers!r}")
+    shape = tuple((int(heads), int(head_dim)) for heads, head_dim in parts)
+    for number, (heads, _) in enumerate(shape, start=1):
+        if heads < 1:
+            raise ValueError(f"heads of layer {number} must be at least 1, got {heads}")
+    return Architecture(shape, width=width, positions=positions, embed_dim=embed_dim)
+
+
+def _whole(text: str) -> bool:
+    return text.removeprefix("-").isdigit()
+
+
+def _field(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--with takes name=value, as retrievals=2; got {text!r}")
+    try:
+        return name.strip(), _frozen(json.loads(value))
+    except json.JSONDecodeError:
+        return name.strip(), value
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _title(task: str) -> str:
+    return Path(task).stem if task.endswith(".toml") else task
+
+
+def _print_prediction(title: str, p: Prediction) -> None:
+    shape = "+".join(f"{h}x{n}" for h, n in p.layers)
+    cost = f"about eps^-{p.exponent:.3g} parameters" if p.feasible else "at no fixed exponent"
+    places = f"{p.positions} position features" if p.positions else "no positions"
+    say(f"{title} by {shape} ({places}): {p.verdict.upper()}, {cost}")
+    _paragraph("Limit", p.limiting)
+    if p.fixes:
+        _paragraph("Would do", "; or ".join(p.fixes))
+    if p.lower is not None:
+        _paragraph("At least", str(p.lower))
+    for caution in p.cautions:
+        _paragraph("Caution", caution)
+    if p.plan:
+        say("\nPlan")
+        for step in p.plan:
+            _paragraph(f"  layer {step.layer}", f"{step.who} at {step.at}: {step.attends} ({step.retrieval})")
+            _paragraph(
+                "", f"{step.mode}, score: {step.score}, carries {step.carries}, eps^-{step.exponent:.3g}; {step.knows}"
+            )
+        grown = ", ".join(f"layer {k.layer}: {k.token} and {k.cls}" for k in p.known)
+        _paragraph("  known", f"tokens a token and the class token can depend on, {grown}")
+    say("\nHow we know")
+    for s in p.statements:
+        _paragraph(f"  {s.status}", f"{s.says} ({s.source})", indent=16)
+
+
+def _paragraph(label: str, words: str, indent: int = 11) -> None:
+    say(textwrap.fill(words, 80, initial_indent=f"{label:<{indent}}", subsequent_indent=" " * indent))
+
+
+def _print_advice(title: str, advice: Advice) -> None:
+    say(f"{title}, error {advice.eps:g}: best {advice.best.architecture.name} ({advice.best.prediction.verdict})")
+    for step in advice.best.prediction.plan:
+        _paragraph(f"  layer {step.layer}", f"{step.who} at {step.at}: {step.attends} ({step.mode})")
+    say()
+    rows = [
+        {
+            **c.as_row(),
+            "parameters": _size(c.parameters),
+            "E": c.architecture.embed_dim,
+            "pos": c.architecture.positions,
+        }
+        for c in advice.ranked
+    ]
+    show_table(rows, ("layers", "E", "pos", "parameters", "exponent", "reason"))
+    say("\nLeast heads a layer that are cheap")
+    for f in advice.frontier:
+        where = f"{f.layers} layer{'s' if f.layers > 1 else ''}, {'positions' if f.positions else 'none'}"
+        heads = f"{f.heads}" if f.heads else "none tried"
+        why = "" if f.heads == 1 else f"; fewer: {f.reason}" if f.heads else f": {f.reason}"
+        _paragraph(f"  {where}", f"{heads}{why}", indent=24)
+
+
+def _size(parameters: int) -> str:
+    if not parameters:
+        return "-"
+    return f"{parameters:,}" if parameters < 10**9 else f"10^{len(str(parameters)) - 1}"
+
+
+def _tell_written(as_json: bool, *paths: Path) -> None:
+    if not as_json:
+        say("\nWritten: " + ", ".join(str(path) for path in paths))

@@ -1,0 +1,68 @@
+"""Rounding of networks with several layers: what float64 arithmetic can add, by forward error analysis.
+
+Scores off by at most a multiply every attention weight by a factor within exp(+-2 beta a), so the mean of values of
+size v moves by at most 2 v (exp(2 beta a) - 1). A value that is the score itself moves less: the derivative of
+sum_i p_i s_i along s_i is p_i (1 + beta (s_i - mean)), and beta E|s - mean| <= 2 beta (max - mean) <= 2 W((T-1)/e).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from headcount.bounds import gibbs_excess
+from headcount.constructions.network import ClassTokenNet, ReluNet
+from headcount.constructions.rounding import EXP_ULPS, Known, U, _g, _plus
+from headcount.nets.transformer import Attention
+
+__all__ = ["rounding_through"]
+
+
+def rounding_through(
+    net: ClassTokenNet, largest_token: float, length: int, *, sizes: Sequence[np.ndarray] = ()
+) -> float:
+    """What rounding adds to the output of a network of any depth on tokens of at most this magnitude.
+
+    `sizes` are magnitudes that a proof gives for a token's state, after the encoder and after each layer; without
+    them every sum is taken at the sum of its magnitudes.
+    """
+    tokens = np.append(np.full(net.shape.token_dim, largest_token), float(length))
+    token = _within(Known(tokens, np.zeros_like(tokens)).through(net.encoder), sizes, 0)
+    cls = Known(np.abs(net.cls.detach().numpy()), np.zeros(net.shape.embed_dim))
+    for layer, (attend, forward) in enumerate(zip(net.attention, net.between, strict=False)):
+        assert isinstance(attend, Attention) and isinstance(forward, ReluNet)
+        beta = net.shape.betas[layer]
+        token, cls = (_plus(q, _attended(attend, q, token, beta, length)) for q in (token, cls))
+        token, cls = (_plus(q, q.through(forward)) for q in (token, cls))
+        token = _within(token, sizes, layer + 1)
+    last = net.attention[-1]
+    assert isinstance(last, Attention)
+    cls = _plus(cls, _attended(last, cls, token, net.shape.betas[-1], length))
+    return float(cls.through(net.read_out).error[0])
+
+
+def _within(state: Known, sizes: Sequence[np.ndarray], at: int) -> Known:
+    return Known(np.minimum(state.size, sizes[at]), state.error) if at < len(sizes) else state
+
+
+def _attended(attention: Attention, asker: Known, tokens: Known, beta: float, length: int) -> Known:
+    total = Known(np.zeros_like(asker.size), np.zeros_like(asker.size))
+    for head in range(attention.query.shape[0]):
+        query, key, value, out = (
+            p[head].detach().numpy() for p in (attention.query, attention.key, attention.value, attention.output)
+        )
+        q, k, values = asker.mapped(query), tokens.mapped(key), tokens.mapped(value)
+        size = float(q.size @ k.size)
+        error = float(q.size @ k.error + q.error @ k.size + q.error @ k.error) + _g(len(q.size)) * size
+        wobble = error + 8 * U * size + (8 + 2 * EXP_ULPS) * U / max(beta, U)
+        moved = 2 * math.expm1(min(700.0, 2 * beta * wobble)) * values.size
+        if len(key) == 1 and torch.equal(attention.key[head], attention.value[head]):
+            moved = np.minimum(
+                moved, wobble * (1 + 2 * gibbs_excess(max(1, length - 1), 1.0).value) / max(q.size[0], U)
+            )
+        moved = moved + _g(length + 2 * EXP_ULPS) * values.size
+        total = _plus(total, Known(values.size, values.error + moved).mapped(out))
+    return total

@@ -1,0 +1,44 @@
+"""A trained network in one file: its weights, and the shape that says what they are."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from headcount.nets import Architecture, Transformer
+
+__all__ = ["load_net", "save_net"]
+
+
+def save_net(net: Transformer, path: str | Path) -> Path:
+    """Write a network to one safetensors file, whole or not at all."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(path.name + ".part")
+    about = {"architecture": net.arch.to_json(), "token_dim": str(net.token_dim)}
+    save_file({k: v.contiguous() for k, v in net.state_dict().items()}, scratch, about)
+    scratch.replace(path)
+    return path
+
+
+def load_net(path: str | Path) -> Transformer:
+    """The network that `save_net` wrote."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(2, "No such file", str(path))
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, struct.error):
+        raise ValueError(f"{path}: not a safetensors file") from None
+    if "architecture" not in about or "token_dim" not in about:
+        raise ValueError(f"{path}: says no architecture; it was not written by `headcount probe --save`")
+    net = Transformer(Architecture.from_json(about["architecture"]), int(about["token_dim"]))
+    try:
+        net.load_state_dict(weights)
+    except RuntimeError:
+        raise ValueError(f"{path}: the weights do not fit the architecture that the file describes") from None
+    return net.to(next(iter(weights.values())).dtype)

@@ -1,0 +1,51 @@
+"""The target of the depth separation: the pair of tokens that comes nearest to cancelling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headcount.structure import Retrieval, Structure
+from headcount.tasks.task import check_length, uniform
+
+__all__ = ["OppositePair"]
+
+
+@dataclass(frozen=True)
+class OppositePair:
+    """The most opposite pair: y = min_{s,t} |x_s + x_t| (s = t allowed), tokens in [-1,1]^d.
+
+    Source: Yu et al. 2026 (InfoFlow), the depth separation; the target is reconstructed from its abstract.
+
+    >>> OppositePair(length=3)(torch.tensor([[[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]]]))
+    tensor([0.5000])
+    """
+
+    length: int
+    token_dim: int = 2
+
+    def __post_init__(self) -> None:
+        check_length(self.length)
+        if self.token_dim < 1:
+            raise ValueError(f"token_dim must be at least 1, got {self.token_dim}")
+
+    @property
+    def structure(self) -> Structure:
+        return Structure(self.length, self.token_dim, (Retrieval("pair", order=2),))
+
+    @property
+    def domain(self) -> str:
+        return "tokens in [-1,1]^d, sampled uniformly"
+
+    def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
+        sums = x[:, :, None, :] + x[:, None, :, :]
+        return sums.square().sum(dim=-1).flatten(1).amin(dim=1).sqrt()
+
+    def sample(
+        self, batch: int, *, generator: torch.Generator | None = None, dtype: torch.dtype = torch.float32
+    ) -> tuple[Float[Tensor, "batch length token_dim"], Float[Tensor, " batch"]]:
+        x = 2 * uniform((batch, self.length, self.token_dim), generator=generator, dtype=dtype) - 1
+        return x, self(x)

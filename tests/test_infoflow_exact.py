@@ -1,0 +1,70 @@
+"""One answer, two roads: the fast analyser and the exhaustive one agree on every small case drawn."""
+
+import random
+
+import pytest
+
+from headcount.infoflow import exhaustive_cost
+from headcount.infoflow.analysis import analyse, impossible, is_cheap
+from headcount.nets import Architecture
+from headcount.structure import Retrieval, Structure
+
+
+def drawn_structure(rng: random.Random) -> Structure:
+    length, token_dim = rng.choice([3, 4, 8, 16]), rng.choice([1, 2, 4])
+    made: list[Retrieval] = []
+    for i in range(rng.randint(1, 3)):
+        kind = rng.choice(["max", "pair", "rank", "places", "window", "chain", "shift"])
+        after = tuple(r.name for r in made if rng.random() < 0.5) if kind in ("chain", "shift") else ()
+        count = rng.randint(1, 2)
+        fields = {
+            "places": {"positions": tuple(range(rng.randint(1, 3)))},
+            "pair": {"order": 2, "count": count},
+            "rank": {"rank": rng.randint(2, 3), "count": count},
+            "window": {"window": rng.randint(1, length - 1), "count": count},
+            "shift": {"offset": 1},
+        }.get(kind, {"count": count})
+        made.append(Retrieval(f"r{i}", after=after, **fields))
+    return Structure(length, token_dim, tuple(made))
+
+
+def drawn_shape(rng: random.Random) -> Architecture:
+    depth, head_dim, alike = rng.randint(1, 3), rng.choice([1, 2, 4, 8]), rng.random() < 0.6
+    dims = [head_dim if alike else rng.choice([1, 2, 3, 8]) for _ in range(depth)]
+    layers = tuple((rng.randint(1, 3 if depth < 3 else 2), n) for n in dims)
+    return Architecture(layers, positions=rng.choice([0, 2, 2]), embed_dim=rng.choice([0, 0, 2, 4, 16]))
+
+
+def small(structure: Structure) -> bool:
+    return sum(len(r.positions) or r.count for r in structure.retrievals) <= 4
+
+
+@pytest.mark.parametrize("cases", [150, pytest.param(3000, marks=pytest.mark.slow)])
+def test_the_fast_analyser_agrees_with_the_exhaustive_one(cases):
+    rng, compared = random.Random(cases), 0
+    while compared < cases:
+        structure, arch = drawn_structure(rng), drawn_shape(rng)
+        if not small(structure) or impossible(structure, arch):
+            continue
+        found = analyse(structure, arch).cost
+        assert found.order == exhaustive_cost(structure, arch).order, (structure, arch)
+        assert found.cheap == is_cheap(structure, arch), (structure, arch)
+        compared += 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_more_heads_layers_or_dimensions_never_hurt(seed):
+    rng = random.Random(seed)
+    structure = Structure(
+        16, 2, (Retrieval("a", count=rng.randint(1, 4)), Retrieval("b", order=2, count=rng.randint(1, 2)))
+    )
+    layers = tuple((rng.randint(1, 3), 4) for _ in range(rng.randint(1, 3)))
+    base = Architecture(layers, positions=rng.choice([0, 2]), embed_dim=16)
+    larger = [
+        Architecture((*layers, (1, 4)), positions=base.positions, embed_dim=16),
+        Architecture(tuple((h + 1, n) for h, n in layers), positions=base.positions, embed_dim=16),
+        Architecture(layers, positions=base.positions, embed_dim=32),
+        Architecture(layers, positions=2, embed_dim=16),
+    ]
+    cost = analyse(structure, base).cost.order
+    assert all(analyse(structure, arch).cost.order <= cost for arch in larger)
