@@ -21,6 +21,7 @@ _ROOMS = (
     "report",
     "results",
     "sources",
+    "ssm",
     "structure",
     "tasks",
     "training",

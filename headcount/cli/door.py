@@ -20,6 +20,7 @@ ROOMS = (
     "sweeps",
     "fits",
     "report",
+    "ssm",
 )
 
 app = typer.Typer(
