@@ -21,6 +21,8 @@ ROOMS = (
     "fits",
     "report",
     "ssm",
+    "allocation",
+    "reproduce",
 )
 
 app = typer.Typer(

@@ -1,0 +1,175 @@
+"""`headcount allocate`, `saturation` and `compress`: divide a budget, see what heads use, shrink a trained model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headcount.cli.printing import AsJson, Out, console, emit_json, say, show_table
+
+Model = Annotated[str, typer.Argument(help="A model folder, an installed package that carries one, or a hub name.")]
+Text = Annotated[Path | None, typer.Option("--text", help="A text file to calibrate on.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("allocate")(allocate)
+    app.command("saturation")(saturation)
+    app.command("compress")(compress)
+
+
+def allocate(
+    weights: Annotated[str, typer.Option(help="Size of each lag's weight, first lag first: 1,1,1,1")] = "1,1,1,1",
+    token_dim: Annotated[int, typer.Option(help="Dimension of a token.")] = 8,
+    budget: Annotated[int, typer.Option(help="Heads times head_dim, summed over all heads.")] = 256,
+    curve: Annotated[bool, typer.Option("--curve", help="Also the error of one lag against its head count.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Divide a budget of heads times head_dim over the lags a layer must read."""
+    from headcount.allocation import allocate as solve
+    from headcount.allocation import trade_off
+
+    found = solve(_numbers(weights), token_dim, budget)
+    counts = [h for h in (1, 2, 4, 8, 9, 10, 16, 20, 32, 40, 64, 80, 128) if h <= budget]
+    line = [{"heads": h, "error": e} for h, e in zip(counts, trade_off(budget, token_dim, counts), strict=True)]
+    if as_json:
+        facts = {"heads": found.heads, "head_dims": found.head_dims, "error": found.error, "lags": found.lags}
+        facts |= {"terms": found.bound.as_row(), "closed_form_error": found.relaxed.error, "rows": found.as_rows()}
+        emit_json(facts | ({"curve": line} if curve else {}))
+        return
+    show_table(found.as_rows(), ("lag", "weight", "heads", "head_dim", "closed form", "enough heads"))
+    used = sum(h * n for h, n in zip(found.heads, found.head_dims, strict=True))
+    say(f"\n{found.bound}")
+    say(f"{sum(found.heads)} heads, {used} of {budget} spent; closed form {found.relaxed.error:.4g}")
+    for m in found.starved:
+        say(f"careful: lag {m} has {found.heads[m - 1]} heads; below {m + 1} no weights reach what the bound promises")
+    if curve:
+        show_table(line, ("heads", "error"), title=f"\none lag, budget {budget}, head_dim = budget / heads")
+
+
+def saturation(
+    model: Model,
+    text: Text = None,
+    lengths: Annotated[str, typer.Option(help="Sequence lengths to look at.")] = "8,16,32,64,128,256",
+    samples: Annotated[int, typer.Option(help="Sequences of each length.")] = 8,
+    heads: Annotated[bool, typer.Option("--heads", help="One row a head instead of one a layer.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure where attention saturates on a text, and what smaller heads would cost there."""
+    from headcount.allocation.loading import load, tokenizer_of
+    from headcount.allocation.watching import chunks, rank_costs, verdicts
+    from headcount.allocation.watching import saturation as measure
+
+    wanted = sorted({int(n) for n in _numbers(lengths)})
+    if text is None:
+        raise ValueError("saturation is measured on a text: give --text FILE")
+    if not text.is_file():
+        raise FileNotFoundError(f"no text file at {text}")
+    net = load(model)
+    most = getattr(getattr(net, "config", None), "max_position_embeddings", max(wanted))
+    wanted = [n for n in wanted if n <= most]
+    if not wanted:
+        raise ValueError(f"every length exceeds the {most} positions of this model")
+    tokenizer = tokenizer_of(model)
+    batches = [chunks(text, tokenizer, n, samples) for n in wanted]
+    with _progress() as tell:
+        rows = measure(net, batches, tell)
+        costs = rank_costs(net, batches[-1:], say=tell)
+    found = verdicts(rows)
+    if as_json:
+        emit_json({"layers": found, "rows": rows, "rank_costs": costs})
+        return
+    columns = ("layer", "length", "norm", "slope", "Lambda", "Lambda grows", "bound", "logits bounded", "bound informs")
+    if heads:
+        picked = [r for r in rows if r["length"] == wanted[-1]]
+        show_table(picked, ("layer", "head", "length", "norm", "largest_weight", "half_range", "bound"))
+    else:
+        show_table(found, columns)
+    say(
+        "\nnorm: of the Jacobian of a row of weights, median; slope: of log norm by log length (theory: -1 where logits"
+    )
+    say("are bounded); bound: e^(2 Lambda) / length, which informs only below 1/2.")
+    if costs:
+        show_table(costs if heads else _by_layer(costs), _COST_COLUMNS, title="\nWhat a smaller query-key rank changes")
+    else:
+        say("\nQuery-key ranks cannot be cut here: rotary positions make the product depend on the distance.")
+
+
+_COST_COLUMNS = ("layer", "head", "rank", "of", "logits", "row_l1", "row_l2", "output")
+
+
+def compress(
+    model: Model,
+    keep: Annotated[float, typer.Option(help="Share of the products' parameters to keep.")] = 0.5,
+    text: Text = None,
+    parts: Annotated[str, typer.Option(help="query-key, value-output, or both.")] = "both",
+    measure: Annotated[str, typer.Option(help="What error to plan by: outputs, inputs or weights.")] = "outputs",
+    rule: Annotated[str, typer.Option(help="allocated or uniform ranks.")] = "allocated",
+    passages: Annotated[int, typer.Option(help="Pieces of the text to calibrate on.")] = 128,
+    grouping: Annotated[
+        bool, typer.Option("--grouping", help="Let pairs of heads share a key where it helps.")
+    ] = False,
+    distil: Annotated[float, typer.Option(help="Minutes of self-distillation on the text afterwards.")] = 0.0,
+    out: Out = None,
+    padded: Annotated[bool, typer.Option("--padded", help="Also a checkpoint that stock transformers loads.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Shrink a trained model: choose the rank of every head under one budget, and write the smaller model."""
+    from headcount.allocation.shrinking import Wish, shrink
+
+    chosen_parts = ("query-key", "value-output") if parts == "both" else (parts,)
+    wish = Wish(model, keep, text, chosen_parts, measure, rule, passages, grouping, distil, out, padded)
+    with _progress() as tell:
+        report = shrink(wish, tell)
+    if as_json:
+        emit_json(report)
+        return
+    show_table([_short(row) for row in report["plan"]], ("layer", "part", "sum", "of", "ranks"), title="Ranks kept")
+    for layer, part, why in report["refused"]:
+        say(f"layer {layer}: {part} left as it is: {why}")
+    show_table(report["table"], ("", "original", "compact", "ratio"), title="\nBefore and after")
+    say(f"\npredicted error {report['error']:.3g}; no plan with these moves is below {report['floor']:.3g}")
+    for path in report["written"]:
+        say(f"wrote {path}")
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "ranks": " ".join(str(r) for r in row["ranks"])}
+
+
+def _by_layer(costs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Mean over the heads of a layer."""
+    keys = sorted({(c["layer"], -c["rank"]) for c in costs})
+    rows = []
+    for layer, rank in keys:
+        mine = [c for c in costs if c["layer"] == layer and c["rank"] == -rank]
+        means = {k: sum(c[k] for c in mine) / len(mine) for k in ("logits", "row_l1", "row_l2", "output")}
+        rows.append({"layer": layer, "head": "mean", "rank": -rank, "of": mine[0]["of"], **means})
+    return rows
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.replace(" ", "").split(",")]
+    except ValueError:
+        raise ValueError(f"expected numbers separated by commas, got {text!r}") from None
+
+
+class _progress:
+    """One line on a terminal's stderr that always says what is being done; elsewhere, silence."""
+
+    def __enter__(self) -> Any:
+        self.shown = console(stderr=True).status("reading the model") if sys.stderr.isatty() else None
+        if self.shown is not None:
+            self.shown.start()
+        return self.tell
+
+    def tell(self, what: str) -> None:
+        if self.shown is not None:
+            self.shown.update(what)
+
+    def __exit__(self, *_: object) -> None:
+        if self.shown is not None:
+            self.shown.stop()
