@@ -51,7 +51,9 @@ class CandidateSets:
             missing = [name for name in cls.__dataclass_fields__ if name not in raw]
             if missing:
                 raise ValueError(f"{path} holds no candidate sets: it lacks {missing[0]}")
-            return cls(**{name: raw[name] for name in cls.__dataclass_fields__ if name != "words"}, words=str(raw["words"]))
+            return cls(
+                **{name: raw[name] for name in cls.__dataclass_fields__ if name != "words"}, words=str(raw["words"])
+            )
 
 
 def mine(

@@ -134,9 +134,7 @@ def _members(canvas: int, size: Size) -> list[Member]:
 
 
 def _shape(heads: int, data: OnCanvas) -> Shape:
-    return Shape(
-        data.patch**2 * 3, heads=heads, head_dim=16, layers=4, marks=tuple(range(data.tokens + 1)), outputs=10
-    )
+    return Shape(data.patch**2 * 3, heads=heads, head_dim=16, layers=4, marks=tuple(range(data.tokens + 1)), outputs=10)
 
 
 def _epochs(size: Size, images: Images, device: str, deadline: Deadline) -> int:
@@ -177,6 +175,6 @@ CIFAR = Reproduction(
         "after the last epoch, training accuracy without noise on the images trained on."
     ),
     varied="learning rate 3e-4 on the smallest canvas",
-    times=("2 min", "weeks", "2 days; 3 min with --budget 160"),
+    times=("2 min", "weeks", "2 days"),
     needs="CIFAR-10",
 )

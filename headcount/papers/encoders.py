@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -92,6 +92,7 @@ class Plan:
     warmup: float = 0.05
 
 
+@runtime_checkable
 class Examples(Protocol):
     """Labelled examples on a device, ready to be gathered for all members at once."""
 

@@ -134,7 +134,9 @@ def _setup(grid: Grid, study: Study) -> dict[str, Any]:
 def _notes(setting: Setting, grid: Grid) -> tuple[str, ...]:
     if not setting.quick:
         return ()
-    return (f"smaller than published: lengths {grid.lengths}, {grid.recipe.samples} samples, {grid.recipe.steps} steps",)
+    return (
+        f"smaller than published: lengths {grid.lengths}, {grid.recipe.samples} samples, {grid.recipe.steps} steps",
+    )
 
 
 def _table(name: str, title: str, setting: Setting) -> Measured:
@@ -298,12 +300,12 @@ SYNTHETIC = (
                  "Table 3 has four retrievals", TIMES),
     Reproduction("head-count:table-5", "two layers, 4 retrievals, embedding 32", table_5, (TABLE_5,), CHOSEN +
                  " Two layers keep a residual, the class token attends in both.", "Table 3 has one layer",
-                 ("1 min", "days", "5 min; 1 min with --budget (T to 32)")),
+                 ("1 min", "days", "10 min")),
     Reproduction("head-count:figure-1a", "smallest NMSE against heads: the transition at h = 4", figure_1a, (),
-                 CHOSEN, "see table-2", ("shares table-2", "hours", "shares table-2")),
+                 CHOSEN, "see table-2", ("with table-2", "hours", "with table-2")),
     Reproduction("head-count:figure-1b", "NMSE against width with 3 and 4 heads", figure_1b, (), CHOSEN +
                  " The axis log N from 2.5 to 4 is read as natural logarithms.", "", ("1 min", "hours", "40 s")),
     Reproduction("head-count:reversal", "the reversal score with intervals, and what is wrong with it",
-                 reversal_score, (), CHOSEN, "", ("shares tables 2 to 4", "hours", "shares tables 2 to 4")),
+                 reversal_score, (), CHOSEN, "", ("with 2 to 4", "hours", "with 2 to 4")),
     Reproduction("head-count:exponents", "the exponent k of Theorem 2(2)", exponents, (EXPONENTS,)),
 )  # fmt: skip

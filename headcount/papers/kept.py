@@ -68,4 +68,3 @@ class Deadline:
             return most
         left = self.seconds - (time.perf_counter() - self.start) - setting_up * cells
         return max(least, min(most, int(left / a_epoch) - 1))
-

@@ -90,7 +90,7 @@ class Reproduction:
         words = ["headcount reproduce", self.name]
         words += ["--quick"] * setting.quick + [f"--device {setting.device}"] * (setting.device != "cpu")
         words += ["--data DIR"] * bool(self.needs)
-        words += [f"--budget {setting.seconds:g}"] * (setting.seconds is not None)
+        words += [] if setting.seconds is None else [f"--budget {setting.seconds:.0f}"]
         return " ".join(words)
 
 

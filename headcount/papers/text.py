@@ -237,6 +237,6 @@ TEXT = Reproduction(
         "5% warm-up, cosine decay, batch 256. Queries are split, not pairs."
     ),
     varied="learning rate 3e-4 at the smallest T",
-    times=("1 min", "days", "2 min with --budget 110"),
+    times=("1 min", "days", "1 hour"),
     needs="a text collection",
 )

@@ -148,7 +148,7 @@ def knee_of(published: Published, cells: Sequence[Cell]) -> Any:
     found = {(c.row, c.column): c.values for c in cells}
     columns = sorted({column for _, column in found}, key=published.columns.index)
     rows = [row for row in published.rows if all((row, column) in found for column in columns)]
-    if len(rows) < 3:
+    if not columns or len(rows) < 3:
         return None
     means = []
     for row in rows:
