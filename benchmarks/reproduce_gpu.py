@@ -1,4 +1,6 @@
-"""The reproductions that need a GPU, within a time: python3 -m benchmarks.reproduce_gpu --data DIR --out DIR --budget 405
+"""The reproductions that need a GPU, within a time.
+
+    python3 -m benchmarks.reproduce_gpu --data DIR --out DIR --budget 405
 
 In order of value, each result written as it finishes: the head-count tables, CIFAR-10, text retrieval. `--tiny` runs
 everything at the smallest size on any device, to see that it runs.

@@ -95,7 +95,7 @@ def test_a_canvas_smaller_than_an_image_is_refused():
         OnCanvas(Images(np.zeros((1, 32, 32, 3), dtype=np.uint8), np.zeros(1, dtype=np.int64)), 30)
 
 
-WORDS = "flea cycle heart valve river delta engine piston orchid petal cloud rain".split()
+WORDS = ["flea", "cycle", "heart", "valve", "river", "delta", "engine", "piston", "orchid", "petal", "cloud", "rain"]
 
 
 @pytest.fixture

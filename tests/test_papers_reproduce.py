@@ -13,11 +13,22 @@ from headcount.papers.record import Measured, Record, Reproduction, Setting
 from headcount.papers.runner import read_records, reproduce
 from headcount.training.member import Recipe
 
-NAMES = (
-    "head-count:table-2 head-count:table-3 head-count:table-4 head-count:table-5 head-count:cifar head-count:text "
-    "infoflow:pair infoflow:triangle infoflow:probes allocation:e-128 allocation:4-gram allocation:jacobian "
-    "ssm:norms ssm:learning"
-).split()
+NAMES = [
+    "head-count:table-2",
+    "head-count:table-3",
+    "head-count:table-4",
+    "head-count:table-5",
+    "head-count:cifar",
+    "head-count:text",
+    "infoflow:pair",
+    "infoflow:triangle",
+    "infoflow:probes",
+    "allocation:e-128",
+    "allocation:4-gram",
+    "allocation:jacobian",
+    "ssm:norms",
+    "ssm:learning",
+]
 CHEAP = ("head-count:exponents", "allocation:e-128", "ssm:norms")
 
 

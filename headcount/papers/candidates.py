@@ -137,7 +137,7 @@ def bm25(passages: Sequence[str], k1: float = 0.9, b: float = 0.4) -> Callable[[
     long = np.array([len(bag) for bag in bags]) / max(1e-9, np.mean([len(bag) for bag in bags]))
     owner = np.repeat(np.arange(len(bags)), np.diff(counts.indptr))
     weight = counts.data * (k1 + 1) / (counts.data + k1 * (1 - b + b * long[owner]))
-    holders = np.bincount(counts.indices, minlength=counts.shape[1])
+    holders = np.bincount(counts.indices, minlength=max(1, len(index)))
     idf = np.log1p((len(bags) - holders + 0.5) / (holders + 0.5))
     by_word = sparse.csr_matrix((weight * idf[counts.indices], counts.indices, counts.indptr), counts.shape).tocsc()
 

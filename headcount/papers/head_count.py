@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headcount.nets import Architecture
@@ -41,7 +41,7 @@ class Grid:
     seeds: int = 10
     directions: int = 0
     lr: float = LR
-    recipe: Recipe = Recipe()
+    recipe: Recipe = field(default_factory=Recipe)
 
     def arch(self, heads: int, width: int) -> Architecture:
         """The network of a cell; at a fixed embedding the head dimension is its share, rounded up."""
@@ -236,7 +236,7 @@ def _width_claims(three: Cells, four: Cells, grid: Grid) -> tuple[Claim, ...]:
         ),
         Claim(
             "four heads are far below three and gain little from width",
-            f"three heads have {ratio:.3g} times the NMSE of four at T = {long}; width brings four heads a factor {gain:.2g}",
+            f"three have {ratio:.3g} times the NMSE of four at T = {long}; width brings four a factor {gain:.2g}",
             ratio > 10,
         ),
     )  # fmt: skip
@@ -256,7 +256,9 @@ def reversal_score(setting: Setting) -> Measured:
         below = [h for h, s in scores.items() if h < threshold and s.high > 0]
         above = [h for h, s in scores.items() if h >= threshold and s.low > 0]
         says = f"{title}: the score is 0 below h = {threshold} and positive from there on"
-        ours = f"intervals that reach above 0 although h < {threshold}: {below or 'none'}; above 0 at h = {above or 'none'}"
+        ours = (
+            f"may be positive although h < {threshold}: h = {below or 'none'}; surely positive: h = {above or 'none'}"
+        )
         claims.append(Claim(says, ours, not below and len(above) == sum(h >= threshold for h in scores)))
     return Measured(tables, tuple(claims), {"resamples": 2000}, (WRONG,))
 

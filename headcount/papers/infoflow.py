@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from headcount.lens.probes import class_attention, contained
@@ -13,7 +14,7 @@ from headcount.papers.published import Difference, Published
 from headcount.papers.record import Measured, Reproduction, Setting
 from headcount.papers.verdict import Claim
 from headcount.sources import Source
-from headcount.tasks import LinearMax, PositionSum
+from headcount.tasks import Gaussian, LinearMax, PairMax, PositionSum
 from headcount.training.loop import train
 from headcount.training.member import Member, Recipe
 from headcount.training.progress import bar
@@ -93,10 +94,12 @@ def _smaller(cell: Cell) -> Cell:
 
 
 def _gaussian(cells: list[Cell], setting: Setting) -> list[Cell]:
-    from headcount.tasks import Gaussian
-
-    few = cells if not setting.quick else cells[:3]
-    return [replace(c, name=c.name.replace("sphere", "gaussian"), task=replace(c.task, tokens=Gaussian())) for c in few]
+    few = [(c, c.task) for c in (cells[:3] if setting.quick else cells)]
+    return [
+        Cell(c.name.replace("sphere", "gaussian"), PairMax(task.matrices, task.length, Gaussian()), c.arch)
+        for c, task in few
+        if isinstance(task, PairMax)
+    ]
 
 
 def _pair_place(cell: Cell) -> tuple[int, str]:
@@ -114,9 +117,7 @@ def triangle(setting: Setting) -> Measured:
     for t in found:
         shape = f"({t.cell.arch.layers[0][0]},{t.cell.arch.layers[1][0]}) E={t.cell.arch.embed_dim}"
         places[t.cell.task.length, shape] = t.nmse
-    rises = all(
-        min(places[a, s]) < min(places[b, s]) for s in SMALL for a, b in zip(lengths, lengths[1:], strict=False)
-    )
+    rises = all(min(places[a, s]) < min(places[b, s]) for s in SMALL for a, b in pairwise(lengths))
     longest = lengths[-1]
     at_longest = [min(places[longest, s]) for s in SMALL]
     claims = (
