@@ -68,23 +68,26 @@ class Encoded:
         self.order = sorted(range(len(texts)), key=lambda i: len(self.ids[i]))
 
     @torch.no_grad()
-    def embed(self, model: nn.Module, tokens: int = 4096) -> Tensor:
+    def embed(self, model: nn.Module, device: str = "cpu") -> Tensor:
         """One unit vector a text, documents first, in batches of equal length as far as can be."""
+        tokens = 4096 if device == "cpu" else 131_072
+        model = model.to(device)
         out: Tensor | None = None
         at = 0
         while at < len(self.order):
             size = max(1, tokens // len(self.ids[self.order[min(at + 64, len(self.order)) - 1]]))
             rows = self.order[at : at + size]
-            found = pooled(model, _batch([self.ids[i] for i in rows]))
+            found = pooled(model, _batch([self.ids[i] for i in rows], device)).float().cpu()
             out = torch.empty(len(self.ids), found.shape[1]) if out is None else out
             out[rows] = found
             at += size
         assert out is not None
+        model.cpu()
         return out
 
-    def quality(self, model: nn.Module) -> dict[str, float]:
+    def quality(self, model: nn.Module, device: str = "cpu") -> dict[str, float]:
         """nDCG@10 of every query."""
-        vectors = self.embed(model)
+        vectors = self.embed(model, device)
         count = len(self.collection.documents)
         place = {d: i for i, d in enumerate(self.collection.documents)}
         scores = {}
@@ -114,10 +117,11 @@ def interval(values: Sequence[float], draws: int = 10_000, seed: int = 0) -> tup
     return float(low), float(high)
 
 
-def _batch(rows: list[list[int]]) -> Batch:
+def _batch(rows: list[list[int]], device: str) -> Batch:
     longest = max(len(row) for row in rows)
     ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
     present = torch.tensor([[True] * len(row) + [False] * (longest - len(row)) for row in rows])
+    ids, present = ids.to(device), present.to(device)
     return Batch({"input_ids": ids, "attention_mask": present.long()}, present)
 
 

@@ -11,6 +11,7 @@ from headcount.tasks import (
     Induction,
     KthLargest,
     LinearMax,
+    OppositePair,
     PairMax,
     PositionSum,
     Ridges,
@@ -31,6 +32,7 @@ TASKS = [
     Wells([[0.2], [0.7]], 8, combine=Ridges([[1.0, 0.5], [0.0, 1.0]], (Sine(), Exponential()))),
     PairMax.random(2, 3, 6),
     PairMax.random(2, 3, 6, tokens=UnitSphere()),
+    OppositePair(6),
     TriangleCentre(5),
     KthLargest(2, 7),
     PositionSum((0, 3), 6),
@@ -60,6 +62,8 @@ def brute_force(task, x: torch.Tensor) -> float:
         case PairMax():
             mats = [torch.tensor(m, dtype=x.dtype) for m in task.matrices]
             return sum(max(float(x[s] @ m @ x[t]) for s in places for t in places) for m in mats)
+        case OppositePair():
+            return min(float((x[s] + x[t]).norm()) for s, t in itertools.product(places, repeat=2))
         case TriangleCentre():
             return min(float((x[r] + x[s] + x[t]).norm()) for r, s, t in itertools.product(places, repeat=3))
         case KthLargest():
@@ -109,7 +113,9 @@ def test_the_target_varies_over_its_samples(task):
 
 
 @pytest.mark.parametrize(
-    "task", [t for t in TASKS if isinstance(t, LinearMax | PairMax | TriangleCentre | KthLargest)], ids=repr
+    "task",
+    [t for t in TASKS if isinstance(t, LinearMax | PairMax | OppositePair | TriangleCentre | KthLargest)],
+    ids=repr,
 )
 def test_a_target_without_places_ignores_the_order_of_tokens(task):
     x, y = task.sample(30, generator=generator())
@@ -181,7 +187,14 @@ def test_a_bad_task_is_refused_in_one_sentence(make, says):
 
 def test_the_catalogue_lists_every_task_with_its_structure():
     rows = catalogue()
-    assert {"LinearMax", "Wells", "PairMax", "TriangleCentre", "KthLargest", "PositionSum", "Induction"} == {
-        row["task"] for row in rows
-    }
-    assert [row["structure"]["retrievals"][0]["order"] for row in rows] == [1, 1, 2, 3, 1, 0, 0]
+    assert {
+        "LinearMax",
+        "Wells",
+        "PairMax",
+        "OppositePair",
+        "TriangleCentre",
+        "KthLargest",
+        "PositionSum",
+        "Induction",
+    } == {row["task"] for row in rows}
+    assert [row["structure"]["retrievals"][0]["order"] for row in rows] == [1, 1, 2, 2, 3, 1, 0, 0]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +84,8 @@ def load(name: str | Path) -> nn.Module:
     if isinstance(config, dict):
         raise ValueError(f"{name} is a compact checkpoint of headcount's own network: use load_compact")
     try:
-        return _kind(config).from_pretrained(where, config=config).eval()
+        with _quietly():
+            return _kind(config).from_pretrained(where, config=config).eval()
     except OSError as cause:
         first = str(cause).strip().splitlines()[0]
         raise ValueError(f"no weights can be read from {name!r}: {first}") from None
@@ -104,6 +107,22 @@ def readout_for(name: str | Path) -> Any:
     from headcount.allocation.text import pooled, states
 
     return pooled if (Path(folder_of(str(name))) / "modules.json").is_file() else states
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """No progress bar and no advice from the library while it loads; as it was afterwards."""
+    from transformers.utils import logging
+
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _kind(config: Any) -> Any:

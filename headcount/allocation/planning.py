@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from headcount.allocation.budget import Curve, spend
 from headcount.allocation.grouping import Grouping, best_grouping
 from headcount.allocation.units import Survey, Unit
@@ -84,10 +82,7 @@ def plan(survey: Survey, keep: float, *, rule: str = "allocated", removal: bool 
     `uniform`: the same share of every unit's rank. `allocated`: the least predicted error (`spend`), then as long as it
     helps whole heads are removed, their query-key ranks going to others, and pairs of heads share one key.
     """
-    if not 0 < keep <= 1:
-        raise ValueError(f"keep must be above 0 and at most 1, got {keep:g}")
-    if rule not in RULES:
-        raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+    check_wish(keep, rule)
     if not survey.units:
         reasons = "; ".join(sorted({f"{part}: {why}" for _, part, why in survey.refused}))
         raise ValueError(f"nothing in this model can be reduced ({reasons or 'no attention layers'})")
@@ -102,6 +97,14 @@ def plan(survey: Survey, keep: float, *, rule: str = "allocated", removal: bool 
     if removal and {u.part for u in survey.units} == {"query-key", "value-output"}:
         first = _remove(survey, budget, first)
     return _group(first) if grouping else first
+
+
+def check_wish(keep: float, rule: str) -> None:
+    """Refuse a share or a rule that no survey could meet."""
+    if not 0 < keep <= 1:
+        raise ValueError(f"keep must be above 0 and at most 1, got {keep:g}")
+    if rule not in RULES:
+        raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
 
 
 def _uniform(survey: Survey, keep: float, budget: int) -> Plan:
@@ -175,8 +178,3 @@ def _empty(unit: Unit, rank: int) -> bool:
 
 def _all_removed(unit: Unit, removed: Sequence[tuple[int, int]]) -> bool:
     return all((unit.layer, head) in removed for head in unit.heads)
-
-
-def total_error(survey: Survey, ranks: Sequence[int]) -> float:
-    """The sum of the units' errors at the given ranks."""
-    return float(torch.tensor([u.errors[r] for u, r in zip(survey.units, ranks, strict=True)]).sum())

@@ -15,6 +15,7 @@ from headcount.allocation.distillation import distil
 from headcount.allocation.families import family_of
 from headcount.allocation.loading import folder_of, load, readout_for, tokenizer_of
 from headcount.allocation.measuring import gap, latencies, size, tokens_that_fit
+from headcount.allocation.planning import check_wish
 from headcount.allocation.surgery import compress
 from headcount.allocation.text import Batch, batches_of, passages
 
@@ -89,6 +90,7 @@ def shrink(wish: Wish, say: Say = lambda _: None) -> dict[str, Any]:
 def _check(wish: Wish) -> None:
     """Refuse before anything is loaded or written."""
     folder_of(wish.model)
+    check_wish(wish.keep, wish.rule)
     if wish.text is not None and not wish.text.is_file():
         raise FileNotFoundError(f"no text file at {wish.text}")
     if wish.text is None and (wish.measure != "weights" or wish.minutes > 0):

@@ -15,13 +15,15 @@ __all__ = ["Interrupted", "app", "main"]
 ROOMS = (
     "demo",
     "tasks",
+    "bounds",
+    "constructions",
     "infoflow",
     "lens",
     "sweeps",
     "fits",
     "report",
-    "ssm",
     "allocation",
+    "ssm",
     "reproduce",
 )
 

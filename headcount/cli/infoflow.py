@@ -181,10 +181,10 @@ def _print_advice(title: str, advice: Advice) -> None:
     show_table(rows, ("layers", "E", "pos", "parameters", "exponent", "reason"))
     say("\nLeast heads a layer that are cheap")
     for f in advice.frontier:
-        where = f"{f.layers} layer{'s' if f.layers > 1 else ''}, {'positions' if f.positions else 'none'}"
-        heads = f"{f.heads}" if f.heads else "none tried"
+        where = f"{f.layers} layer{'s' if f.layers > 1 else ''}, {'positions' if f.positions else 'no positions'}"
+        heads = f"{f.heads}" if f.heads else "no number tried"
         why = "" if f.heads == 1 else f"; fewer: {f.reason}" if f.heads else f": {f.reason}"
-        _paragraph(f"  {where}", f"{heads}{why}", indent=24)
+        _paragraph(f"  {where}", f"{heads}{why}", indent=27)
 
 
 def _size(parameters: int) -> str:

@@ -79,8 +79,8 @@ def _print(found: dict[str, Any]) -> None:
     say(f"{found['task']} by {found['layers']}{trained}")
     say("\nWhere the class token attends in the last layer (positions by weight)")
     for row in found["attends"]:
-        order = sorted(range(len(row["mean"])), key=lambda i: -row["mean"][i])[:6]
-        shown = ", ".join(f"{i + 1}: {row['mean'][i]:.3f} +- {row['spread'][i]:.3f}" for i in order)
+        order = sorted(range(len(row["mean"])), key=lambda i: -row["mean"][i])[:4]
+        shown = ", ".join(f"{i}: {row['mean'][i]:.3f} +- {row['spread'][i]:.3f}" for i in order)
         say(f"  head {row['head']}  {shown}")
     if found["contains"]:
         say("\nWhat the states after layer 1 linearly contain (ratio to an untrained network)")

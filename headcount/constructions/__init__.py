@@ -5,6 +5,7 @@ from headcount.constructions.bounded import weight_bounded
 from headcount.constructions.build import build
 from headcount.constructions.built import Built, load
 from headcount.constructions.certificate import Certificate, Term
+from headcount.constructions.collide import Collision, collide
 from headcount.constructions.domains import Box, Drawn
 from headcount.constructions.enough_heads import enough_heads
 from headcount.constructions.gated import gated_second_largest
@@ -23,12 +24,14 @@ __all__ = [
     "Certificate",
     "Check",
     "ClassTokenNet",
+    "Collision",
     "Drawn",
     "ReluNet",
     "Shape",
     "Term",
     "Trial",
     "build",
+    "collide",
     "enough_heads",
     "gated_second_largest",
     "in_box",

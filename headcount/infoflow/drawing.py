@@ -110,8 +110,8 @@ def _nodes(prediction: Prediction) -> list[str]:
 
 def _names(length: int) -> list[str]:
     if length <= TOKENS:
-        return [str(i + 1) for i in range(length)]
-    return ["1", "2", "3", "4", "...", str(length)]
+        return [str(i) for i in range(length)]
+    return ["0", "1", "2", "3", "...", str(length - 1)]
 
 
 def _arrows(prediction: Prediction) -> list[str]:
@@ -133,8 +133,7 @@ def _ends(step: Step, columns: list[int], winner: int) -> list[tuple[int, int]]:
     if step.mode == "positions" and step.at == "every token":
         return [(a, b) for a, b in pairwise(columns) if b == a + 1]
     if step.mode == "positions":
-        fixed = columns[-1:] if step.carries and "position " in step.attends and _number(step.attends) else columns[:3]
-        return [(c, TOKENS) for c in fixed]
+        return [(c, TOKENS) for c in (columns[-1:] if _number(step.attends) else columns[:3])]
     if step.at.startswith("positions"):
         return [(columns[(c + 2) % len(columns)], c) for c in columns[:3]]
     everyone = [(winner, c) for c in columns]
@@ -148,6 +147,7 @@ def _ends(step: Step, columns: list[int], winner: int) -> list[tuple[int, int]]:
 
 
 def _number(attends: str) -> int:
+    """The single position that is read, if it is one and not the first."""
     last = attends.rsplit(" ", 1)[-1]
     return int(last) if last.isdigit() else 0
 

@@ -81,12 +81,12 @@ class _Writer:
             f"the position chooses one of {number} keys (query e_i)",
             "position i holds look-up i",
         )
-        self._add(layer, heads.take(1, "tokens"), f"positions 1..{number}", "max", words, 1)
+        self._add(layer, heads.take(1, "tokens"), f"positions 0..{number - 1}", "max", words, 1)
 
     def _fetched(self, layer: int, job: Job, heads: _Heads) -> None:
         words = (
             "what the positions hold",
-            f"reads positions 1..{job.number}",
+            f"reads positions 0..{job.number - 1}",
             "position alone",
             f"the class token holds all {job.number} findings",
         )

@@ -108,6 +108,8 @@ def _cautions(structure: Structure, arch: Shape, found: Found | None) -> tuple[s
             "without positions a winner knows itself by its value alone: off exact ties the plan holds, "
             "on ties both copies step back"
         )
+    if masked and any(r.order and r.rank > 2 for r in structure.retrievals):
+        notes.append("masking twice or more needs the leaders apart: a tie for the first place masks nobody")
     if found is not None and found.whole and found.cost.cheap and not arch.positions:
         notes.append("memorising a bag of tokens in as many dimensions as it has numbers is possible, rarely trained")
     if found is not None and any(r.order == 2 for r in structure.retrievals):

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.structure import Retrieval, Structure
-from headcount.tasks.task import check_length, uniform
+from headcount.tasks.task import by_parts, check_length, uniform
 
 __all__ = ["OppositePair"]
 
@@ -41,6 +41,9 @@ class OppositePair:
         return "tokens in [-1,1]^d, sampled uniformly"
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
+        return by_parts(self._smallest, x, self.length**2 * self.token_dim)
+
+    def _smallest(self, x: Tensor) -> Tensor:
         sums = x[:, :, None, :] + x[:, None, :, :]
         return sums.square().sum(dim=-1).flatten(1).amin(dim=1).sqrt()
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.structure import Retrieval, Structure
-from headcount.tasks.task import Table, check_length, gaussian
+from headcount.tasks.task import Table, by_parts, check_length, gaussian
 
 __all__ = ["Gaussian", "PairMax", "Tokens", "TriangleCentre", "UnitSphere"]
 
@@ -87,6 +87,9 @@ class PairMax:
         return "tokens in R^d, sampled " + ("on the unit sphere" if self.tokens == UnitSphere() else "N(0, I)")
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
+        return by_parts(self._sum_of_best, x, self.length**2)
+
+    def _sum_of_best(self, x: Tensor) -> Tensor:
         a = torch.tensor(self.matrices, dtype=x.dtype, device=x.device)
         best = [(x @ m @ x.mT).flatten(1).amax(dim=1) for m in a]
         return torch.stack(best).sum(dim=0)
@@ -129,14 +132,16 @@ class TriangleCentre:
         return "tokens in R^2 with norm in [0.2, 4], sampled N(0, 2 I) and clamped"
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
-        first, second = torch.triu_indices(self.length, self.length, device=x.device)
-        chunk = max(1, 4_000_000 // (first.numel() * self.length))
-        return torch.cat([self._nearest(part, first, second) for part in x.split(chunk)])
+        return by_parts(self._nearest, x, self.length**3 // 2)
 
-    def _nearest(self, x: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    def _nearest(self, x: Tensor) -> Tensor:
+        first, second = torch.triu_indices(self.length, self.length, device=x.device)
+        # |p + x|^2 = |p|^2 + 2 <p, x> + |x|^2 as one product finds the triple; its own sum then gives the exact norm.
         pairs = x[:, first] + x[:, second]
-        gaps = pairs[:, :, None, :] + x[:, None, :, :]
-        return gaps.square().sum(dim=-1).flatten(1).amin(dim=1).sqrt()
+        squares = (x * x).sum(dim=-1)[:, None] + (pairs * pairs).sum(dim=-1, keepdim=True)
+        best = torch.baddbmm(squares, pairs, x.mT, alpha=2).flatten(1).argmin(dim=1)
+        row = torch.arange(len(x), device=x.device)
+        return (pairs[row, best // self.length] + x[row, best % self.length]).norm(dim=-1)
 
     def sample(
         self, batch: int, *, generator: torch.Generator | None = None, dtype: torch.dtype = torch.float32

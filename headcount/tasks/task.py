@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from headcount.structure import Structure
 
-__all__ = ["Matrix", "Table", "Task", "check_length", "gaussian", "matrix", "uniform"]
+__all__ = ["Matrix", "Table", "Task", "by_parts", "check_length", "gaussian", "matrix", "uniform"]
 
 Matrix = tuple[tuple[float, ...], ...]
 Table = Any  # what a field takes: nested lists, an array or a tensor; it is kept as nested tuples
@@ -53,6 +54,16 @@ def check_length(length: int, least: int = 1) -> None:
     """Refuse a length below the least that the target needs."""
     if length < least:
         raise ValueError(f"length must be at least {least}, got {length}")
+
+
+def by_parts(
+    target: Callable[[Tensor], Tensor], x: Float[Tensor, "batch length token_dim"], numbers: int
+) -> Float[Tensor, " batch"]:
+    """The target of many sequences, a few at a time, where one needs `numbers` numbers on the way.
+
+    Memory stays near the processor's caches, which for targets over pairs and triples is most of the speed.
+    """
+    return torch.cat([target(part) for part in x.split(max(1, 4_000_000 // max(1, numbers)))])
 
 
 def gaussian(

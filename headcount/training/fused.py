@@ -163,7 +163,7 @@ def _shares(
         new(models, parts, width),
         new(models, parts),
     )
-    slope, delta = torch.empty_like(pooled), torch.empty_like(level)
+    slope, delta = torch.empty_like(pooled, dtype=launch.slope_kind), torch.empty_like(level)
     tail[(models, parts)](
         pooled, target.contiguous(), mix, shift, out_weight, out_bias,
         loss, slope, delta, sizes, d_mix, d_shift, d_out_weight, d_out_bias,
@@ -189,6 +189,7 @@ class _Launch:
         self.registers = tile.registers
         half = tile.precision in ("half", "fine")
         self.kind = torch.float16 if tile.precision == "half" else torch.float32  # of pooled activations, on the way
+        self.slope_kind = torch.float16 if half else torch.float32
         data = batch.data
         if half:
             data = pack(batch.data) if batch.packed is None else batch.packed
@@ -249,7 +250,7 @@ class _Pool(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         weight, bias, directions, pooled, level = ctx.saved_tensors
         sizes = slope.abs().amax(dim=(1, 2, 3)).clamp(min=1e-30)
-        slope = slope / sizes[:, None, None, None]
+        slope = (slope / sizes[:, None, None, None]).to(ctx.launch.slope_kind)  # delta is that of the rounded slope
         delta = (slope * pooled).sum(dim=-1)
         whole = power(max(16, slope.shape[1]))
         shares = ctx.launch.backward(weight, bias, directions, level, slope.contiguous(), delta, sizes[:, None], whole)

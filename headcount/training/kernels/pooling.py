@@ -173,7 +173,7 @@ def _slopes(
 @triton.jit
 def _tile_backward(x, first, u, scaled, g, ground, mean, own, SLOTS: tl.constexpr, PRECISION: tl.constexpr):
     a = _hidden(x, first, SLOTS, PRECISION)
-    score = _dot(a, scaled, PRECISION)
+    score = _fine_dot(a, scaled, PRECISION)
     p = tl.where(own, tl.exp2(score - ground[None, :]), 0.0)
     ds = p * (_dot(a, tl.trans(g), PRECISION) - mean[None, :])
     da = tl.where(a > 0.0, _dot(p, g, PRECISION) + _dot(ds, u, PRECISION), 0.0)

@@ -54,9 +54,9 @@ def tail(
     g = _dot(dz, m, PRECISION)
     scale = tl.maximum(tl.max(tl.abs(g)), 1e-30)
     tl.store(sizes + here, size * scale)
-    g *= 1.0 / scale
+    g = (g * (1.0 / scale)).to(slope.dtype.element_ty)  # delta must be that of the rounded slope
     tl.store(slope + place, g, mask=inside[:, None] & real[None, :])
-    by_head = tl.sum(tl.reshape(g * x, (SAMPLES, HEADS, WIDTH)), 2)
+    by_head = tl.sum(tl.reshape(g.to(tl.float32) * x.to(tl.float32), (SAMPLES, HEADS, WIDTH)), 2)
     h = tl.arange(0, HEADS)
     at = (model * batch + sample)[:, None] * heads + h[None, :]
     tl.store(delta + at, by_head, mask=inside[:, None] & (h < heads)[None, :])

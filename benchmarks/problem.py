@@ -1,0 +1,121 @@
+"""The work every contestant does: K networks, one resident data set, AdamW with the recipe's schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headcount.nets import Architecture
+from headcount.tasks import LinearMax
+from headcount.training.bank import Bank
+from headcount.training.chance import epoch_order
+from headcount.training.forward import Batch, collapsed, with_positions
+from headcount.training.optimiser import AdamW
+from headcount.training.paths import Path
+
+__all__ = ["Problem", "Size", "Train", "of_path"]
+
+LR, DECAY, STEPS, WARMUP, TOKEN_DIM, SEEDS = 2e-3, 1e-4, 10_000, 0.05, 4, 16
+Train = tuple[Callable[[], None], Callable[[], Tensor]]  # one epoch; the parameters, (models, parameters)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many networks of which shape on how much data."""
+
+    models: int
+    length: int
+    batch: int = 256
+    heads: int = 4
+    steps_per_epoch: int = 32
+    layers: int = 1
+
+    @property
+    def samples(self) -> int:
+        return self.batch * self.steps_per_epoch
+
+    @property
+    def steps(self) -> int:
+        """Model-steps in an epoch."""
+        return self.models * self.steps_per_epoch
+
+    @property
+    def arch(self) -> Architecture:
+        return Architecture(layers=((self.heads, 8),) * self.layers, width=32, positions=1)
+
+    def operations(self) -> int:
+        """Floating-point operations a model-step cannot avoid: 2 (d N + 2 N h) a token, three times with gradients."""
+        features, width = TOKEN_DIM + 1, self.arch.width
+        return 3 * 2 * (features * width + 2 * width * self.heads) * self.batch * self.length
+
+    def traffic(self, parameters: int) -> int:
+        """Bytes a model-step cannot avoid: its tokens once, and AdamW's seven passes over the parameters."""
+        return 4 * (self.batch * self.length * (TOKEN_DIM + 1) + 7 * parameters)
+
+
+class Problem:
+    """Initial parameters, resident data and the fixed order in which every contestant visits it."""
+
+    def __init__(self, size: Size, device: str, seed: int = 0) -> None:
+        self.size, self.device = size, device
+        generator = torch.Generator().manual_seed(seed)
+        task = LinearMax.random(4, TOKEN_DIM, size.length)
+        x, y = task.sample(size.samples, generator=generator, dtype=torch.float64)
+        self.x = with_positions(x, size.length, 1)[None].float().to(device)
+        self.y = ((y - y.mean()) / y.std())[None].float().to(device)
+        few = min(SEEDS, size.models)  # networks are drawn one by one; beyond a few, they are copies in another order
+        self.few = Bank([size.arch] * few, TOKEN_DIM, list(range(few)), device=device)
+        self.theta = self.few.theta.repeat(-(-size.models // few), 1)[: size.models].contiguous()
+        self.order = epoch_order(torch.arange(size.models, device=device), 0, size.samples)
+        self.which = torch.zeros(size.models, dtype=torch.int64, device=device)
+
+    def bank(self) -> Bank:
+        """A fresh bank with the initial parameters."""
+        bank = Bank([self.size.arch], TOKEN_DIM, [0], device=self.device)
+        bank.archs, bank.theta = (self.size.arch,) * self.size.models, self.theta.clone()
+        bank.scale = bank.scale.expand(self.size.models, -1).contiguous()
+        return bank
+
+    def adamw(self, theta: Tensor) -> AdamW:
+        ones = torch.ones(theta.shape[0], device=self.device)
+        return AdamW(theta, LR * ones, DECAY * ones, STEPS, WARMUP)
+
+    @torch.no_grad()
+    def losses(self, theta: Tensor, count: int = 512) -> Tensor:
+        """Every member's mean squared gap on the first samples, by the collapsed bank, a few members at a time."""
+        found = []
+        for part in theta.to(self.device).split(64):
+            bank = Bank([self.size.arch], TOKEN_DIM, [0], device=self.device)
+            bank.scale = bank.scale.expand(part.shape[0], -1)
+            rows = torch.arange(min(count, self.size.samples), device=self.device).expand(part.shape[0], -1)
+            out = collapsed(bank, bank.named(part), Batch(self.x, self.which[: part.shape[0]], rows))
+            found.append((out - self.y[0, : rows.shape[1]]).square().mean(dim=1))
+        return torch.cat(found).cpu()
+
+
+def of_path(problem: Problem, path: Path) -> Train:
+    """A bank trained along one of the package's paths, exactly as the training loop does it."""
+    size, bank = problem.size, problem.bank()
+    adam, packed = problem.adamw(bank.theta), path.pack(problem.x)
+    cursor = torch.zeros((), dtype=torch.int64, device=problem.device)
+    places = torch.arange(size.batch, device=problem.device)
+    active = torch.ones(size.models, dtype=torch.bool, device=problem.device)
+
+    def step() -> None:
+        rows = problem.order.index_select(1, cursor * size.batch + places)
+        batch = Batch(problem.x, problem.which, rows, None, packed)
+        gradient = path.gradient(bank, batch, problem.y[problem.which[:, None], rows])
+        path.update(adam, bank.theta, gradient, active)
+        cursor.add_(1)
+
+    again = path.record(step, (bank.theta, adam.first, adam.second, adam.step, cursor))
+
+    def epoch() -> None:
+        cursor.zero_()
+        for _ in range(size.steps_per_epoch):
+            again()
+
+    return epoch, lambda: bank.theta

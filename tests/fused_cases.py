@@ -1,0 +1,198 @@
+"""What test_training_fused asks, answered in a process of its own: `python -m tests.fused_cases DEVICE` prints JSON.
+
+Triton's interpreter is chosen before Triton is imported and knows nothing of type-checked functions, hence the process.
+Each answer is a relative gap, in the Euclidean norm, against the plain bank in float64.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from headcount.nets import Architecture
+from headcount.tasks import KthLargest
+from headcount.training import Member, Recipe, fused
+from headcount.training.bank import Bank
+from headcount.training.forward import Batch, collapsed, plain
+from headcount.training.forward import pool as plain_pool
+from headcount.training.loop import _Run
+from headcount.training.optimiser import AdamW
+from headcount.training.paths import Path, as_it_is, reference
+from headcount.training.paths import fused as fused_path
+from headcount.training.tiles import Tile
+
+
+class Case(NamedTuple):
+    """(heads, head_dim, width) of each member, the longest length, each member's length, samples in a batch."""
+
+    members: list[tuple[int, int, int]]
+    longest: int
+    lengths: list[int] | None = None
+    batch: int = 5
+    features: int = 5
+
+
+CASES = {
+    "equal members": Case([(4, 8, 32)] * 2, 32, batch=9),
+    "mixed heads, head_dim, width and length": Case([(1, 4, 8), (3, 5, 20), (4, 2, 32)], 12, [7, 12, 3], batch=18),
+    "longer than a tile": Case([(5, 4, 24)], 150, [131], batch=2),
+    "many features, many short samples": Case([(2, 3, 8)] * 2, 3, [2, 3], batch=20, features=9),
+    "too large for the tail on one program": Case([(2, 8, 128)], 5, batch=3),
+}
+
+
+def batch_of(case: Case, device: str, seed: int = 0) -> tuple[Batch, Tensor]:
+    """Random data in two sets, random rows, random targets."""
+    generator = torch.Generator().manual_seed(seed)
+    models, samples = len(case.members), 24
+    data = torch.randn(2, samples, case.longest, case.features, generator=generator)
+    rows = torch.stack([torch.randperm(samples, generator=generator)[: case.batch] for _ in range(models)])
+    target = torch.randn(models, case.batch, generator=generator)
+    present = None
+    if case.lengths is not None:
+        present = (torch.arange(case.longest) < torch.tensor(case.lengths)[:, None]).to(device)
+    which = torch.arange(models) % 2
+    return Batch(data.to(device), which.to(device), rows.to(device), present), target.to(device)
+
+
+def bank_of(case: Case, device: str, dtype: torch.dtype = torch.float32) -> Bank:
+    archs = [Architecture(layers=((h, n),), width=w, positions=1) for h, n, w in case.members]
+    return Bank(archs, case.features - 1, list(range(len(archs))), dtype=dtype, device=device)
+
+
+def gap(got: Tensor, true: Tensor) -> float:
+    return ((got.double() - true.double()).norm() / true.double().norm()).item()
+
+
+def in_float64(case: Case, batch: Batch, target: Tensor, theta: Tensor) -> Tensor:
+    """The gradient of the plain bank in float64 at the same parameters."""
+    bank = bank_of(case, str(theta.device), torch.float64)
+    wide = theta.double().requires_grad_()
+    out = plain(bank, bank.named(wide), Batch(batch.data.double(), batch.which, batch.rows, batch.present))
+    (true,) = torch.autograd.grad((out - target).square().mean(dim=1).sum(), wide)
+    return true
+
+
+def pooling(case: Case, precision: str, device: str) -> dict[str, float]:
+    """Pooled values and the three gradients of a random linear functional of them."""
+    batch, _ = batch_of(case, device)
+    generator = torch.Generator().manual_seed(1)
+    models, width, heads = len(case.members), case.members[0][2], max(h for h, _, _ in case.members)
+    shapes = ((models, width, case.features), (models, width), (models, heads, width))
+    parts = [torch.randn(*shape, generator=generator).to(device) for shape in shapes]
+    probe = torch.randn(models, case.batch, heads, width, generator=generator).to(device)
+    wide = [p.double().requires_grad_() for p in parts]
+    true = plain_pool(Batch(batch.data.double(), batch.which, batch.rows, batch.present), *wide)
+    parts = [p.requires_grad_() for p in parts]
+    got = fused.pool(batch, *parts, tile=Tile(precision=precision))
+    slopes = zip(
+        torch.autograd.grad((got * probe).sum(), parts),
+        torch.autograd.grad((true * probe).sum(), wide),
+        ("weight", "bias", "directions"),
+        strict=True,
+    )
+    return {"value": gap(got.detach(), true.detach()), **{name: gap(g, t) for g, t, name in slopes}}
+
+
+def gradients(case: Case, precision: str, device: str) -> float:
+    batch, target = batch_of(case, device)
+    bank = bank_of(case, device)
+    got = fused.gradient(bank, batch, target, Tile(precision=precision))
+    return gap(got, in_float64(case, batch, target, bank.theta))
+
+
+def tiny_gap(device: str) -> float:
+    """The gradient when every gap is a millionth: slopes far below the smallest float16."""
+    case = CASES["equal members"]
+    batch, _ = batch_of(case, device)
+    bank = bank_of(case, device)
+    target = collapsed(bank, bank.named(), batch) + 1e-6 * torch.tensor([[1.0, -1, 1, -1, 1, 1, 1, -1, 1]]).to(device)
+    truth = bank_of(case, device, torch.float64)
+    wide = Batch(batch.data.double(), batch.which, batch.rows, batch.present)
+    target = plain(truth, truth.named(bank.theta.double()), wide) + (target - collapsed(bank, bank.named(), batch))
+    # In float32 the outputs alone are off by a tenth of such a gap, so only the order of magnitude can be right.
+    got = fused.gradient(bank, batch, target.float(), Tile(precision="fine"))
+    true = in_float64(case, batch, target, bank.theta)
+    return (got.double().norm() / true.norm()).item()
+
+
+def company(device: str) -> dict[str, bool]:
+    """Does a member full of NaN change its neighbour, and does the same call give the same numbers?"""
+    case = CASES["equal members"]
+    batch, target = batch_of(case, device)
+    bank = bank_of(case, device)
+    first, again = fused.gradient(bank, batch, target), fused.gradient(bank, batch, target)
+    bank.theta[0] = torch.nan
+    lost = fused.gradient(bank, batch, target)
+    return {
+        "repeats": torch.equal(first, again),
+        "neighbour": torch.equal(first[1], lost[1]),
+        "lost": bool(lost[0].isnan().any()),
+    }
+
+
+def update(device: str) -> dict[str, float]:
+    """Four AdamW updates by the kernel against the same in torch; the second member is frozen."""
+    generator = torch.Generator().manual_seed(2)
+    start = torch.randn(3, 1500, generator=generator).to(device)
+    rate, decay = torch.tensor([1e-3, 1e-2, 3e-3]).to(device), torch.tensor([0.0, 0.1, 1e-2]).to(device)
+    active = torch.tensor([True, False, True]).to(device)
+    thetas = []
+    for way in (AdamW.update, fused.update):
+        draws = torch.Generator().manual_seed(3)
+        theta = start.clone()
+        optimiser = AdamW(theta, rate, decay, steps=6, warmup=0.4)
+        for _ in range(4):
+            way(optimiser, theta, torch.randn(3, 1500, generator=draws).to(device), active)
+        thetas.append(theta - start)
+    return {"moved": gap(thetas[1], thetas[0]), "frozen": thetas[1][1].abs().max().item()}
+
+
+def steps(precision: str, device: str) -> float:
+    """How far apart two banks are after six steps, against how far they went."""
+    recipe = Recipe(samples=48, validation=8, epochs=2, batch=16)
+    arch = [Architecture(layers=((h, n),), width=w, positions=1) for h, n, w in ((1, 4, 8), (3, 5, 20))]
+    members = [Member(KthLargest(rank=1, length=t), a, seed=t) for t, a in zip((5, 8), arch, strict=True)]
+    gradient = partial(fused.gradient, tile=Tile(precision=precision))
+    known = fused_path()
+    path = Path("fused", known.forward, gradient, as_it_is, known.update, known.pack)
+    found = []
+    for way in (reference, path):
+        run = _Run(members, recipe, device, way)
+        start = run.bank.theta.detach().clone()
+        run.epoch(0)
+        run.epoch(1)
+        found.append(run.bank.theta.detach() - start)
+    return gap(found[1], found[0])
+
+
+def main(device: str) -> None:
+    exact = ("ieee",)
+    answers = {
+        "pooling": {
+            f"{name}, {kind}": pooling(CASES[name], kind, device)
+            for name in list(CASES)[:4]
+            for kind in (*exact, "half", "fine")
+            if kind == "half" or name != "equal members"
+        },
+        "gradients": {
+            f"{name}, {kind}": gradients(case, kind, device)
+            for name, case in CASES.items()
+            for kind in ("ieee", "half")
+        },
+        "fine gradients": gradients(CASES["mixed heads, head_dim, width and length"], "fine", device),
+        "tiny gap": tiny_gap(device),
+        "company": company(device),
+        "update": update(device),
+        "steps": {kind: steps(kind, device) for kind in ("ieee", "half")},
+    }
+    print(json.dumps(answers))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,66 @@
+"""The battery and the tables: cells as designed, judged as said, and trained for a moment."""
+
+from headcount.infoflow import predict
+from headcount.nets import parameters
+from headcount.papers.cells import Cell, Trained, same_size, train_cells
+from headcount.papers.infoflow_battery import battery, confusion, judged
+from headcount.papers.infoflow_page import page
+from headcount.papers.infoflow_tables import PAIRS, TRIANGLE, pair_cells, pair_rows, triangle_cells, triangle_rows
+from headcount.training import Recipe
+
+
+def test_the_battery_covers_every_family_cheap_and_costly():
+    cells = [cell for cell, _ in battery()]
+    verdicts = [predict(cell.task, cell.arch).verdict for cell in cells]
+    assert len(cells) >= 40 and len({cell.name for cell in cells}) == len(cells)
+    assert {"cheap", "costly", "infeasible"} == set(verdicts)
+    assert 0.3 < sum(v == "cheap" for v in verdicts) / len(cells) < 0.7
+    assert len({type(cell.task).__name__ for cell in cells}) == 8
+
+
+def test_every_shape_of_a_task_has_the_size_of_its_reference():
+    cells = battery()
+    for cell, reference in cells:
+        like = cells[reference][0]
+        sizes = [parameters(c.arch, c.task.token_dim).total for c in (cell, like)]
+        assert abs(sizes[0] / sizes[1] - 1) < 0.02
+        assert (
+            cell.arch == same_size(cell.arch, like.arch, like.task.token_dim) or cell is like or "triangle" in cell.name
+        )
+
+
+def test_cells_are_judged_against_their_reference():
+    cells = [cell for cell, _ in battery()[:3]]  # 4x8 (reference, cheap), 1x8 and 2x8 (costly)
+    trained = [Trained(c, (nmse,), 0) for c, nmse in zip(cells, (1e-4, 4e-4, 6e-3), strict=True)]
+    rows = judged(trained, [0, 0, 0])
+    assert [row["trained"] for row in rows] == ["solved", "solved", "not solved"]
+    assert [row["agree"] for row in rows] == [True, False, True]
+    assert confusion(rows) == {"cheap": {"solved": 1, "not solved": 0}, "costly": {"solved": 1, "not solved": 1}}
+
+
+def test_a_failed_reference_solves_nothing():
+    cell = battery()[0][0]
+    (row,) = judged([Trained(cell, (0.9,), 0)], [0])
+    assert row["trained"] == "not solved" and not row["agree"]
+
+
+def test_the_published_tables_are_predicted_as_published():
+    pairs = pair_rows([Trained(c, (1.0,), 0) for c in pair_cells("gaussian")])
+    assert [row["published"] for row in pairs] == [v for row in PAIRS.values() for v in row]
+    assert all((row["predicted"] == "cheap") == row["cell"].endswith("(D,D)") for row in pairs)
+    triangles = triangle_rows([Trained(c, (1.0,), 0) for c in triangle_cells()])
+    assert len(triangles) == 3 * len(TRIANGLE)
+    assert {row["predicted"] for row in triangles if row["length"] > 3} == {"infeasible"}
+    assert {row["predicted"] for row in triangles if row["length"] == 3} == {"cheap"}
+
+
+def test_cells_train_as_banks_and_fill_the_page():
+    cells = [c for c, _ in battery(length=6, width=4)[:2]]
+    recipe = Recipe(samples=32, validation=16, epochs=1, batch=16, evaluations=1)
+    trained = train_cells(cells, recipe, seeds=2)
+    assert [len(t.nmse) for t in trained] == [2, 2] and all(t.nmse[0] <= t.nmse[1] for t in trained)
+    rows = judged(trained, [0, 0])
+    run = {"samples": 32, "steps": 2, "batch": 16, "seeds": 2}
+    text = page({}, {"rows": rows, "run": run, "confusion": confusion(rows)})
+    assert "cells agree" in text and "4 maxima: 4x8" in text
+    assert Cell(cells[0].name, cells[0].task, cells[0].arch) == cells[0]
