@@ -56,11 +56,13 @@ class Grid:
         return replace(sweep, name=self.name)
 
     def quick(self) -> Grid:
-        """The smaller version: two lengths, two seeds, a quarter of the samples, 1,600 steps."""
+        """The smaller version: two lengths, two seeds, a quarter of the samples, 1,600 steps; less for two layers."""
         recipe = Recipe(samples=2000, validation=500, epochs=80, batch=100, evaluations=20)
         widths = self.widths if len(self.widths) == 1 else (12, 24, 48)
-        lengths = (8, 16) if self.layers == 1 else (8,)
-        return replace(self, lengths=lengths, seeds=2, recipe=recipe, lr=1e-2, widths=widths)
+        small = replace(self, lengths=(8, 16), seeds=2, recipe=recipe, lr=1e-2, widths=widths)
+        if self.layers == 1:
+            return small
+        return replace(small, lengths=(8,), heads=self.heads[:3], recipe=replace(recipe, epochs=40))
 
 
 GRIDS = {
