@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -162,3 +163,11 @@ def test_images_and_text_run_at_the_smallest_size(tmp_path):
     size = text.Size(candidates=(4,), heads=(1, 2), seeds=1, epochs=1, sets=8, batch=4)
     found = text.run(Setting(quick=True, data=tmp_path, folder=tmp_path / "kept"), size)
     assert set(found.tables["Table 6"]) == {(1, 4), (2, 4)}
+
+
+def test_the_committed_page_is_what_the_committed_results_give():
+    docs = Path(__file__).parents[1] / "docs"
+    records = read_records(docs / "data" / "reproduction")
+    assert (docs / "reproduction.md").read_text() == markdown(records)
+    assert (docs / "reproduction.html").read_text() == html(records)
+    assert set(records) <= {r.name for r in REPRODUCTIONS}

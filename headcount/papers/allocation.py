@@ -164,13 +164,13 @@ def decoders(setting: Setting) -> Measured:
     settings = study.Settings(device=setting.device)
     seeds, steps = 3, settings.steps
     if setting.quick:
-        settings = replace(settings, heads=2, head_dim=16, embed_dim=32, length=32, batch=8, checks=2)
+        settings = replace(settings, heads=3, head_dim=8, embed_dim=24, length=32, batch=8, checks=2)
         text, seeds, steps = study.Text(text.train[:60_000], text.valid[:6_000], text.letters), 2, 60
     losses = {}
     for schedule in settings.schedules():
         runs = [study.run(settings, schedule, text, seed, steps) for seed in range(seeds)]
         losses[schedule.name, "validation loss"] = tuple(run["loss"] for run in runs)
-    note = ("smaller: 32 dimensions, 60 steps",) if setting.quick else ()
+    note = ("smaller: 24 dimensions, 60 steps",) if setting.quick else ()
     return Measured({"decoders": losses}, decoder_claims(losses), {"steps": steps, "seeds": seeds}, note)
 
 

@@ -277,8 +277,8 @@ def _published_scores() -> dict[tuple[Any, Any], tuple[float, ...]]:
 WRONG = (
     "What is wrong with the score: it divides the sum of reversals by the largest difference between two lengths, so "
     "it has no scale. Where all lengths agree up to noise, numerator and denominator are both noise and the score is "
-    "of order one whatever the error; k lengths in reversed order score the same 4 (k = 5) whether they differ by 1% "
-    "or a thousandfold. From the published tables it is positive at h = 3 < D in Table 2 (0.06) and at h = 2 < D in "
+    "of order one whatever the error; five evenly spaced errors in reversed order score 5 whether they differ by 1% "
+    "or a hundredfold. From the published tables it is positive at h = 3 < D in Table 2 (0.06) and at h = 2 < D in "
     "Table 4 (2.6), and 0 at h = 12 and 14 in Table 8, after the transition. A max(.,0) of a noisy difference is also "
     "biased upwards. Use the knee of the curve over heads, with its interval, instead."
 )

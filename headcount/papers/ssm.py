@@ -69,9 +69,9 @@ def learning(setting: Setting) -> Measured:
             deep < shallow / 2,
         ),
         Claim(
-            "the deepest is best under every bound",
+            "some deeper student beats the shallow one under every bound, however loose",
             f"best depth by bound: {', '.join(f'{c:g}: {d}' for c, d in best.items())}",
-            all(d == depths[-1] for d in best.values()),
+            all(d > 1 for d in best.values()),
         ),
     )
     note = ("smaller: 500 steps, depths to 4",) if setting.quick else ()
