@@ -79,39 +79,31 @@ def bank_run(models: int, length: int, path: Path, device: str, samples: int = 8
 
 
 def speed(run: _Run, seconds: float) -> float:
-    """Model-steps a second of whole epochs, without the drawing of the order."""
-    per_epoch, epochs = run.recipe.steps_per_epoch, 0
-
-    def epoch() -> None:
-        run.cursor.zero_()
-        for _ in range(per_epoch):
-            run.step()
-
-    epoch()
+    """Model-steps a second, without the drawing of the order."""
+    epochs = 0
+    run.epoch(0)
     torch.cuda.synchronize()
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
-        epoch()
+        run.advance()
         torch.cuda.synchronize()
         epochs += 1
-    return epochs * per_epoch * len(run.members) / (time.perf_counter() - start)
+    return epochs * run.stretch * len(run.members) / (time.perf_counter() - start)
 
 
 def profile(run: _Run) -> None:
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as watched
 
-    run.cursor.zero_()
     torch.cuda.synchronize()
     with watched(activities=[ProfilerActivity.CUDA]) as seen:
-        for _ in range(8):
-            run.step()
+        run.advance()
         torch.cuda.synchronize()
     rows = sorted(seen.key_averages(), key=lambda e: -e.device_time_total)
-    total = sum(e.device_time_total for e in rows) / 8
-    print(f"  one step: {sum(e.count for e in rows) / 8:.0f} kernels, {total:.0f} us on the device")
+    total = sum(e.device_time_total for e in rows) / run.stretch
+    print(f"  one step: {sum(e.count for e in rows) / run.stretch:.0f} kernels, {total:.0f} us on the device")
     for e in rows[:12]:
-        print(f"    {e.device_time_total / 8:8.1f} us  x{e.count / 8:<4.0f} {e.key[:90]}")
+        print(f"    {e.device_time_total / run.stretch:8.1f} us  x{e.count / run.stretch:<4.0f} {e.key[:90]}")
 
 
 def main() -> None:
@@ -131,7 +123,7 @@ def main() -> None:
         print(f"{precision:5} {SHAPES[number]}: gradient gap {step:.1e}, through pool {pool:.1e}", flush=True)
     print(f"checked after {time.perf_counter() - began:.0f} s", flush=True)
     if asked.tiny:
-        bank_run(2, 8, way(Tile(), as_it_is), device, samples=256).step()
+        bank_run(2, 8, way(Tile(), as_it_is), device, samples=256).epoch(0)
         return
     base, fine = Tile(), Tile(precision="fine")
     variants = [

@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """The same work in JAX: vmap over the networks, scan over the steps, plain or collapsed."""
 
 from __future__ import annotations

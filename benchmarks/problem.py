@@ -85,14 +85,16 @@ class Problem:
 
     @torch.no_grad()
     def losses(self, theta: Tensor, count: int = 512) -> Tensor:
-        """Every member's mean squared gap on the first samples, by the collapsed bank, a few members at a time."""
-        found = []
+        """Every member's mean squared gap on the first samples, in float32 by the collapsed bank, a few at a time."""
+        found, was = [], torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = False
         for part in theta.to(self.device).split(64):
             bank = Bank([self.size.arch], TOKEN_DIM, [0], device=self.device)
             bank.scale = bank.scale.expand(part.shape[0], -1)
             rows = torch.arange(min(count, self.size.samples), device=self.device).expand(part.shape[0], -1)
             out = collapsed(bank, bank.named(part), Batch(self.x, self.which[: part.shape[0]], rows))
             found.append((out - self.y[0, : rows.shape[1]]).square().mean(dim=1))
+        torch.backends.cuda.matmul.allow_tf32 = was
         return torch.cat(found).cpu()
 
 
@@ -100,22 +102,13 @@ def of_path(problem: Problem, path: Path) -> Train:
     """A bank trained along one of the package's paths, exactly as the training loop does it."""
     size, bank = problem.size, problem.bank()
     adam, packed = problem.adamw(bank.theta), path.pack(problem.x)
-    cursor = torch.zeros((), dtype=torch.int64, device=problem.device)
-    places = torch.arange(size.batch, device=problem.device)
     active = torch.ones(size.models, dtype=torch.bool, device=problem.device)
-
-    def step() -> None:
-        rows = problem.order.index_select(1, cursor * size.batch + places)
-        batch = Batch(problem.x, problem.which, rows, None, packed)
-        gradient = path.gradient(bank, batch, problem.y[problem.which[:, None], rows])
-        path.update(adam, bank.theta, gradient, active)
-        cursor.add_(1)
-
-    again = path.record(step, (bank.theta, adam.first, adam.second, adam.step, cursor))
+    visited = problem.order.view(size.models, size.steps_per_epoch, size.batch).transpose(0, 1).contiguous()
+    targets = problem.y[0][visited]
 
     def epoch() -> None:
-        cursor.zero_()
-        for _ in range(size.steps_per_epoch):
-            again()
+        for rows, target in zip(visited, targets, strict=True):
+            gradient = path.gradient(bank, Batch(problem.x, problem.which, rows, None, packed), target)
+            path.update(adam, bank.theta, gradient, active)
 
-    return epoch, lambda: bank.theta
+    return path.record(epoch, (bank.theta, adam.first, adam.second, adam.step)), lambda: bank.theta

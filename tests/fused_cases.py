@@ -18,7 +18,7 @@ from headcount.nets import Architecture
 from headcount.tasks import KthLargest
 from headcount.training import Member, Recipe, fused
 from headcount.training.bank import Bank
-from headcount.training.forward import Batch, collapsed, plain
+from headcount.training.forward import Batch, plain
 from headcount.training.forward import pool as plain_pool
 from headcount.training.loop import _Run
 from headcount.training.optimiser import AdamW
@@ -106,19 +106,20 @@ def gradients(case: Case, precision: str, device: str) -> float:
     return gap(got, in_float64(case, batch, target, bank.theta))
 
 
-def tiny_gap(device: str) -> float:
-    """The gradient when every gap is a millionth: slopes far below the smallest float16."""
-    case = CASES["equal members"]
-    batch, _ = batch_of(case, device)
+def tiny(device: str) -> float:
+    """Largest gap between two ways to the same number: gradients of a read-out and targets smaller by 2^20.
+
+    The slope of everything before the read-out is then smaller by exactly 2^40, far below the smallest float16.
+    """
+    case = CASES["mixed heads, head_dim, width and length"]
+    batch, target = batch_of(case, device)
     bank = bank_of(case, device)
-    target = collapsed(bank, bank.named(), batch) + 1e-6 * torch.tensor([[1.0, -1, 1, -1, 1, 1, 1, -1, 1]]).to(device)
-    truth = bank_of(case, device, torch.float64)
-    wide = Batch(batch.data.double(), batch.which, batch.rows, batch.present)
-    target = plain(truth, truth.named(bank.theta.double()), wide) + (target - collapsed(bank, bank.named(), batch))
-    # In float32 the outputs alone are off by a tenth of such a gap, so only the order of magnitude can be right.
-    got = fused.gradient(bank, batch, target.float(), Tile(precision="fine"))
-    true = in_float64(case, batch, target, bank.theta)
-    return (got.double().norm() / true.norm()).item()
+    normal = bank.named(fused.gradient(bank, batch, target))
+    for name in ("read_out.outer.weight", "read_out.outer.bias"):
+        bank.named()[name].mul_(2.0**-20)
+    small = bank.named(fused.gradient(bank, batch, target * 2.0**-20))
+    names = ("encoder.inner.weight", "encoder.inner.bias", "attention.0.value", "read_out.inner.weight")
+    return max((small[name] * 2.0**40 - normal[name]).abs().max().item() for name in names)
 
 
 def company(device: str) -> dict[str, bool]:
@@ -186,7 +187,7 @@ def main(device: str) -> None:
             for kind in ("ieee", "half")
         },
         "fine gradients": gradients(CASES["mixed heads, head_dim, width and length"], "fine", device),
-        "tiny gap": tiny_gap(device),
+        "tiny": tiny(device),
         "company": company(device),
         "update": update(device),
         "steps": {kind: steps(kind, device) for kind in ("ieee", "half")},

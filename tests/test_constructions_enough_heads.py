@@ -10,7 +10,7 @@ import torch
 import headcount as hc
 from headcount.constructions import build, enough_heads
 from headcount.constructions.minima import minima_of
-from headcount.tasks import Affine, Exponential, KthLargest, LinearMax, Ridges, Sine, Square, Wells
+from headcount.tasks import Affine, Exponential, KthLargest, LinearMax, Ridges, Sine, Square, TriangleCentre, Wells
 
 CURVED = Ridges([[1.0, 1.0], [1.0, -0.5]], (Exponential(rate=0.7), Sine(scale=0.5, frequency=3.0, phase=0.3)))
 
@@ -140,8 +140,8 @@ def test_what_breaks_a_hypothesis_is_refused_by_name():
         build(Wells(centres=[[0.1], [0.9]], length=16, combine=Ridges([[1.0, 0.0]], (Affine(),))))
     with pytest.raises(ValueError, match="gradient of combine is zero in well 0"):
         build(Wells(centres=[[0.1], [0.9]], length=16, combine=Ridges([[1.0, 1.0]], (Square(),))))
-    with pytest.raises(ValueError, match="no construction is known for KthLargest"):
-        build(KthLargest(2, 16))
+    with pytest.raises(ValueError, match="no construction is known for TriangleCentre"):
+        build(TriangleCentre(16))
     with pytest.raises(ValueError, match="radius belongs to"):
         build(Wells.random(2, 2, 8), radius=3.0)
     with pytest.raises(ValueError, match="radius must be"):

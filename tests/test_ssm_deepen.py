@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from headcount.ssm import DiagonalSSM, by_angle, by_modulus
+from headcount.ssm import DiagonalSSM, by_angle, by_modulus, entry_bounds
 from headcount.ssm.chains import coefficients, merge
 from headcount.ssm.deepen import capacity, gain_stage_depth, least_width
 from headcount.ssm.responses import gap
@@ -76,6 +76,14 @@ def test_positive_poles_stay_below_l_times_the_residue_and_come_near_it(depth):
     poles = np.array([0.9 * (1 - 1e-9 * k) for k in range(depth)], dtype=complex)
     a = coefficients(poles[:, None], np.full((depth, 1), 100.0 + 0j))
     assert 0.999 * depth * 100 < np.abs(a).max() <= depth * 100 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("depth", range(2, 8))
+def test_entry_bound_of_positive_poles_is_nearly_attained(depth):
+    poles = [0.9 * (1 - 1e-4 * k) for k in range(depth)] + [1e-3]
+    system = DiagonalSSM(poles, [100.0] * depth + [1.0])
+    promise = entry_bounds(10, depth).positive_real.value
+    assert 0.999 * promise < system.deepen(depth, 2).largest_entry <= promise
 
 
 def test_a_thousand_modes_at_depth_fifty():

@@ -17,6 +17,7 @@ ROOMS = (
     "tasks",
     "bounds",
     "constructions",
+    "collisions",
     "infoflow",
     "lens",
     "sweeps",

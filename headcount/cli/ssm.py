@@ -190,7 +190,7 @@ def quantise(
 def train(
     sizes: Annotated[str, typer.Option(help="Students, depth x width.")] = "1x13,1x25,2x7,3x5,4x4,5x4,6x3",
     clips: Annotated[str, typer.Option(help="Bounds on the entries.")] = "1,2,3,5,10",
-    seeds: Annotated[int, typer.Option(help="Seeds of each student.")] = 2,
+    seeds: Annotated[int, typer.Option(help="Seeds of each student.")] = 3,
     steps: Annotated[int, typer.Option(help="Steps of Adam.")] = 4000,
     start: Annotated[str, typer.Option(help="random, wiring, nearby or construction.")] = "random",
     out: Out = None,

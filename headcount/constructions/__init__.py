@@ -5,7 +5,7 @@ from headcount.constructions.bounded import weight_bounded
 from headcount.constructions.build import build
 from headcount.constructions.built import Built, load
 from headcount.constructions.certificate import Certificate, Term
-from headcount.constructions.collide import Collision, collide
+from headcount.constructions.collisions import Collision, collide
 from headcount.constructions.domains import Box, Drawn
 from headcount.constructions.enough_heads import enough_heads
 from headcount.constructions.gated import gated_second_largest
@@ -16,6 +16,7 @@ from headcount.constructions.network import ClassTokenNet, ReluNet, Shape
 from headcount.constructions.pair import opposite_pair
 from headcount.constructions.pair_max import pair_max
 from headcount.constructions.positions import position_sum, retrievals_by_position
+from headcount.constructions.riding import riding_retrievals
 from headcount.constructions.trial import Check, Trial
 
 __all__ = [
@@ -44,5 +45,6 @@ __all__ = [
     "pair_max",
     "position_sum",
     "retrievals_by_position",
+    "riding_retrievals",
     "weight_bounded",
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import struct
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,10 +122,14 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 
 def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> None:
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter announces its own future
-        made = torch.onnx.export(program, dynamo=True, verbose=False)
+    chatter = logging.getLogger("torch.onnx")  # the exporter speaks of packages we do not use, and of its own future
+    level = chatter.level
+    chatter.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = torch.onnx.export(program, dynamo=True, verbose=False)
+    finally:
+        chatter.setLevel(level)
     assert made is not None
     made.save(str(path), external_data=False)

@@ -143,18 +143,16 @@ def _terms(plan: Plan, net: ClassTokenNet) -> tuple[Term, ...]:
         Term(
             "features",
             up(plan.feature_error * math.fsum(plan.slopes)),
-            f"squares linear between knots on {plan.pieces} pieces: h^2/8 per retrieval"
-            if plan.minima.curve
-            else "linear features are exact",
+            f"squares on {plan.pieces} pieces: h^2/8 each" if plan.minima.curve else "linear features are exact",
         ),
-        Term("softmax excess", up(plan.softmax_term()), f"W(m/e)/beta per retrieval, beta = {plan.beta:.6g}"),
+        Term("softmax excess", up(plan.softmax_term()), f"W(m/e)/beta each, beta = {plan.beta:.6g}"),
         Term(
             "mass outside the window",
             up(plan.outside_term()),
-            f"gate {plan.gate:g}: (T/|S| - 1) exp(-beta (gate - 1))",
+            f"gate {plan.gate:g}: (T/|S|-1) e^(-beta (gate-1))",
         ),
         Term("outer function", up(plan.outer_term()), f"ridges on {sum(plan.ridge_pieces)} pieces: |g''| h^2/8"),
-        Term("rounding", rounding, "forward error analysis of float64"),
+        Term("rounding", rounding, "float64, forward error analysis"),
     )
 
 

@@ -110,6 +110,13 @@ def _cautions(structure: Structure, arch: Shape, found: Found | None) -> tuple[s
         )
     if masked and any(r.order and r.rank > 2 for r in structure.retrievals):
         notes.append("masking twice or more needs the leaders apart: a tie for the first place masks nobody")
+    carried = _carried(arch)
+    alone = all(r.order == r.rank == 1 and not r.after and not r.offset for r in structure.retrievals)
+    if found is not None and not found.cost.cheap and alone and structure.count <= carried:
+        notes.append(
+            f"the paper's count, one retrieval a head and layer, is not the last word: what tokens found can ride "
+            f"along, and {carried} retrievals are then cheap (constructions.riding_retrievals)"
+        )
     if found is not None and found.whole and found.cost.cheap and not arch.positions:
         notes.append("memorising a bag of tokens in as many dimensions as it has numbers is possible, rarely trained")
     if found is not None and any(r.order == 2 for r in structure.retrievals):
@@ -120,6 +127,12 @@ def _cautions(structure: Structure, arch: Shape, found: Found | None) -> tuple[s
                 f"{structure.token_dim}; the paper leaves the rank out of account"
             )
     return tuple(notes)
+
+
+def _carried(arch: Shape) -> int:
+    """Retrievals that the class token and, before the last layer, the tokens can make: (2L - 1) h for equal layers."""
+    heads = [h for h, n in arch.layers if n > 1]
+    return sum(heads) + sum(heads[:-1]) if len(heads) == len(arch.layers) > 1 else 0
 
 
 def _fixes(structure: Structure, arch: Shape) -> list[str]:

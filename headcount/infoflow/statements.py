@@ -26,6 +26,11 @@ PLACED = Statement(
     "reconstructed",
     Source(HERE, "retrievals collected by position"),
 )
+RIDING = Statement(
+    "what tokens found can ride along: L layers of h heads carry (2L - 1) h retrievals without positions",
+    "reconstructed",
+    Source(HERE, "(2L - 1) h retrievals without positions"),
+)
 MAXIMUM = Statement(
     "one head fetches the token of largest score, at no price in the length",
     "claimed",
@@ -94,6 +99,8 @@ def statements_for(structure: Structure, arch: Shape, found: Found | None) -> tu
         chosen += [RANKS, GATES if _used(found, "gated") else MASKING]
     if any(r.order == 1 and r.rank == 1 and not r.after for r in compared):
         chosen += [FEWER if found.whole else ENOUGH] if one else [DEEPER]
+        if not one:
+            chosen.append(RIDING)
         if _used(found, "routed"):
             chosen.append(PLACED)
     if any(r.offset for r in compared):

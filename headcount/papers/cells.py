@@ -64,7 +64,7 @@ def train_cells(
     recipe: Recipe,
     *,
     seeds: int = 4,
-    rates: Sequence[float] = (3e-3, 1e-3),
+    rates: Sequence[float] = (5e-3, 2e-3),
     weight_decay: float = 1e-4,
     device: str = "cpu",
     watch: Watch = silent,

@@ -59,6 +59,13 @@ def _groups(length: int) -> list[Group]:
                 ("1x2+1x2", P),
             ),
         ),
+        (
+            "3 maxima",
+            LinearMax.random(3, 4, length),
+            "3x8",
+            0,
+            (("2x8", 0), ("1x8+1x8", 0), ("2x8+2x8", 0), ("1x8+1x8+1x8", 0)),
+        ),
         ("2 maxima", LinearMax.random(2, 4, length), "2x8", 0, (("1x8", 0), ("1x8+1x8", 0), ("1x8+1x8", P))),
         (
             "2 wells in halves",

@@ -66,14 +66,25 @@ def triangle_cells(*, lengths: tuple[int, ...] = tuple(TRIANGLE), width: int = 6
 
 
 def position_cells(*, length: int = 16, width: int = 128) -> list[Cell]:
-    """Four maxima by two layers of one head, with and without positions, beside shapes that need none."""
-    task = LinearMax.random(4, 4, length)
-    shapes = (("1x8+1x8", 0), ("1x8+1x8", 8), ("1x8+1x8", 16), ("2x8+2x8", 0), ("4x8", 0))
+    """Three and four maxima by two layers of one head, with and without positions, beside shapes that need none.
+
+    Four are more than ride along without positions, three are not (`constructions.riding_retrievals`).
+    """
+    shapes = (
+        (4, ((1, 8), (1, 8)), 0),
+        (4, ((1, 8), (1, 8)), 8),
+        (4, ((1, 8), (1, 8)), 16),
+        (4, ((2, 8), (2, 8)), 0),
+        (4, ((4, 8),), 0),
+        (3, ((1, 8), (1, 8)), 0),
+        (3, ((2, 8),), 0),
+        (3, ((3, 8),), 0),
+    )
     cells = []
-    for layers, positions in shapes:
-        parts = tuple((int(h), int(n)) for h, n in (part.split("x") for part in layers.split("+")))
-        arch = Architecture(parts, width=width, positions=positions, embed_dim=32)
-        cells.append(Cell(f"4 maxima {layers}, {positions} position features", task, arch))
+    for retrievals, layers, positions in shapes:
+        arch = Architecture(layers, width=width, positions=positions, embed_dim=32)
+        name = f"{retrievals} maxima {arch.name}, {positions} position features"
+        cells.append(Cell(name, LinearMax.random(retrievals, 4, length), arch))
     return cells
 
 

@@ -11,7 +11,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-__all__ = ["epoch_order", "seed_of"]
+__all__ = ["Orders", "epoch_order", "seed_of"]
+
+AHEAD = 2**23  # numbers sorted in one call: a sort of a few costs a GPU nearly as much
 
 
 def seed_of(*parts: int | str) -> int:
@@ -37,6 +39,29 @@ def epoch_order(seeds: Int[Tensor, " models"], epoch: Tensor | int, samples: int
     stream = _mix(seeds + _GOLDEN * torch.as_tensor(epoch, device=seeds.device, dtype=torch.int64))
     keys = _mix(stream[:, None] + _GOLDEN * (counter + 1))
     return keys.argsort(dim=1)
+
+
+class Orders:
+    """`epoch_order` of one epoch after another, several drawn in one sort.
+
+    >>> seeds = torch.tensor([1, 2])
+    >>> orders = Orders(seeds, 5, epochs=100)
+    >>> all(torch.equal(orders[e], epoch_order(seeds, e, 5)) for e in (0, 1, 7, 99))
+    True
+    """
+
+    def __init__(self, seeds: Int[Tensor, " models"], samples: int, epochs: int) -> None:
+        self.seeds, self.samples = seeds, samples
+        self.ahead = max(1, min(epochs, 32, AHEAD // (samples * len(seeds))))
+        self.first, self.drawn = -1, torch.empty(0)
+
+    def __getitem__(self, epoch: int) -> Int[Tensor, "models samples"]:
+        first = epoch - epoch % self.ahead
+        if first != self.first:
+            epochs = torch.arange(first, first + self.ahead, device=self.seeds.device)
+            many = epoch_order(self.seeds.repeat(self.ahead), epochs.repeat_interleave(len(self.seeds)), self.samples)
+            self.first, self.drawn = first, many.view(self.ahead, len(self.seeds), self.samples)
+        return self.drawn[epoch - first]
 
 
 _GOLDEN = -7046029254386353131  # 2^64 / golden ratio, as a signed 64-bit integer: the increment of splitmix64

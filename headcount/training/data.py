@@ -66,12 +66,16 @@ class Resident:
             if self.packed is not None and (packed := self.pack(x)) is not None:
                 self.packed.copy_(packed)
 
+    def seen(self, rows: Int[Tensor, "models batch"]) -> Batch:
+        """The samples at `rows` of each member's training set."""
+        return Batch(self.x, self.which, rows, self.present, self.packed)
+
     def batch(self, rows: Int[Tensor, "models batch"]) -> tuple[Batch, Float[Tensor, "models batch"]]:
-        """The samples at `rows` of each member's training set, and their targets."""
-        return Batch(self.x, self.which, rows, self.present, self.packed), self.y[self.which[:, None], rows]
+        """The same with their targets."""
+        return self.seen(rows), self.y[self.which[:, None], rows]
 
     def held_out(self, rows: Int[Tensor, "models batch"]) -> tuple[Batch, Float[Tensor, "models batch"]]:
-        """The same of the validation sets."""
+        """The samples at `rows` of the validation sets, and their targets."""
         return (
             Batch(self.validation_x, self.which, rows, self.present, self.validation_packed),
             self.validation_y[self.which[:, None], rows],

@@ -116,16 +116,17 @@ def _by_kernels(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor:
     sizes = {
         **_offsets(bank), "heads": heads, "head_dim": head_dim, "embed": embed, "width": width,
         "EMBED": max(16, power(embed)), "WIDTH": max(16, power(width)), "DIM": max(16, power(head_dim)),
-        "PRECISION": "ieee" if tile.precision == "ieee" else "tf32x3",
-        "num_warps": 8 if power(embed) * power(width) > 2048 else 4, "num_stages": 1,
+        "num_warps": 8 if power(embed) * power(width) > 1024 else 4, "num_stages": 1, "maxnreg": 128,
     }  # fmt: skip
     first = {f"at_{name}": sizes.pop(f"at_{name}") for name in ("weight", "bias", "out_weight", "out_bias")}
-    compose_forward[(models,)](theta, bank.scale, directions, mix, shift, **sizes)
+    exact = "ieee" if tile.precision == "ieee" else "tf32x3"  # what is folded once is read by every sample
+    compose_forward[(models,)](theta, bank.scale, directions, mix, shift, **sizes, PRECISION=exact)
     shares = _shares(p, directions, mix, shift, batch, target, tile)
     compose_backward[(models,)](
         theta, bank.scale, out, shares.directions, shares.mix, shares.shift, shares.weight, shares.bias,
         shares.out_weight, shares.out_bias, **sizes, **first,
         parts=shares.weight.shape[1], tail_parts=shares.mix.shape[1], FEATURES=features, LANES=power(features),
+        PRECISION="half" if tile.precision == "half" else exact,
     )  # fmt: skip
     return out
 
@@ -247,7 +248,7 @@ class _Pool(torch.autograd.Function):
         return pooled
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         weight, bias, directions, pooled, level = ctx.saved_tensors
         sizes = slope.abs().amax(dim=(1, 2, 3)).clamp(min=1e-30)
         slope = (slope / sizes[:, None, None, None]).to(ctx.launch.slope_kind)  # delta is that of the rounded slope
@@ -255,4 +256,4 @@ class _Pool(torch.autograd.Function):
         whole = power(max(16, slope.shape[1]))
         shares = ctx.launch.backward(weight, bias, directions, level, slope.contiguous(), delta, sizes[:, None], whole)
         d_weight, d_bias, d_directions = (share.sum(dim=1) for share in shares)
-        return d_weight, d_bias, d_directions, None
+        return d_weight, d_bias, d_directions, None  # pyright: ignore[reportReturnType]

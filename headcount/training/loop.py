@@ -12,7 +12,7 @@ from torch import Tensor
 from headcount.nets import Transformer
 from headcount.results.study import Row
 from headcount.training.bank import Bank
-from headcount.training.chance import epoch_order, seed_of
+from headcount.training.chance import Orders, seed_of
 from headcount.training.data import Resident
 from headcount.training.member import Member, Recipe
 from headcount.training.optimiser import AdamW
@@ -58,7 +58,7 @@ def train(
     """
     if not members:
         raise ValueError("a bank needs at least one member")
-    run = _Run(members, recipe, device, path or choose(members, device))
+    run = _Run(members, recipe, device, path or choose(members, device, recipe.dtype))
     for epoch in range(recipe.epochs):
         run.epoch(epoch)
         if run.evaluates(epoch):
@@ -88,9 +88,12 @@ class _Run:
         )
         streams = [seed_of("order", m.seed, m.data_seed) for m in members]
         self.streams: Int[Tensor, " models"] = torch.tensor(streams, device=device)
-        self.order = epoch_order(self.streams, 0, recipe.samples)
-        self.cursor = torch.zeros((), dtype=torch.int64, device=device)
-        self.places = torch.arange(recipe.batch, device=device)
+        self.orders = Orders(self.streams, recipe.samples, recipe.epochs)
+        self.stretch = _stretch(recipe.steps_per_epoch)
+        self.rows: Int[Tensor, "stretch models batch"] = torch.zeros(
+            (self.stretch, len(members), recipe.batch), dtype=torch.int64, device=device
+        )
+        self.targets: Float[Tensor, "stretch models batch"] = torch.zeros(self.rows.shape, dtype=dtype, device=device)
         ones = torch.ones(len(members), device=device)
         self.active: Bool[Tensor, " models"] = ones.bool()
         self.status = torch.full_like(ones, DONE, dtype=torch.int64)
@@ -98,23 +101,22 @@ class _Run:
         self.best_step, self.stale = torch.zeros_like(self.status), torch.zeros_like(self.status)
         self.best_theta = self.bank.theta.detach().clone()
         adam = self.optimiser
-        state = (self.bank.theta, adam.first, adam.second, adam.step, self.cursor)
-        self.step = path.record(self._step, state)
+        self.advance = path.record(self._advance, (self.bank.theta, adam.first, adam.second, adam.step))
 
     def epoch(self, number: int) -> None:
         """Visit every sample once, each member in its own order."""
         self.data.begin(number)
-        self.order.copy_(epoch_order(self.streams, number, self.recipe.samples))
-        self.cursor.zero_()
-        for _ in range(self.recipe.steps_per_epoch):
-            self.step()
+        visited = self.stretch * self.recipe.batch
+        for rows in self.orders[number][:, : self.recipe.steps_per_epoch * self.recipe.batch].split(visited, dim=1):
+            self.rows.copy_(rows.view(len(self.members), self.stretch, -1).transpose(0, 1))
+            self.targets.copy_(self.data.y[self.data.which[:, None], self.rows])
+            self.advance()
 
-    def _step(self) -> None:
-        rows = self.order.index_select(1, self.cursor * self.recipe.batch + self.places)
-        batch, target = self.data.batch(rows)
-        gradient = self.path.gradient(self.bank, batch, target)
-        self.path.update(self.optimiser, self.bank.theta, gradient, self.active)
-        self.cursor += 1
+    def _advance(self) -> None:
+        """A stretch of steps, the same tensors every time: what a CUDA graph records."""
+        for rows, target in zip(self.rows, self.targets, strict=True):
+            gradient = self.path.gradient(self.bank, self.data.seen(rows), target)
+            self.path.update(self.optimiser, self.bank.theta, gradient, self.active)
 
     def evaluates(self, epoch: int) -> bool:
         """Whether this epoch ends with a look at the validation set: evenly spread, and always the last."""
@@ -144,7 +146,7 @@ class _Run:
 
     def _mean_gap(self, source, count: int) -> Float[Tensor, " models"]:
         total = torch.zeros_like(self.best)
-        rows = torch.arange(count, device=self.places.device).expand(len(self.members), -1)
+        rows = torch.arange(count, device=total.device).expand(len(self.members), -1)
         for part in rows.split(4 * self.recipe.batch, dim=1):
             batch, target = source(part)
             gap = self.path.forward(self.bank, self.bank.named(), batch) - target
@@ -170,3 +172,8 @@ class _Run:
         )
         self.bank.theta = self.best_theta
         return Outcome(rows, self.bank, self.path.name)
+
+
+def _stretch(steps_per_epoch: int, longest: int = 32) -> int:
+    """Steps recorded together: the largest divisor of an epoch's steps that is not too long to record."""
+    return max(n for n in range(1, longest + 1) if steps_per_epoch % n == 0)

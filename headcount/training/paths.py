@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -52,11 +53,17 @@ def differentiated(forward: Forward) -> Gradient:
     return gradient
 
 
-def choose(members: Sequence[Member], device: torch.device | str) -> Path:
-    """The fastest path for these members on this device."""
+def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "float32") -> Path:
+    """The fastest path for these members on this device: fused where it can be, then recorded, then step by step."""
     if torch.device(device).type != "cuda":
         return eager
-    return fused() if members[0].arch.depth == 1 else recorded
+    if members[0].arch.depth > 1 or dtype != "float32":
+        return recorded
+    try:
+        return fused()
+    except ImportError as missing:
+        print(f"headcount: no fused bank without Triton ({missing}); {recorded.name} instead", file=sys.stderr)  # noqa: T201
+        return recorded
 
 
 def fused(precision: str = "half") -> Path:

@@ -68,7 +68,9 @@ def run(asked: Sweep, store: Store, *, device: str = "cpu", watch: Watch = silen
     groups = [bank for bank in groups if bank]
     with watch(asked, groups, done=len(runs) - len(missing)) as progress:
         for bank in groups:
-            outcome = train(bank, asked.recipe, device=device, path=choose(bank, device), progress=progress)
+            outcome = train(
+                bank, asked.recipe, device=device, path=choose(bank, device, asked.recipe.dtype), progress=progress
+            )
             rows = zip(bank, outcome.rows, strict=True)
             store.add(
                 [(row["run"], member.content(asked.recipe), row) for member, row in rows],

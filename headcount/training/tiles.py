@@ -21,7 +21,7 @@ class Tile:
     stages: int = 1
     registers: int | None = None
     precision: str = "half"
-    tail: int = 8192
+    tail: int = 16384
 
     def cut(self, longest: int, heads: int, width: int) -> dict[str, int]:
         """Samples, tokens and padded sizes of a tile; every side of a product is at least 16.

@@ -1,13 +1,17 @@
+# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
 """What touches every member: fold its linear maps into what the other kernels read, and unfold their gradients.
 
-For head h, with s = 1 / sqrt(head_dim):  q = s Q cls,  k = K^T q,  u = W2^T k;  and with A = W_in O, B = V W2, b = V b2:
-C = A B,  c = b_in + W_in cls + sum_h A b.  The member's row of parameters is read, and of gradients written, in place.
+For head h, with s = 1 / sqrt(head_dim):  q = s Q cls,  k = K^T q,  u = W2^T k;  and with A = W_in O, B = V W2,
+b = V b2:  C = A B,  c = b_in + W_in cls + sum_h A b.  The member's row of parameters is read, and of gradients
+written, in place.
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+from headcount.training.kernels.pooling import _dot
 
 __all__ = ["compose_backward", "compose_forward"]
 
@@ -86,7 +90,7 @@ def compose_forward(
     _keep_vector(shift + model * width, out, width, WIDTH)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("parts", "tail_parts"))
 def compose_backward(
     theta, scale, gradient, d_directions, d_mix, d_shift, d_weight, d_bias, d_out_weight, d_out_bias,
     row, at_cls, at_outer, at_moved, at_query, at_key, at_value, at_output, at_inner, at_inner_bias,
@@ -139,21 +143,23 @@ def compose_backward(
 
         value = _matrix(theta + at_value + place, head_dim, embed, DIM, EMBED)
         output = _matrix(theta + at_output + place, embed, head_dim, EMBED, DIM)
-        after = tl.dot(inner, output, input_precision=PRECISION)
-        before = tl.dot(value, outer, input_precision=PRECISION)
+        after, before = _dot(inner, output, PRECISION), _dot(value, outer, PRECISION)
         still = tl.sum(value * moved[None, :], 1)
         d_m = d_mix + (model * tail_parts * heads + h) * width * width
         d_m = _sum_of_matrices(d_m, heads * width * width, tail_parts, width, width, WIDTH, WIDTH)
-        d_after = tl.dot(d_m, tl.trans(before), input_precision=PRECISION) + d_c[:, None] * still[None, :]
-        d_before = tl.dot(tl.trans(after), d_m, input_precision=PRECISION)
-        d_still = tl.sum(after * d_c[:, None], 0)
-        d_inner += tl.dot(d_after, tl.trans(output), input_precision=PRECISION)
-        d_outer += tl.dot(tl.trans(value), d_before, input_precision=PRECISION)
-        d_moved += tl.sum(value * d_still[:, None], 0)
-        d_value = tl.dot(d_before, tl.trans(outer), input_precision=PRECISION) + d_still[:, None] * moved[None, :]
-        _keep(gradient + at_value + place, d_value, head_dim, embed, DIM, EMBED)
-        d_output = tl.dot(tl.trans(inner), d_after, input_precision=PRECISION)
-        _keep(gradient + at_output + place, d_output, embed, head_dim, EMBED, DIM)
+        size = tl.maximum(tl.maximum(tl.max(tl.abs(d_m)), tl.max(tl.abs(d_c))), 1e-30)  # so that float16 can hold them
+        d_m *= 1.0 / size
+        d_s = d_c * (1.0 / size)
+        d_after = _dot(d_m, tl.trans(before), PRECISION) + d_s[:, None] * still[None, :]
+        d_before = _dot(tl.trans(after), d_m, PRECISION)
+        d_still = tl.sum(after * d_s[:, None], 0)
+        d_inner += _dot(d_after, tl.trans(output), PRECISION) * size
+        d_outer += _dot(tl.trans(value), d_before, PRECISION) * size
+        d_moved += tl.sum(value * d_still[:, None], 0) * size
+        d_value = _dot(d_before, tl.trans(outer), PRECISION) + d_still[:, None] * moved[None, :]
+        _keep(gradient + at_value + place, d_value * size, head_dim, embed, DIM, EMBED)
+        d_output = _dot(tl.trans(inner), d_after, PRECISION)
+        _keep(gradient + at_output + place, d_output * size, embed, head_dim, EMBED, DIM)
     _keep(gradient + at_outer, d_outer, embed, width, EMBED, WIDTH)
     _keep(gradient + at_inner, d_inner, width, embed, WIDTH, EMBED)
     _keep_vector(gradient + at_moved, d_moved, embed, EMBED)

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
 """What touches every parameter: AdamW with its schedule, in one pass."""
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import triton.language as tl
 __all__ = ["adamw"]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("rise", "fall"))
 def adamw(
     theta, gradient, first, second, lr, decay, active, step,
     parameters, rise, fall,

@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
 """What touches every token: hidden activations, scores, softmax and pooling, forward and backward.
 
 A program takes one member and tiles of `SAMPLES` sequences by `TOKENS` positions. The tile's rows (sample, token)
@@ -100,7 +101,7 @@ def _place(rows, block, row_sample, batch, longest, SAMPLES: tl.constexpr):
     return tl.load(rows + sample, mask=sample < batch, other=0).to(tl.int32) * longest
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("samples", "batch", "longest"))
 def pool_forward(
     data, which, rows, lengths, weight, bias, directions, pooled, level,
     weight_row, bias_row, samples, batch, longest, heads, width,
@@ -180,7 +181,7 @@ def _tile_backward(x, first, u, scaled, g, ground, mean, own, SLOTS: tl.constexp
     return _dot(tl.trans(x), da, PRECISION), _dot(tl.trans(ds), a, PRECISION)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("samples", "batch", "longest", "size_parts", "size_rows"))
 def pool_backward(
     data, which, rows, lengths, weight, bias, directions, level, slope, delta, sizes,
     d_weight, d_bias, d_directions,

@@ -8,11 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headcount.constructions.collisions.sight import Sight, sight_of
 from headcount.constructions.minima import Minima
-from headcount.constructions.sight import Sight, sight_of
+from headcount.sources import Source, implements
 
-__all__ = ["Placement", "place"]
+__all__ = ["Placement", "place", "segment"]
 
+SEGMENTS = Source("yu2025heads", "Lemmas 5 and 7")
 ON_SEGMENT = 9  # points of a segment among which a head's favourite is sought
 
 
@@ -44,7 +46,7 @@ class Placement:
 
 
 def place(minima: Minima, net: nn.Module, *, free: int, levels: int) -> Placement:
-    """Follow the proof of Theorem 2(2) for this attention: Lemmas 5 to 7 for the segments, then the greedy placing.
+    """Follow the proof of Theorem 2(2) for this attention: segments, favourites, reserved tokens, ordered grids.
 
     With fewer heads than retrievals some retrieval holds no head's favourite: its minimum is what two sequences
     will differ in. With enough heads none is left, and the last is taken all the same.
@@ -53,37 +55,51 @@ def place(minima: Minima, net: nn.Module, *, free: int, levels: int) -> Placemen
         raise ValueError("a collision needs at least 2 retrievals: with one there is no fewer heads than that")
     if free < 1 or levels < 2:
         raise ValueError(f"free must be at least 1 and levels at least 2, got {free} and {levels}")
-    length = minima.length
-    points = torch.stack([_segment(minima, i, torch.linspace(0, 1, ON_SEGMENT)) for i in range(minima.count)])
-    lowest = torch.tensor(minima.lowest, dtype=torch.float64)
-    known = torch.cat([lowest[:, None], points], dim=1)  # K_i: the minimiser and its segment
-    sight = sight_of(net, known.flatten(0, 1), length)
-    chosen = _favourites(sight, minima)
+    known = _known(minima)
+    chosen = _favourites(sight_of(net, known.flatten(0, 1), minima.length), minima)
     held = {token // known.shape[1] for token, _ in chosen}
-    open_ = [i for i in range(minima.count) if i not in held] or [minima.count - 1]
-    mine = open_[0]
-    other = next(i for i in reversed(range(minima.count)) if i != mine)
-    fixed = lowest[other].expand(length, -1).clone()
-    taken = {t for _, t in chosen}
+    mine = next((i for i in range(minima.count) if i not in held), minima.count - 1)
+    dummy = known[next(i for i in reversed(range(minima.count)) if i != mine), 0]
+    fixed = dummy.expand(minima.length, -1).clone()
     for token, t in chosen:
         if token // known.shape[1] != mine:  # with enough heads it may be: there it would decide the minimum
             fixed[t] = known.flatten(0, 1)[token]
+    reserved = _reserved(minima, mine, {t for _, t in chosen})
+    for i, t in reserved.items():
+        fixed[t] = known[i, 0]
+    places = _free_places(minima, mine, {t for _, t in chosen} | set(reserved.values()), free)
+    u = (torch.arange(free)[:, None] + (torch.arange(levels) + 0.5) / levels) / free
+    tokens = segment(minima, mine, u.flatten()).reshape(free, levels, -1)
+    return Placement(mine, fixed, places, tokens, dummy, tuple(t for _, t in chosen))
+
+
+def _known(minima: Minima) -> Tensor:
+    """K_i for every retrieval: its minimiser, then points of its segment."""
+    lowest = torch.tensor(minima.lowest, dtype=torch.float64)
+    points = [segment(minima, i, torch.linspace(0, 1, ON_SEGMENT)) for i in range(minima.count)]
+    return torch.cat([lowest[:, None], torch.stack(points)], dim=1)
+
+
+def _reserved(minima: Minima, mine: int, taken: set[int]) -> dict[int, int]:
+    """A position of its own window for the minimiser of every other retrieval."""
+    places: dict[int, int] = {}
     for i in range(minima.count):
         if i != mine:
-            t = next((t for t in minima.windows[i] if t not in taken), None)
+            t = next((t for t in minima.windows[i] if t not in taken and t not in places.values()), None)
             if t is None:
                 raise ValueError(f"no position of window {i} is left for its own minimiser; use a longer sequence")
-            taken.add(t)
-            fixed[t] = lowest[i]
+            places[i] = t
+    return places
+
+
+def _free_places(minima: Minima, mine: int, taken: set[int], free: int) -> tuple[int, ...]:
     places = [t for t in minima.windows[mine] if t not in taken]
     if len(places) < free:
         raise ValueError(
-            f"only {len(places)} positions of window {mine} are free at length {length}, not {free}; "
+            f"only {len(places)} positions of window {mine} are free at length {minima.length}, not {free}; "
             f"use a longer sequence or fewer free positions"
         )
-    u = (torch.arange(free)[:, None] + (torch.arange(levels) + 0.5) / levels) / free
-    tokens = _segment(minima, mine, u.flatten()).reshape(free, levels, -1)
-    return Placement(mine, fixed, tuple(places[:free]), tokens, lowest[other], tuple(t for _, t in chosen))
+    return tuple(places[:free])
 
 
 def _favourites(sight: Sight, minima: Minima) -> list[tuple[int, int]]:
@@ -99,10 +115,14 @@ def _favourites(sight: Sight, minima: Minima) -> list[tuple[int, int]]:
     return chosen
 
 
-def _segment(minima: Minima, i: int, u: Tensor) -> Tensor:
-    """G_i: from a quarter to a half of the radius r away from the minimiser, u in [0,1] along it; f_i rises with u.
+@implements(SEGMENTS, test="tests/test_constructions_collide.py::test_every_free_token_is_ordered_below_all_fixed_ones")
+def segment(minima: Minima, i: int, u: Tensor) -> Tensor:
+    """Near each minimiser lies a segment on which its own feature rises and stays below that at all other minimisers.
+
+    G_i: from a quarter to a half of the radius r away from the minimiser, u in [0,1] along it; f_i rises with u.
 
     r is half the distance to the nearest other minimiser (Lemma 7), less where another minimiser would be lower.
+    Source: Yu et al. 2025 (heads), Lemmas 5 and 7.
     """
     low, high = (torch.tensor(p[i], dtype=torch.float64) for p in (minima.lowest, minima.highest))
     away = high - low

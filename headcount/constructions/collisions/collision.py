@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,9 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from headcount.bounds import steepness_width
+from headcount.constructions.collisions.placement import Placement, place
+from headcount.constructions.collisions.sight import Sight, sight_of
 from headcount.constructions.minima import minima_of
-from headcount.constructions.placement import Placement, place
-from headcount.constructions.sight import Sight, sight_of
 from headcount.results import Bound
 from headcount.sources import Source, implements
 from headcount.tasks import Task
@@ -40,6 +41,7 @@ class Collision:
     heads: int
     head_dim: int
     embed_dim: int
+    outer_slope: float  # a bound of |dF_0/dz|
     looked_at: int
 
     @property
@@ -47,10 +49,13 @@ class Collision:
         """How much the read-out must rise per unit of its input."""
         return self.target_gap / self.attention_distance
 
-    @property
-    def found(self) -> bool:
-        """Whether the pair forces more than one hidden unit: otherwise attention tells the two apart."""
-        return not self.width().vacuous
+    def found(self, eps: float = 0.0) -> bool:
+        """Whether a read-out within eps needs more hidden units than F_0 would if attention gave it the minima.
+
+        Given the minima, states |z - z'| apart have targets at most |dF_0/dz| |z - z'| apart: attention that tells
+        sequences apart as well as that leaves no collision.
+        """
+        return self.width(eps).value > max(1.0, self.outer_slope)
 
     def width(self, eps: float = 0.0) -> Bound:
         """The width below which no read-out with weights at most 1 on this attention is within eps of the target."""
@@ -71,7 +76,7 @@ class Collision:
             "steepness": self.steepness,
             "eps": eps,
             "width": self.width(eps).value,
-            "found": self.found,
+            "found": self.found(eps),
             "looked_at": self.looked_at,
         }
 
@@ -86,7 +91,8 @@ def collide(
     a few chosen points are found by meeting in the middle, and compared with each other.
     Source: Yu et al. 2025 (heads), Theorem 2(2).
     """
-    placement = place(minima_of(task, radius), net, free=free, levels=levels)
+    minima = minima_of(task, radius)
+    placement = place(minima, net, free=free, levels=levels)
     net = copy.deepcopy(net).double().cpu()
     tables = _tables(placement, net)
     pairs, looked_at = [], 0
@@ -95,8 +101,10 @@ def collide(
         looked_at += len(fillings)
     best = max((_measured(task, net, placement, a, b) for a, b in pairs), key=lambda found: found[0] / found[1])
     gap, distance, first, second = best
-    sight = tables.sight
-    return Collision(first, second, placement, gap, distance, sight.heads, sight.head_dim, sight.embed_dim, looked_at)
+    sight, slope = tables.sight, math.hypot(*minima.outer.partial_bounds())
+    return Collision(
+        first, second, placement, gap, distance, sight.heads, sight.head_dim, sight.embed_dim, slope, looked_at
+    )
 
 
 @dataclass(frozen=True)
@@ -202,7 +210,7 @@ def _typical(tables: _Tables, rng: np.random.Generator) -> tuple[np.ndarray, np.
 def _closest(tables: _Tables, fillings: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Pairs of fillings that differ at the first free position and are nearest in attention output."""
     states = tables.states(fillings)
-    groups = [np.flatnonzero(fillings[:, 0] == level) for level in range(tables.weight.shape[1])]
+    groups = [_distinct(states, np.flatnonzero(fillings[:, 0] == k)) for k in range(tables.weight.shape[1])]
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for a in range(len(groups) - 1):
         tree = _tree(states[groups[a]])
@@ -211,6 +219,11 @@ def _closest(tables: _Tables, fillings: np.ndarray) -> list[tuple[np.ndarray, np
             order = np.argpartition(distance, min(KEPT, len(distance) - 1))[:KEPT]
             pairs += [(fillings[groups[a][near[k]]], fillings[groups[b][k]]) for k in order]
     return pairs
+
+
+def _distinct(states: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """One row for each distinct state: a tree full of equal points is no tree."""
+    return rows[np.unique(states[rows], axis=0, return_index=True)[1]]
 
 
 def _measured(

@@ -11,7 +11,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from headcount.constructions.collide import Collision
+from headcount.constructions.collisions.collision import Collision
 from headcount.constructions.minima import minima_of
 from headcount.tasks import Task
 
@@ -28,18 +28,18 @@ def draw(collision: Collision, task: Task, *, radius: float | None = None) -> Fi
     figure = Figure(figsize=(8.0, 4.4), layout="constrained")
     figure.patch.set_alpha(0.0)
     wide, close = figure.subplots(1, 2, width_ratios=(3, 2))
-    free = sorted(collision.placement.free)
+    differ = np.flatnonzero(values[0] != values[1]).tolist()
     _sequence(wide, values, range(values.shape[1]))
     wide.set_title("the whole sequences", color=INK, fontsize=10)
     wide.set_ylabel(f"feature of retrieval {i + 1}", color=INK)
-    _sequence(close, values[:, free], free)
-    close.set_title("the free positions", color=INK, fontsize=10)
+    _sequence(close, values[:, differ], differ)
+    close.set_title("where they differ; dotted: the minima", color=INK, fontsize=10)
     for y, colour in zip(values, (FIRST, SECOND), strict=True):
-        close.axhline(y.min(), color=colour, linewidth=0.8, linestyle=":")
-    wide.legend(frameon=False, labelcolor=INK, loc="lower left", fontsize=9)
+        close.axhline(y.min(), color=colour, linewidth=1.2, linestyle=":")
+    close.legend(frameon=False, labelcolor=INK, loc="upper left", fontsize=9)
     figure.suptitle(
-        f"targets {collision.target_gap:.2e} apart, attention outputs {collision.attention_distance:.1e} apart "
-        f"({collision.heads} of {minima_of(task, radius).count} heads)",
+        f"targets {collision.target_gap:.1e} apart, attention outputs {collision.attention_distance:.1e} apart: "
+        f"heads {collision.heads}, retrievals {minima_of(task, radius).count}",
         color=INK,
         fontsize=11,
     )
@@ -58,6 +58,7 @@ def _sequence(axes: Axes, values: np.ndarray, positions: range | list[int]) -> N
     for spine in axes.spines.values():
         spine.set_color(INK)
     axes.spines[["top", "right"]].set_visible(False)
+    axes.ticklabel_format(axis="y", scilimits=(-2, 3))
 
 
 def write_svg(figure: Figure, path: Path) -> Path:

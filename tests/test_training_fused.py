@@ -1,0 +1,132 @@
+"""The fused bank computes what the plain one computes: in Triton's interpreter, and on a GPU where there is one."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+import headcount.training
+from headcount.nets import Architecture
+from headcount.tasks import KthLargest
+from headcount.training import Member, Recipe
+from headcount.training.paths import choose, eager, recorded
+from headcount.training.room import bank_bytes
+
+EPS32, EPS16 = torch.finfo(torch.float32).eps, torch.finfo(torch.float16).eps
+# A sum of n products rounds to about sqrt(n) eps; the longest chain here is five products of up to 150 terms deep,
+# of numbers whose scores reach 20: 64 eps in all. Weights of large scores feel the rounding of the score itself.
+TOLERANCE = {"ieee": 64 * EPS32, "half": 16 * EPS16, "fine": 16 * EPS16}
+DEVICES = [
+    pytest.param("cpu", marks=pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")),
+    pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]),
+]
+on_each_device = pytest.mark.parametrize("device", DEVICES)
+
+
+@cache
+def answers(device: str) -> dict[str, Any]:
+    """All cases, computed once in a process of their own."""
+    chosen = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.fused_cases", device],
+        env={**os.environ, **chosen},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@on_each_device
+def test_pooled_activations_and_their_gradients_are_those_of_the_plain_pool(device):
+    for name, gaps in answers(device)["pooling"].items():
+        kind = name.rsplit(", ", 1)[1]
+        for what, gap in gaps.items():
+            assert gap < TOLERANCE[kind], (name, what)
+
+
+@on_each_device
+def test_the_fine_pool_is_as_exact_as_float32(device):
+    fine = {name: gaps["value"] for name, gaps in answers(device)["pooling"].items() if name.endswith("fine")}
+    assert fine
+    assert max(fine.values()) < TOLERANCE["ieee"]
+
+
+@on_each_device
+def test_a_step_has_the_gradient_of_the_plain_bank_in_float64(device):
+    for name, gap in answers(device)["gradients"].items():
+        assert gap < TOLERANCE[name.rsplit(", ", 1)[1]], name
+
+
+@on_each_device
+def test_half_precision_rounds_and_ieee_does_not(device):
+    """Both sides: the tolerances are not so loose that one precision would pass for the other."""
+    found = answers(device)["gradients"]
+    assert all(gap > TOLERANCE["ieee"] for name, gap in found.items() if name.endswith("half"))
+
+
+@on_each_device
+def test_gradients_far_below_the_smallest_float16_keep_their_digits(device):
+    assert answers(device)["tiny"] == 0.0
+
+
+@on_each_device
+def test_the_same_call_gives_the_same_numbers_and_a_lost_member_spoils_no_other(device):
+    assert answers(device)["company"] == {"repeats": True, "neighbour": True, "lost": True}
+
+
+@on_each_device
+def test_the_fused_update_is_adamw_and_leaves_frozen_members_alone(device):
+    found = answers(device)["update"]
+    assert found["moved"] < 32 * EPS32
+    assert found["frozen"] == 0.0
+
+
+@on_each_device
+def test_after_six_steps_the_parameters_are_where_the_plain_bank_takes_them(device):
+    # AdamW divides by the gradient's own size, so where a gradient is nearly zero its rounding moves the parameter.
+    found = answers(device)["steps"]
+    assert found["ieee"] < 1e3 * EPS32
+    assert found["half"] < 16 * EPS16
+
+
+def test_the_path_is_chosen_by_device_depth_and_precision():
+    shallow = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4),), width=8))]
+    deep = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4), (1, 4)), width=8))]
+    assert choose(shallow, "cpu") is eager
+    assert choose(deep, "cuda") is recorded
+    assert choose(shallow, "cuda", "float64") is recorded
+
+
+def test_without_triton_the_recorded_bank_is_taken_and_one_line_says_so(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "triton", None)
+    for name in [n for n in sys.modules if n.startswith(("headcount.training.fused", "headcount.training.kernels"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(headcount.training, "fused", raising=False)
+    shallow = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4),), width=8))]
+    assert choose(shallow, "cuda") is recorded
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert "Triton" in said.err
+
+
+def test_the_memory_of_a_bank_is_linear_in_its_members_and_grows_with_length_by_the_data_alone():
+    def bytes_of(members: int, length: int) -> int:
+        arch = Architecture(layers=((4, 8),), width=32)
+        return bank_bytes([Member(KthLargest(rank=1, length=length), arch)] * members, Recipe())
+
+    features = KthLargest(rank=1, length=8).token_dim
+
+    assert bytes_of(300, 8) - bytes_of(200, 8) == bytes_of(200, 8) - bytes_of(100, 8)
+    tokens = (8000 + 2000) * (16 - 8)
+    assert bytes_of(100, 16) - bytes_of(100, 8) == tokens * (4 * features + 2 * 16)
