@@ -29,11 +29,19 @@ TINY_TEXT = text.Size(candidates=(8,), heads=(1, 2), seeds=2, epochs=2, sets=64,
 
 
 def main() -> None:
-    """Run everything that fits into the budget."""
+    """Run one part, or all; parts in processes of their own cannot spoil each other's device."""
     asked = _arguments()
-    setting = Setting(asked.device, data=asked.data, folder=asked.out / "kept", seconds=asked.budget)
     if asked.tiny:
         _shrink()
+    setting = Setting(asked.device, data=asked.data, folder=asked.out / "kept", seconds=asked.budget)
+    parts = {"tables": _tables, "cifar": _cifar, "text": _text}
+    for name, part in parts.items():
+        if asked.only in (None, name):
+            part(setting, asked)
+    _say("done")
+
+
+def _tables(setting: Setting, asked: argparse.Namespace) -> None:
     synthetic = {r.name: r for r in head_count.SYNTHETIC}
     if asked.study.exists():
         _say(f"{head_count.adopt(read_study(asked.study), setting)} rows taken over from {asked.study}")
@@ -41,14 +49,17 @@ def main() -> None:
     for name in (*TABLES, "figure-1a", "reversal", "table-5", "figure-1b"):
         limit = TIMES.get(name, asked.budget)
         _run(synthetic[f"head-count:{name}"], dataclasses.replace(setting, seconds=limit), asked.out)
-    left = asked.budget - _elapsed()
-    size = TINY_CIFAR if asked.tiny else None
-    seconds = asked.cifar or max(30.0, 0.6 * left)
-    _run(_sized(cifar.CIFAR, cifar.run, size), dataclasses.replace(setting, seconds=seconds), asked.out)
-    seconds = max(20.0, asked.budget - _elapsed() - 4)
-    size = TINY_TEXT if asked.tiny else None
-    _run(_sized(text.TEXT, text.run, size), dataclasses.replace(setting, seconds=seconds), asked.out)
-    _say("done")
+
+
+def _cifar(setting: Setting, asked: argparse.Namespace) -> None:
+    left = setting.seconds if asked.only else 0.6 * (asked.budget - _elapsed())
+    sized = _sized(cifar.CIFAR, cifar.run, TINY_CIFAR if asked.tiny else None)
+    _run(sized, dataclasses.replace(setting, seconds=max(30.0, (left or 0.0) - 5)), asked.out)
+
+
+def _text(setting: Setting, asked: argparse.Namespace) -> None:
+    sized = _sized(text.TEXT, text.run, TINY_TEXT if asked.tiny else None)
+    _run(sized, dataclasses.replace(setting, seconds=max(20.0, asked.budget - _elapsed() - 4)), asked.out)
 
 
 def _arguments() -> argparse.Namespace:
@@ -56,7 +67,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", type=float, default=405.0)
-    parser.add_argument("--cifar", type=float, default=0.0, help="seconds for CIFAR-10; default: 0.6 of what is left")
+    parser.add_argument("--only", choices=("tables", "cifar", "text"), help="one part, with the whole budget")
     parser.add_argument("--study", type=Path, default=Path("docs/data/head_count.json"), help="rows already at hand")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
