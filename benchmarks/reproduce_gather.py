@@ -76,7 +76,7 @@ def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
 def _learned(cells: dict[tuple[int, str], tuple[float, ...]], tables: dict[str, Any]) -> str:
     learned = sorted({D for (D, _), values in cells.items() if min(values) < 0.1})
     return (
-        f"smaller than published: {tables['sphere']['steps']} steps; within them NMSE falls below 0.1 for D = {learned} "
+        f"smaller than published: {tables['sphere']['steps']} steps; in them NMSE falls below 0.1 for D = {learned} "
         "only, so larger D say nothing about heads yet"
     )
 
