@@ -150,11 +150,13 @@ def test_images_and_text_run_at_the_smallest_size(tmp_path):
 
     write_batch(tmp_path / "data_batch_1", 32, 1)
     write_batch(tmp_path / "test_batch", 8, 2)
-    size = cifar.Size(images=32, test=8, epochs=1, canvases=(32,), heads=(1,), seeds=1, batch=16)
+    size = cifar.Size(images=32, test=8, epochs=1, canvases=(32,), heads=(1, 2), seeds=3, batch=16)
     found = cifar.run(Setting(data=tmp_path, folder=tmp_path / "kept"), size)
     assert set(found.tables) >= {"Table 8", "Table 9"} and found.setup["pixels"] == "official pixels"
     again = cifar.run(Setting(data=tmp_path, folder=tmp_path / "kept"), size)  # from what is kept
     assert again.tables == found.tables
+    kept = [json.loads(line)["of"]["cell"] for line in (tmp_path / "kept" / "cifar.jsonl").read_text().splitlines()]
+    assert kept == [[32, 1], [32, 2]]  # every cell was trained, and once
 
     passages = [f"{a} {b} text" for a in WORDS for b in WORDS if a < b]
     (tmp_path / "collection.tsv").write_text("".join(f"{i}\t{p}\n" for i, p in enumerate(passages)))

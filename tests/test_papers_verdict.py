@@ -42,6 +42,11 @@ def test_a_knee_elsewhere_differs():
     assert found.verdict.outcome == "differs"
 
 
+def test_a_table_of_one_number_shows_no_order():
+    found = compare(PLANTED, cells(lambda h, v: 1e-2))
+    assert found.ordered[0] == 0 and found.verdict.outcome == "differs"
+
+
 def test_another_order_differs():
     swapped = {1: 1e-3, 2: 1e-2, 3: 1e-1, 4: 1e-6, 5: 8e-7}
     assert compare(PLANTED, cells(lambda h, v: swapped[h])).verdict.outcome == "differs"

@@ -108,7 +108,7 @@ def run(setting: Setting, size: Size | None = None) -> Measured:
     found: dict[str, dict[tuple[Any, Any], list[float]]] = {}
     skipped = []
     for canvas, heads in _cells(size):
-        cell = kept.find(of := {"canvas": canvas, "heads": heads} | setup)
+        cell = kept.find(of := {"cell": [canvas, heads], **setup})
         if cell is None and deadline.passed:
             skipped.append((canvas, heads))
             continue

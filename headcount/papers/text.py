@@ -141,7 +141,7 @@ def run(setting: Setting, size: Size | None = None) -> Measured:
     kept = Kept(setting.folder / "text.jsonl")
     found: dict[str, dict[tuple[Any, Any], list[float]]] = {}
     for count, heads in _cells(size):
-        cell = kept.find(of := {"candidates": count, "heads": heads} | setup)
+        cell = kept.find(of := {"cell": [count, heads], **setup})
         if cell is None and deadline.passed:
             continue
         if cell is None:
