@@ -74,13 +74,14 @@ class Decoder(nn.Module):
         super().__init__()
         self.token = nn.Embedding(letters, settings.embed_dim)
         self.place = nn.Embedding(settings.length, settings.embed_dim)
-        self.blocks = nn.Sequential(*(Block(settings, heads, head_dim) for heads, head_dim in schedule.layers))
+        blocks = [Block(settings, heads, head_dim) for heads, head_dim in schedule.layers]
+        self.blocks = nn.Sequential(*blocks)
         self.last = nn.LayerNorm(settings.embed_dim)
         self.out = nn.Linear(settings.embed_dim, letters, bias=False)
         for p in self.parameters():
             if p.ndim == 2:
                 nn.init.normal_(p, std=0.02)
-        for block in self.blocks:
+        for block in blocks:
             for last in (block.write, block.outer):  # keep the residual stream's size at the start
                 nn.init.normal_(last.weight, std=0.02 / math.sqrt(2 * settings.layers))
 

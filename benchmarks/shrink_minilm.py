@@ -22,8 +22,9 @@ import torch
 from torch import nn
 
 from benchmarks.ranking import Encoded, cranfield, interval, trec_dl
+from headcount.allocation.correction import corrected
 from headcount.allocation.distillation import distil
-from headcount.allocation.loading import folder_of, load, tokenizer_of
+from headcount.allocation.loading import load, tokenizer_of
 from headcount.allocation.planning import Plan, plan
 from headcount.allocation.surgery import reduce
 from headcount.allocation.text import batches_of, passages, pooled
@@ -59,9 +60,9 @@ DISTILLED = ("allocated, self-distilled", "outputs", "allocated")
 # In the order they are worth measuring: what must show first, then the rest of the curves.
 VARIANTS = (
     Variant(*ALLOCATED, 0.5),
-    Variant(*ALLOCATED, 0.75),
-    Variant(*UNIFORM, 0.5),
     Variant(*DISTILLED, 0.5, distilled=True),
+    Variant(*UNIFORM, 0.5),
+    Variant(*ALLOCATED, 0.75),
     Variant(*AWARE, 0.5),
     Variant(*UNIFORM, 0.75),
     Variant(*AWARE, 0.75),
@@ -90,10 +91,10 @@ def measure_all(options: argparse.Namespace) -> None:
     encoded = {name: Encoded(c, tokenizer, options.length) for name, c in sets.items()}
     results = json.loads(options.out.read_text()) if options.out.exists() else {"variants": {}}
     results["setup"] = {
-        "model": str(options.model),
+        "model": Path(options.model).name,
         "tokens": options.length,
-        "calibration": "WikiText-2 validation",
-        "distillation": "WikiText-2 validation and test",
+        "calibration": options.calibrate.name,
+        "distillation": [file.name for file in (options.calibrate, *options.distil)],
         "passages": options.passages,
         "queries": {name: len(c.queries) for name, c in sets.items()},
         "documents": {name: len(c.documents) for name, c in sets.items()},
@@ -120,16 +121,19 @@ def shrink(
     if key not in surveys:
         texts = passages(options.calibrate, options.passages)
         batches = batches_of(texts, tokenizer, tokens=512)
-        surveys[key] = survey(
-            load(options.model).float(), variant.measure, batches=batches, read=pooled, parts=variant.parts
-        )
+        fresh = load(options.model).float()
+        surveys[key] = (survey(fresh, variant.measure, batches=batches, read=pooled, parts=variant.parts), batches)
     rewrite(model)
-    chosen = plan(surveys[key], variant.keep, rule=variant.rule)
+    found, batches = surveys[key]
+    chosen = plan(found, variant.keep, rule=variant.rule)
+    if variant.measure == "outputs":
+        chosen = plan(corrected(model, chosen, batches, pooled), variant.keep, rule=variant.rule)
     reduce(model, chosen)
     facts: dict[str, Any] = {"shrink_seconds": round(time.perf_counter() - began, 1)}
     if variant.distilled:
         began = time.perf_counter()
-        texts = passages(options.calibrate, options.pieces, seed=1) + passages(options.distil, options.pieces, seed=2)
+        files = [options.calibrate, *options.distil]
+        texts = [piece for at, file in enumerate(files) for piece in passages(file, options.pieces, seed=1 + at)]
         batches = batches_of(texts, tokenizer, tokens=512)
         losses = distil(model, load(options.model).float(), batches, pooled, epochs=options.epochs, lr=options.lr)
         facts |= {"distil_seconds": round(time.perf_counter() - began, 1), "distil_steps": len(losses)}
@@ -198,7 +202,8 @@ def draw(results: dict[str, Any], path: Path) -> None:
             points = [r for r in rows(results) if r["curve"] == curve and r["set"] == where]
             points = sorted((r for r in points if "all attention" not in r["variant"]), key=lambda r: r["keep"])
             if points:
-                x, y = [100 * r["keep"] for r in points], [r["change"] for r in points]
+                dodge = 0.7 * (list(colours).index(curve) - 1.5)  # so that intervals do not hide each other
+                x, y = [100 * r["keep"] + dodge for r in points], [r["change"] for r in points]
                 spread = [[r["change"] - r["low"] for r in points], [r["high"] - r["change"] for r in points]]
                 style = {"color": colour, "marker": marks[curve], "capsize": 2, "linewidth": 1.6, "elinewidth": 0.8}
                 axis.errorbar(x, y, yerr=spread, label=curve, **style)
@@ -222,7 +227,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--msmarco", type=Path)
     parser.add_argument("--cranfield", type=Path)
     parser.add_argument("--calibrate", type=Path)
-    parser.add_argument("--distil", type=Path)
+    parser.add_argument("--distil", type=Path, nargs="+", default=[], help="unlabelled text files")
     parser.add_argument("--queries", type=int, default=0, help="only so many of the TREC-DL queries (0: all)")
     parser.add_argument("--only", default="", help="only variants whose name holds this")
     parser.add_argument("--length", type=int, default=128, help="tokens a text is cut to")
@@ -234,9 +239,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="where the texts are embedded; shrinking runs on the CPU")
     parser.add_argument("--out", type=Path, default=Path("docs/data/shrink_minilm.json"))
     parser.add_argument("--draw", action="store_true", help="redraw from the stored results, measure nothing")
-    options = parser.parse_args()
-    options.model = folder_of(options.model) if not options.draw else options.model
-    return options
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Shrinking BERT, GPT-2, Llama and our own network: exact at full rank, honest below, refused where invalid."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
 
+from headcount.allocation.correction import corrected
 from headcount.allocation.distillation import distil
 from headcount.allocation.families import family_of
 from headcount.allocation.measuring import gap, latencies, size
@@ -95,6 +97,18 @@ def test_the_plan_counts_the_parameters_that_remain(name, keep):
     assert torch.isfinite(read(model, data)).all()
 
 
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama with biases", "own"])
+@pytest.mark.parametrize("part", ["query-key", "value-output"])
+def test_reducing_one_part_alone_is_counted_exactly_too(name, part):
+    make, batch, read = MODELS[name]
+    if name.startswith("llama") and part == "query-key":
+        pytest.skip("rotary layers refuse this part")
+    model, data = make(), batch()
+    before = size(model).parameters
+    done = compress(model, 0.6, batches=[data], read=read, parts=(part,))
+    assert before - size(model).parameters == done.saved
+
+
 @each_model
 @torch.no_grad()
 def test_the_predicted_error_is_the_first_order_change_of_the_read_out(name):
@@ -152,6 +166,49 @@ def test_allocated_ranks_predict_less_error_than_uniform_ones():
     even, free = plan(found, 0.5, rule="uniform"), plan(found, 0.5)
     assert free.error < even.error
     assert free.floor <= free.error
+
+
+def peaked():
+    """One layer whose first head puts nearly all weight on one token."""
+    model = bert(layers=1)
+    with torch.no_grad():
+        model.encoder.layer[0].attention.self.query.weight[:8] *= 40
+        model.encoder.layer[0].attention.self.query.bias[:8] *= 40
+    return model
+
+
+@torch.no_grad()
+def test_a_saturated_head_is_not_taken_for_a_useless_one():
+    """Rows with all weight on one token have no Jacobian: the first-order curve is blind, the measured one is not."""
+    model, data = peaked(), tokens()
+    wanted = pooled(model, data)
+    found = survey(model, "outputs", batches=[data], read=pooled, parts=("query-key",))
+    seen = corrected(model, plan(found, 0.5), [data], pooled)
+    assert found.units[0].errors[0] < 0.1 * max(u.errors[0] for u in found.units)
+    assert seen.units[0].errors[0] > 2 * found.units[0].errors[0]
+    moved = []
+    for curves in (seen, found):
+        other = peaked()
+        rewrite(other)
+        reduce(other, plan(curves, 0.5))
+        moved.append(float((pooled(other, data) - wanted).norm()))
+    assert moved[0] <= moved[1]
+
+
+@torch.no_grad()
+@each_model
+def test_the_measured_change_is_what_surgery_does(name):
+    make, batch, read = MODELS[name]
+    model, data = make(), batch()
+    found = survey(model, "outputs", batches=[data], read=read)
+    wanted = read(model, data)
+    ranks = tuple(u.full // 2 if u.layer == 0 else u.full for u in found.units)
+    chosen = replace(plan(found, 1.0), ranks=ranks)
+    scaled = corrected(model, chosen, [data], read)
+    reduce(model, chosen)
+    change = float((read(model, data) - wanted).square().flatten(1).sum(1).mean())
+    promised = sum(u.errors[r] for u, r in zip(scaled.units, ranks, strict=True) if u.layer == 0)
+    assert promised == pytest.approx(change, rel=1e-6)
 
 
 def test_rotary_layers_refuse_the_query_key_part_and_say_why():

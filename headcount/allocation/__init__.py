@@ -13,6 +13,7 @@ _NAMES = {
     "bound": ("compression", "exponential_sum_error", "extraction_error", "starved_lags", "synthesis", "trade_off"),
     "checkpoint": ("load_compact", "save_compact", "save_padded", "tensor_bytes"),
     "measuring": ("gap", "latencies", "size"),
+    "correction": ("corrected",),
     "distillation": ("distil",),
     "families": ("family_of",),
     "layout": ("Layout",),

@@ -45,7 +45,8 @@ class Plan:
 
     @property
     def saved(self) -> int:
-        return self.stock - self.parameters
+        """By how many numbers the model will be smaller, biases that rewriting folds away included."""
+        return self.stock - self.parameters + self.survey.folded
 
     def rank(self, layer: int, part: str, index: int) -> int | None:
         """The planned rank of one unit, or None where it is not reduced."""

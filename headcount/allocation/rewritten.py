@@ -22,7 +22,8 @@ class BertHeads(Heads):
 
     def __init__(self, weights: Weights, stock: Any) -> None:
         super().__init__(weights)
-        self.config, self.layer_idx, self.is_causal = stock.config, stock.layer_idx, stock.is_causal
+        self.config, self.layer_idx = stock.config, getattr(stock, "layer_idx", None)
+        self.is_causal = getattr(stock, "is_causal", False)
         self.is_decoder = getattr(stock, "is_decoder", False)
         self.dropout = stock.dropout
         self.num_key_value_groups = 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from headcount.allocation.correction import corrected
 from headcount.allocation.families import Family, family_of
 from headcount.allocation.heads import Weights
 from headcount.allocation.layout import Layout
@@ -43,15 +44,21 @@ def compress(
     parts: Sequence[str] = PARTS,
     removal: bool = True,
     grouping: bool = False,
+    rounds: int = 1,
     seed: int = 0,
     say: Say = lambda _: None,
 ) -> Plan:
     """Reduce the model in place to the share `keep` of its query-key and value-output parameters; returns the plan.
 
     `batches` and `read` are the text to calibrate on and the read-out to keep; `measure="weights"` needs neither.
+    Planning by outputs, the curves are `rounds` times held against the truth and the budget divided again.
     """
     found = survey(model, measure, batches=batches, read=read, parts=parts, seed=seed, say=say)
     chosen = plan(found, keep, rule=rule, removal=removal, grouping=grouping)
+    for _ in range(rounds if measure == "outputs" and rule == "allocated" else 0):
+        assert read is not None
+        found = corrected(model, chosen, batches, read, say)
+        chosen = plan(found, keep, rule=rule, removal=removal, grouping=grouping)
     reduce(model, chosen, say)
     return chosen
 

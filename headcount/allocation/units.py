@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ MEASURES = ("weights", "inputs", "outputs")
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Unit:
     """One product that can be reduced: a key group with its queries, or a value head with its outputs."""
 
@@ -58,6 +58,7 @@ class Survey:
     refused: tuple[tuple[int, str, str], ...]  # (layer, part, reason)
     measure: str
     moments: tuple[Moments, ...]
+    folded: int = 0  # biases that rewriting alone does away with, in products that are not units
 
     @property
     def stock(self) -> int:
@@ -116,11 +117,12 @@ def survey(
     errors: dict[tuple[int, str], list[Tensor]] = {w: [f.errors for f in several] for w, several in found.items()}
     if measure == "outputs":
         assert read is not None
-        means = [_mean(family.read(layer), m) for layer, m in zip(layers, moments, strict=True)]
+        means = attended_means(family, layers, moments)
         errors = dict(curves(model, family, batches, read, means, found, seed=seed + 1, progress=say))
     units = [u for where in found for u in _units(family.read(layers[where[0]]), where, found[where], errors[where])]
     refused = [(i, part, why) for i, l in enumerate(layers) for part, why in family.refuses(l).items() if part in parts]
-    return Survey(tuple(units), tuple(refused), measure, tuple(moments))
+    folded = sum(_folded(family.read(layer), i, found) for i, layer in enumerate(layers))
+    return Survey(tuple(units), tuple(refused), measure, tuple(moments), folded)
 
 
 def _check(measure: str, parts: Sequence[str], batches: Sequence[Batch], read: Readout | None) -> None:
@@ -147,7 +149,7 @@ def _metrics(
     layers = family.layers(model)
     if measure == "outputs":
         assert read is not None
-        means = [_mean(family.read(layer), m) for layer, m in zip(layers, moments, strict=True)]
+        means = attended_means(family, layers, moments)
         return output_metrics(model, family, batches, read, means, parts, seed=seed, progress=say)
     metrics = {}
     for i, layer in enumerate(layers):
@@ -161,9 +163,22 @@ def _metrics(
     return metrics
 
 
-def _mean(weights: Weights, moments: Moments) -> Tensor:
-    """What of the attended values an output bias can carry: their mean, or nothing where there is no bias."""
-    return moments.mean if weights.output_bias is not None else torch.zeros_like(moments.mean)
+def _folded(weights: Weights, layer: int, found: Collection[tuple[int, str]]) -> int:
+    """Key biases do nothing and value biases go to the output's: gone even where the product itself is not reduced."""
+    layout, dim = weights.layout, weights.layout.padded
+    keys = len(layout.ranks) * dim if weights.query_bias is not None and (layer, "query-key") not in found else 0
+    values = len(layout.widths) * dim if weights.output_bias is not None and (layer, "value-output") not in found else 0
+    return keys + values
+
+
+def attended_means(family: Family, layers: Sequence[nn.Module], moments: Sequence[Moments]) -> list[Tensor]:
+    """What of the attended values an output bias can carry: their mean, or nothing where there is no bias or text."""
+    means = []
+    for number, layer in enumerate(layers):
+        weights = family.read(layer)
+        none = torch.zeros(len(weights.layout.groups), weights.layout.padded, dtype=torch.float64)
+        means.append(moments[number].mean if moments and weights.output_bias is not None else none)
+    return means
 
 
 def _units(weights: Weights, where: tuple[int, str], found: list[Factors], errors: list[Tensor]) -> list[Unit]:

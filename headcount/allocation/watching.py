@@ -96,7 +96,7 @@ def verdicts(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row a layer: how the Jacobian falls with length, and whether the theorem's hypothesis holds on this text.
 
     `slope` is the exponent of norm ~ length^slope (the theorem: -1). The logits count as bounded when their half range
-    grows by less than a tenth from the second shortest to the greatest length.
+    grows by less than a tenth from the second shortest to the greatest length; the bound informs below 1/2.
     """
     found = []
     for layer in sorted({r["layer"] for r in rows}):
@@ -114,10 +114,10 @@ def verdicts(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 "norm": norms[-1],
                 "slope": slope,
                 "Lambda": halves[-1],
-                "Lambda grows": growth,
+                "growth": growth,
                 "bound": bound.value,
-                "logits bounded": growth < 1.1,
-                "bound informs": not bound.vacuous,
+                "bounded": growth < 1.1,
+                "informs": not bound.vacuous,
             }
         )
     return found

@@ -46,7 +46,8 @@ def allocate(
     for m in found.starved:
         say(f"careful: lag {m} has {found.heads[m - 1]} heads; below {m + 1} no weights reach what the bound promises")
     if curve:
-        show_table(line, ("heads", "error"), title=f"\none lag, budget {budget}, head_dim = budget / heads")
+        say(f"\nOne lag with the whole budget of {budget}, head_dim = {budget} / heads")
+        show_table(line, ("heads", "error"))
 
 
 def saturation(
@@ -81,7 +82,7 @@ def saturation(
     if as_json:
         emit_json({"layers": found, "rows": rows, "rank_costs": costs})
         return
-    columns = ("layer", "length", "norm", "slope", "Lambda", "Lambda grows", "bound", "logits bounded", "bound informs")
+    columns = ("layer", "length", "norm", "slope", "Lambda", "growth", "bound", "bounded", "informs")
     if heads:
         picked = [r for r in rows if r["length"] == wanted[-1]]
         show_table(picked, ("layer", "head", "length", "norm", "largest_weight", "half_range", "bound"))
@@ -92,11 +93,17 @@ def saturation(
     )
     say("are bounded); bound: e^(2 Lambda) / length, which informs only below 1/2.")
     if costs:
-        show_table(costs if heads else _by_layer(costs), _COST_COLUMNS, title="\nWhat a smaller query-key rank changes")
+        say("\nWhat a smaller query-key rank changes: logits and outputs relatively, rows absolutely")
+        show_table(costs if heads else _by_layer(costs), _COST_COLUMNS)
     else:
         say("\nQuery-key ranks cannot be cut here: rotary positions make the product depend on the distance.")
 
 
+_SATURATION_NOTE = """
+norm: of the Jacobian of a row of weights (median); slope: of log norm by log
+length, -1 in theory where logits are bounded; Lambda: half the range of a row's
+logits, growth: its growth with length; bound: e^(2 Lambda) / length, which
+informs only below 1/2."""
 _COST_COLUMNS = ("layer", "head", "rank", "of", "logits", "row_l1", "row_l2", "output")
 
 
@@ -126,10 +133,12 @@ def compress(
     if as_json:
         emit_json(report)
         return
-    show_table([_short(row) for row in report["plan"]], ("layer", "part", "sum", "of", "ranks"), title="Ranks kept")
+    say("Ranks kept, head by head")
+    show_table([_short(row) for row in report["plan"]], ("layer", "part", "sum", "of", "ranks"))
     for layer, part, why in report["refused"]:
         say(f"layer {layer}: {part} left as it is: {why}")
-    show_table(report["table"], ("", "original", "compact", "ratio"), title="\nBefore and after")
+    say("\nBefore and after")
+    show_table([_exact(row) for row in report["table"]], ("", "original", "compact", "ratio"))
     say(f"\npredicted error {report['error']:.3g}; no plan with these moves is below {report['floor']:.3g}")
     for path in report["written"]:
         say(f"wrote {path}")
@@ -137,6 +146,11 @@ def compress(
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "ranks": " ".join(str(r) for r in row["ranks"])}
+
+
+def _exact(row: dict[str, Any]) -> dict[str, Any]:
+    """Counts with all their digits, to the right like the rest."""
+    return {key: f"{value:>14,}" if isinstance(value, int) else value for key, value in row.items()}
 
 
 def _by_layer(costs: list[dict[str, Any]]) -> list[dict[str, Any]]:
