@@ -26,6 +26,7 @@ ROOMS = (
     "measure",
     "allocation",
     "ssm",
+    "reproduce",
 )
 
 app = typer.Typer(
