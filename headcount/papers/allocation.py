@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -156,10 +155,8 @@ def one_head(setting: Setting) -> Measured:
 
 def decoders(setting: Setting) -> Measured:
     """Six-layer decoders at equal parameters: the same heads everywhere, growing, and early wide with late narrow."""
-    try:
-        study = importlib.import_module("benchmarks.decoder_schedules")
-    except ModuleNotFoundError:
-        raise ValueError("the decoders are trained by benchmarks/decoder_schedules.py: run from a checkout") from None
+    from headcount.allocation import decoders as study
+
     text = study.Text.read(_text(setting, "tinyshakespeare/input.txt"), setting.device)
     settings = study.Settings(device=setting.device)
     seeds, steps = 3, settings.steps
