@@ -64,7 +64,7 @@ def test_every_way_in_gives_the_same_sequences(tmp_path, monkeypatch):
         save_file({"x": tokens, "y": TARGETS[i : i + 1]}, single / f"{i:03d}.safetensors")
     same(load(single))
     (tmp_path / "mine.py").write_text(
-        "import numpy as np\nflat = np.load('flat.npz')\n"
+        "import numpy as np\nwith np.load('flat.npz') as file:\n    flat = dict(file)\n"
         "def ragged(): return np.split(flat['x'], flat['offsets'][1:-1]), flat['y']\n"
         "def named(): return dict(x=flat['x'], offsets=flat['offsets'], y=flat['y'])\n"
     )
