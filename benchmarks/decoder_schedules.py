@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from headcount.allocation.decoders import Settings, Text, summary, train_all
+from headcount.files import whole
 
 
 def main() -> None:
@@ -38,10 +39,8 @@ def main() -> None:
     found = summary(rows)
     took = round(time.perf_counter() - began, 1)
     facts = {"settings": asdict(settings), "steps": steps, "seconds": took, "text": options.text.name}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    scratch = options.out.with_suffix(".part")
-    scratch.write_text(json.dumps({**facts, "summary": found, "rows": rows}, indent=1))
-    scratch.replace(options.out)
+    with whole(options.out) as scratch:
+        scratch.write_text(json.dumps({**facts, "summary": found, "rows": rows}, indent=1))
     for row in found:
         change = f"{row['change']:+.4f} ± {row['change_half_width']:.4f}"
         print(f"{row['schedule']:24} {row['loss']:.4f} ± {row['loss_half_width']:.4f}   vs uniform {change}")

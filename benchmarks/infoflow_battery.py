@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from headcount.files import whole
 from headcount.papers.cells import train_cells
 from headcount.papers.infoflow_battery import battery, confusion, judged, tiny
 from headcount.training import Recipe
@@ -49,10 +50,8 @@ def main() -> None:
 
 def written(path: Path, data: dict[str, Any]) -> None:
     """Write JSON, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(path.name + ".part")
-    scratch.write_text(json.dumps(data, indent=1) + "\n")
-    scratch.replace(path)
+    with whole(path) as scratch:
+        scratch.write_text(json.dumps(data, indent=1) + "\n")
     print(f"written: {path}")
 
 

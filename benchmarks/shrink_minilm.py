@@ -29,6 +29,7 @@ from headcount.allocation.planning import Plan, plan
 from headcount.allocation.surgery import reduce
 from headcount.allocation.text import batches_of, passages, pooled
 from headcount.allocation.units import rewrite, survey
+from headcount.files import whole
 
 QK = ("query-key",)
 BOTH = ("query-key", "value-output")
@@ -152,10 +153,8 @@ def _add(
         facts[where] = {q: round(v, 5) for q, v in texts.quality(model, options.device).items()}
         print(f"{name}: {where} nDCG@10 {sum(facts[where].values()) / len(facts[where]):.4f}", flush=True)
     results["variants"][name] = facts
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    scratch = options.out.with_suffix(".part")
-    scratch.write_text(json.dumps(results, indent=1))
-    scratch.replace(options.out)
+    with whole(options.out) as scratch:
+        scratch.write_text(json.dumps(results, indent=1))
 
 
 def rows(results: dict[str, Any]) -> list[dict[str, Any]]:

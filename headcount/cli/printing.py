@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from headcount.files import whole
+
 __all__ = ["AsJson", "Out", "emit_json", "out_file", "say", "show_table"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
@@ -48,11 +50,9 @@ def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], title:
 
 def out_file(folder: Path, name: str, text: str) -> Path:
     """Write `text` to `folder/name`, whole or not at all, and return the path."""
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
-    scratch = path.with_name(path.name + ".part")
-    scratch.write_text(text)
-    scratch.replace(path)
+    with whole(path) as scratch:
+        scratch.write_text(text)
     return path
 
 

@@ -19,6 +19,7 @@ from headcount.constructions.certificate import Certificate
 from headcount.constructions.domains import Domain
 from headcount.constructions.trial import Attempt, Check, Trial
 from headcount.constructions.values import class_named, name_of, plain, rebuilt
+from headcount.files import whole
 from headcount.tasks import Task
 
 __all__ = ["Built", "load"]
@@ -54,14 +55,9 @@ class Built:
     def save(self, path: str | Path) -> Path:
         """Write weights and, in the metadata, all the rest to one safetensors file; whole or not at all."""
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_name(path.name + ".part")
-        save_file(
-            {k: v.contiguous() for k, v in self.net.state_dict().items()},
-            scratch,
-            {"headcount": json.dumps(self._metadata())},
-        )
-        scratch.replace(path)
+        weights = {k: v.contiguous() for k, v in self.net.state_dict().items()}
+        with whole(path) as scratch:
+            save_file(weights, scratch, {"headcount": json.dumps(self._metadata())})
         return path
 
     def export(self, path: str | Path) -> Path:

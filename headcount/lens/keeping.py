@@ -8,6 +8,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from headcount.files import whole
 from headcount.nets import Architecture, Transformer
 
 __all__ = ["load_net", "save_net"]
@@ -16,11 +17,9 @@ __all__ = ["load_net", "save_net"]
 def save_net(net: Transformer, path: str | Path) -> Path:
     """Write a network to one safetensors file, whole or not at all."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(path.name + ".part")
     about = {"architecture": net.arch.to_json(), "token_dim": str(net.token_dim)}
-    save_file({k: v.contiguous() for k, v in net.state_dict().items()}, scratch, about)
-    scratch.replace(path)
+    with whole(path) as scratch:
+        save_file({k: v.contiguous() for k, v in net.state_dict().items()}, scratch, about)
     return path
 
 

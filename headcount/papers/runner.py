@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from headcount.files import whole
 from headcount.papers.record import Record, Reproduction, Setting
 
 __all__ = ["Told", "keep", "read_records", "reproduce"]
@@ -35,10 +35,8 @@ def reproduce(
 
 def keep(path: Path, text: str) -> None:
     """Write a file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f"{path.name}.{os.getpid()}.part")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(path)
+    with whole(path) as scratch:
+        scratch.write_text(text, encoding="utf-8")
 
 
 def read_records(folder: Path) -> dict[str, Record]:

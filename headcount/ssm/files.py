@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from headcount.files import whole
 from headcount.ssm import interchange
 from headcount.ssm.layer import Layer
 from headcount.ssm.values import DeepSSM, DiagonalSSM
@@ -76,10 +77,8 @@ def save(system: System, path: str | Path) -> Path:
         raise ValueError(
             f"{path.name}: a system is saved as .json or .safetensors, not {path.suffix or 'without ending'}"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(path.name + ".part")
-    scratch.write_bytes(content)
-    scratch.replace(path)
+    with whole(path) as scratch:
+        scratch.write_bytes(content)
     return path
 
 

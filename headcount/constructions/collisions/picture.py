@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from headcount.constructions.collisions.collision import Collision
 from headcount.constructions.minima import minima_of
+from headcount.files import whole
 from headcount.tasks import Task
 
 __all__ = ["draw", "write_svg"]
@@ -63,11 +64,9 @@ def _sequence(axes: Axes, values: np.ndarray, positions: range | list[int]) -> N
 
 def write_svg(figure: Figure, path: Path) -> Path:
     """Write the figure, the same bytes every time; whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "headcount", "svg.fonttype": "none"}):
         figure.savefig(text, format="svg", metadata={"Date": None})
-    scratch = path.with_name(path.name + ".part")
-    scratch.write_text(text.getvalue())
-    scratch.replace(path)
+    with whole(path) as scratch:
+        scratch.write_text(text.getvalue())
     return path
