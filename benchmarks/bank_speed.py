@@ -28,7 +28,8 @@ from benchmarks.ceilings import ceilings
 from benchmarks.measuring import ALONE, Contestant, Run, growth, interleaved, race
 from benchmarks.peers import batched, one_by_one, vmapped
 from benchmarks.problem import Size, of_path
-from headcount.training.paths import eager, fused, graph, recorded, reference
+from headcount.training.forward import collapsed
+from headcount.training.paths import Path, compiled, differentiated, eager, fused, graph, recorded, reference
 
 REFERENCE = "plain batched products"
 OURS = {"cpu": eager.name, "cuda": "fused (half), CUDA graph"}
@@ -37,7 +38,8 @@ CELLS = {
     "cuda": [Size(512, 32), Size(512, 128), Size(1024, 8), Size(64, 32)],
     "cpu": [Size(16, 32, batch=128, steps_per_epoch=2)],
 }
-GROUPS = {"ours": 60.0, "JAX": 110.0, "torch": 80.0, "growth": 80.0, "two layers": 60.0, "compiled": 120.0}  # seconds
+DEEP = [Size(128, 32, layers=2), Size(48, 64, heads=6, layers=2, width=128, steps_per_epoch=8)]
+GROUPS = {"ours": 60.0, "JAX": 110.0, "torch": 80.0, "growth": 80.0, "two layers": 90.0, "compiled": 120.0}  # seconds
 
 
 def contestants(group: str) -> dict[str, Contestant]:
@@ -54,8 +56,8 @@ def contestants(group: str) -> dict[str, Contestant]:
         banks = {path.name: partial(of_path, path=path) for path in (reference, recorded)}
         return {**banks, "vmap": vmapped, "one by one": one_by_one}
     if group == "two layers":
-        paths = {REFERENCE: reference, recorded.name: recorded}
-        paths["collapsed, compiled, CUDA graph"] = batched("collapsed", compiled=True, record=graph)
+        scores = Path("scores in memory, CUDA graph", collapsed, differentiated(collapsed), graph)
+        paths = {path.name: path for path in (recorded, scores, reference, compiled())}
         return {f"two layers, {name}": partial(of_path, path=path) for name, path in paths.items()}
     forms = {f"{form} batched products, compiled, CUDA graph": form for form in ("plain", "collapsed")}
     banks = {n: partial(of_path, path=batched(f, compiled=True, record=graph)) for n, f in forms.items()}
@@ -82,7 +84,7 @@ def compete(group: str, run: Run, quick: bool) -> None:
     else:
         if group == "ours":
             run.ceilings = ceilings("cuda")
-        cells = [Size(128, 32, layers=2)] if group == "two layers" else CELLS["cuda"]
+        cells = DEEP if group == "two layers" else CELLS["cuda"]
         race(run, cells[:1] if quick else cells, contestants(group))
     run.save()
 

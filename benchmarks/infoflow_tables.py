@@ -49,7 +49,8 @@ def main() -> None:
         for row in tables[name]["rows"]:
             published = "-" if row["published"] is None else f"{row['published']:.2e}"
             print(f"  {row['cell']:<40} {row['nmse']:.2e}  published {published}  {row['predicted']}")
-    written(asked.out, {"environment": environment(asked.device, "bank"), **tables})
+        written(asked.out, {"environment": environment(asked.device, "bank"), **tables})
+    print(f"written: {asked.out}")
 
 
 def table(name: str, asked: argparse.Namespace) -> dict[str, Any]:

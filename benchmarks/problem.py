@@ -32,6 +32,7 @@ class Size:
     heads: int = 4
     steps_per_epoch: int = 32
     layers: int = 1
+    width: int = 32
 
     @property
     def samples(self) -> int:
@@ -44,11 +45,11 @@ class Size:
 
     @property
     def arch(self) -> Architecture:
-        return Architecture(layers=((self.heads, 8),) * self.layers, width=32, positions=1)
+        return Architecture(layers=((self.heads, 8),) * self.layers, width=self.width, positions=1)
 
     def operations(self) -> int:
         """Floating-point operations a model-step cannot avoid: 2 (d N + 2 N h) a token, three times with gradients."""
-        features, width = TOKEN_DIM + 1, self.arch.width
+        features, width = TOKEN_DIM + 1, self.width
         return 3 * 2 * (features * width + 2 * width * self.heads) * self.batch * self.length
 
     def traffic(self, parameters: int) -> int:

@@ -10,7 +10,7 @@ from headcount.training import Recipe
 
 
 def test_the_battery_covers_every_family_cheap_and_costly():
-    cells = [cell for cell, _ in battery()]
+    cells = [cell for group in battery().values() for cell in group]
     verdicts = [predict(cell.task, cell.arch).verdict for cell in cells]
     assert len(cells) >= 40 and len({cell.name for cell in cells}) == len(cells)
     assert {"cheap", "costly", "infeasible"} == set(verdicts)
@@ -19,9 +19,7 @@ def test_the_battery_covers_every_family_cheap_and_costly():
 
 
 def test_every_shape_of_a_task_has_the_size_of_its_reference():
-    cells = battery()
-    for cell, reference in cells:
-        like = cells[reference][0]
+    for like, cell in [(group[0], cell) for group in battery().values() for cell in group]:
         sizes = [parameters(c.arch, c.task.token_dim).total for c in (cell, like)]
         assert abs(sizes[0] / sizes[1] - 1) < 0.02
         assert (
@@ -30,17 +28,17 @@ def test_every_shape_of_a_task_has_the_size_of_its_reference():
 
 
 def test_cells_are_judged_against_their_reference():
-    cells = [cell for cell, _ in battery()[:3]]  # 4x8 (reference, cheap), 1x8 and 2x8 (costly)
+    cells = battery()["4 maxima"][:3]  # 4x8 (reference, cheap), 1x8 and 2x8 (costly)
     trained = [Trained(c, (nmse,), 0) for c, nmse in zip(cells, (1e-4, 4e-4, 6e-3), strict=True)]
-    rows = judged(trained, [0, 0, 0])
+    rows = judged(trained)
     assert [row["trained"] for row in rows] == ["solved", "solved", "not solved"]
     assert [row["agree"] for row in rows] == [True, False, True]
     assert confusion(rows) == {"cheap": {"solved": 1, "not solved": 0}, "costly": {"solved": 1, "not solved": 1}}
 
 
 def test_a_failed_reference_solves_nothing():
-    cell = battery()[0][0]
-    (row,) = judged([Trained(cell, (0.9,), 0)], [0])
+    cell = battery()["4 maxima"][0]
+    (row,) = judged([Trained(cell, (0.9,), 0)])
     assert row["trained"] == "not solved" and not row["agree"]
 
 
@@ -55,11 +53,11 @@ def test_the_published_tables_are_predicted_as_published():
 
 
 def test_cells_train_as_banks_and_fill_the_page():
-    cells = [c for c, _ in battery(length=6, width=4)[:2]]
+    cells = battery(length=6, width=4)["4 maxima"][:2]
     recipe = Recipe(samples=32, validation=16, epochs=1, batch=16, evaluations=1)
     trained = train_cells(cells, recipe, seeds=2)
     assert [len(t.nmse) for t in trained] == [2, 2] and all(t.nmse[0] <= t.nmse[1] for t in trained)
-    rows = judged(trained, [0, 0])
+    rows = judged(trained)
     run = {"samples": 32, "steps": 2, "batch": 16, "seeds": 2}
     text = page({}, {"rows": rows, "run": run, "confusion": confusion(rows)})
     assert "cells agree" in text and "4 maxima: 4x8" in text

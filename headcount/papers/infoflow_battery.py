@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -102,30 +102,28 @@ def _groups(length: int) -> list[Group]:
     ]
 
 
-def battery(length: int = 32, width: int = 128) -> list[tuple[Cell, int]]:
-    """Every cell with the index of its reference; all shapes of one task have as many parameters as its reference.
+def battery(length: int = 32, width: int = 128) -> dict[str, list[Cell]]:
+    """The cells of every task, its reference first; all shapes of one task have as many parameters as the reference.
 
-    >>> cells = battery()
-    >>> len(cells) >= 40, all(predict(cells[i][0].task, cells[i][0].arch).cheap for _, i in cells)
+    >>> groups = battery()
+    >>> sum(map(len, groups.values())) >= 40, all(predict(c[0].task, c[0].arch).cheap for c in groups.values())
     (True, True)
     """
-    cells: list[tuple[Cell, int]] = []
+    groups: dict[str, list[Cell]] = {}
     for name, task, reference, positions, others in _groups(length):
-        first = len(cells)
         like = _shape(reference, positions, task, width)
-        cells.append((Cell(f"{name}: {reference}{_with(positions)}", task, like), first))
+        groups[name] = [Cell(f"{name}: {reference}{_with(positions)}", task, like)]
         for layers, places in others:
             arch = same_size(_shape(layers, places, task, width), like, task.token_dim)
-            cells.append((Cell(f"{name}: {layers}{_with(places)}", task, arch), first))
-    cells.extend(_triangles(len(cells), width))
-    return cells
+            groups[name].append(Cell(f"{name}: {layers}{_with(places)}", task, arch))
+    return groups | {"triangle centre": list(_triangles(width))}
 
 
-def _triangles(first: int, width: int) -> Iterator[tuple[Cell, int]]:
+def _triangles(width: int) -> Iterator[Cell]:
     """The reference of the triangle centre is the same task at length 3, which a state can hold."""
     for length, heads in ((3, 2), (8, 2), (16, 2), (16, 4)):
         arch = Architecture(((heads, 24 // heads),) * 2, width, 0, 24)
-        yield Cell(f"triangle centre T={length}: {arch.name}", TriangleCentre(length), arch), first
+        yield Cell(f"triangle centre T={length}: {arch.name}", TriangleCentre(length), arch)
 
 
 def _with(positions: int) -> str:
@@ -139,12 +137,12 @@ def _shape(layers: str, positions: int, task: Task, width: int) -> Architecture:
     return Architecture(parts, width=width, positions=positions, embed_dim=max(state, deep, 16))
 
 
-def judged(trained: list[Trained], references: list[int]) -> list[dict[str, Any]]:
-    """Every cell's prediction beside what training says of it relative to the reference."""
+def judged(trained: Sequence[Trained]) -> list[dict[str, Any]]:
+    """One task's cells, the reference first: every prediction beside what training says relative to the reference."""
     rows = []
-    for t, reference in zip(trained, references, strict=True):
+    for t in trained:
         prediction = predict(t.cell.task, t.cell.arch)
-        ratio = t.best / trained[reference].best
+        ratio = t.best / trained[0].best
         solved = t.best <= FLOOR or (ratio <= FACTOR and t.best <= FAILED)
         rows.append(
             {
@@ -152,7 +150,7 @@ def judged(trained: list[Trained], references: list[int]) -> list[dict[str, Any]
                 "predicted": prediction.verdict,
                 "exponent": None if math.isinf(prediction.exponent) else round(prediction.exponent, 3),
                 "limiting": prediction.limiting,
-                "reference": trained[reference].cell.name,
+                "reference": trained[0].cell.name,
                 "ratio": float(f"{ratio:.3g}"),
                 "trained": "solved" if solved else "not solved",
                 "agree": solved == prediction.cheap,
@@ -173,6 +171,6 @@ def confusion(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return table
 
 
-def tiny(cells: list[tuple[Cell, int]]) -> list[tuple[Cell, int]]:
+def tiny(cells: Sequence[Cell]) -> list[Cell]:
     """The same cells with narrow feed-forwards, to see that everything runs."""
-    return [(replace(cell, arch=replace(cell.arch, width=4)), reference) for cell, reference in cells]
+    return [replace(cell, arch=replace(cell.arch, width=4)) for cell in cells]

@@ -8,6 +8,9 @@ W2, b2 the encoder's outer layer and q_h the query of head h:
     head h     = W_V,h (W2 sum_t p_h(t) a_t + b2)         the weights sum to one
 
 so a token costs d N + 2 N h products instead of d N + N E + 2 h n (E + 1).
+
+In every layer nobody attends to the class token, so there too it asks on its own, by directions; what is left for the
+layers before the last is tokens asking tokens, which `mix` does.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import gelu, pad, relu
 
 from headcount.nets.transformer import position_features
+from headcount.training.attention import Mix, softmax, written_out
 from headcount.training.bank import Bank, Stacked
 
 __all__ = ["Batch", "Forward", "Pool", "collapsed", "plain", "pool", "with_positions"]
@@ -80,15 +84,17 @@ def pool(
     flat = x.reshape(models, samples * length, features)
     hidden = relu(torch.baddbmm(bias[:, None], flat, weight.mT))
     scores = (hidden @ directions.mT).view(models, samples, length, -1)
-    weights = _softmax(scores.transpose(2, 3), batch.present)
+    weights = softmax(scores.transpose(2, 3), batch.present)
     return weights @ hidden.view(models, samples, length, -1)
 
 
-def collapsed(bank: Bank, p: Stacked, batch: Batch, pool: Pool = pool) -> Float[Tensor, "models batch ..."]:
-    """Every member's output with the last layer collapsed; `pool` does the part that touches every token."""
+def collapsed(
+    bank: Bank, p: Stacked, batch: Batch, pool: Pool = pool, mix: Mix = written_out
+) -> Float[Tensor, "models batch ..."]:
+    """Every member's output with the last layer collapsed; `pool` and `mix` do the parts that touch every token."""
     if bank.depth > 1:
-        return _collapsed_last(bank, p, batch)
-    attention = {name: p[f"attention.0.{name}"] for name in ("query", "key", "value", "output")}
+        return _collapsed_last(bank, p, batch, mix)
+    attention = _weights(p, 0)
     outer, shift = p["encoder.outer.weight"], p["encoder.outer.bias"]
     query = torch.einsum("khne,ke->khn", attention["query"], p["cls"]) * bank.scale[:, :1, None]
     directions = torch.einsum("khn,khne->khe", query, attention["key"]) @ outer
@@ -100,15 +106,46 @@ def collapsed(bank: Bank, p: Stacked, batch: Batch, pool: Pool = pool) -> Float[
     return _read_out(p, p["cls"][:, None] + _merge(attention["output"], heads))
 
 
-def _collapsed_last(bank: Bank, p: Stacked, batch: Batch) -> Float[Tensor, "models batch ..."]:
-    tokens, cls = _states(bank, p, batch)
+def _collapsed_last(bank: Bank, p: Stacked, batch: Batch, mix: Mix) -> Float[Tensor, "models batch ..."]:
+    tokens = _feed_forward(p, "encoder", batch.tokens(), relu)
+    cls = p["cls"][:, None].expand(-1, tokens.shape[1], -1)
+    for layer in range(bank.depth - 1):
+        answer = _ask(p, layer, bank.scale[:, layer], cls, tokens, batch.present)
+        cls = _passed_on(p, layer, cls + answer)
+        tokens = _passed_on(p, layer, tokens + _mixed(p, layer, bank.scale[:, layer], tokens, batch.present, mix))
     last = bank.depth - 1
-    attention = {name: p[f"attention.{last}.{name}"] for name in ("query", "key", "value", "output")}
-    query = torch.einsum("kbe,khne->kbhn", cls[:, :, 0], attention["query"]) * bank.scale[:, last, None, None, None]
+    return _read_out(p, cls + _ask(p, last, bank.scale[:, last], cls, tokens, batch.present))
+
+
+def _ask(
+    p: Stacked, layer: int, scale: Tensor, cls: Tensor, tokens: Tensor, present: Tensor | None
+) -> Float[Tensor, "models batch embed"]:
+    """What the class token hears: its query is carried to the tokens, not their keys and values to it."""
+    attention = _weights(p, layer)
+    query = torch.einsum("kbe,khne->kbhn", cls, attention["query"]) * scale[:, None, None, None]
     directions = torch.einsum("kbhn,khne->kbhe", query, attention["key"])
-    weights = _softmax(directions @ tokens.mT, batch.present)
-    heads = _apply(attention["value"], weights @ tokens)
-    return _read_out(p, cls[:, :, 0] + _merge(attention["output"], heads))
+    weights = softmax(directions @ tokens.mT, present)
+    return _merge(attention["output"], _apply(attention["value"], weights @ tokens))
+
+
+def _mixed(
+    p: Stacked, layer: int, scale: Tensor, tokens: Tensor, present: Tensor | None, mix: Mix
+) -> Float[Tensor, "models batch length embed"]:
+    """What the tokens hear of each other; queries, keys and values are one product."""
+    attention = _weights(p, layer)
+    query = attention["query"] * scale[:, None, None, None]
+    three = torch.cat([query, attention["key"], attention["value"]], dim=1)
+    q, k, v = _heads(tokens, three).chunk(3, dim=2)
+    heads = mix(q, k, v, present).transpose(2, 3).flatten(1, 2)
+    return _merge(attention["output"], heads).view(tokens.shape)
+
+
+def _passed_on(p: Stacked, layer: int, x: Tensor) -> Tensor:
+    return x + _feed_forward(p, f"between.{layer}", x, relu)
+
+
+def _weights(p: Stacked, layer: int) -> Stacked:
+    return {name: p[f"attention.{layer}.{name}"] for name in ("query", "key", "value", "output")}
 
 
 def _states(bank: Bank, p: Stacked, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -126,10 +163,10 @@ def _states(bank: Bank, p: Stacked, batch: Batch) -> tuple[Tensor, Tensor]:
 def _attend(
     p: Stacked, layer: int, scale: Tensor, asking: Tensor, tokens: Tensor, present: Tensor | None
 ) -> Float[Tensor, "models batch to embed"]:
-    query, key, value, output = (p[f"attention.{layer}.{name}"] for name in ("query", "key", "value", "output"))
+    query, key, value, output = _weights(p, layer).values()
     q = _heads(asking, query * scale[:, None, None, None])
     k, v = _heads(tokens, key), _heads(tokens, value)
-    mixed = _softmax(q @ k.mT, present) @ v  # models, batch, heads, to, head_dim
+    mixed = softmax(q @ k.mT, present) @ v  # models, batch, heads, to, head_dim
     return _merge(output, mixed.transpose(2, 3).flatten(1, 2)).view(asking.shape)
 
 
@@ -148,13 +185,6 @@ def _apply(weight: Tensor, x: Tensor) -> Float[Tensor, "models batch heads head_
 def _merge(output: Tensor, heads: Tensor) -> Float[Tensor, "models batch embed"]:
     """sum_h W_O,h head_h as one product over the concatenated heads."""
     return heads.flatten(2) @ output.transpose(2, 3).flatten(1, 2)
-
-
-def _softmax(scores: Tensor, present: Tensor | None) -> Tensor:
-    if present is not None:
-        absent = ~present.view(*present.shape[:-1], *(1,) * (scores.ndim - present.ndim), -1)
-        scores = scores.masked_fill(absent, -torch.inf)
-    return torch.softmax(scores, dim=-1)
 
 
 def _feed_forward(p: Stacked, name: str, x: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which way a bank is computed: plain or collapsed, step by step or recorded, chosen by device and shape."""
+"""Which way a bank is computed: plain or collapsed, step by step, recorded or compiled, chosen by device and shape."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from headcount.training.attention import in_one_kernel
 from headcount.training.bank import Bank
 from headcount.training.data import Pack, as_it_lies
 from headcount.training.forward import Batch, Forward, collapsed, plain
@@ -17,7 +18,7 @@ from headcount.training.loss import Loss, squared
 from headcount.training.member import Member
 from headcount.training.optimiser import AdamW
 
-__all__ = ["Path", "choose", "differentiated", "eager", "fused", "ordinary", "recorded", "reference"]
+__all__ = ["Path", "choose", "compiled", "differentiated", "eager", "fused", "ordinary", "recorded", "reference"]
 
 Step = Callable[[], None]
 Record = Callable[[Step, Sequence[Tensor]], Step]
@@ -75,6 +76,25 @@ def ordinary(device: torch.device | str, loss: Loss) -> Path:
     return replace(base, gradient=differentiated(base.forward, loss), loss=loss)
 
 
+def compiled() -> Path:
+    """The recorded path with its forward and backward compiled; recorded as it is, with a line, where that fails."""
+    fast, slow = differentiated(torch.compile(one_kernel, dynamic=False)), differentiated(one_kernel)
+    known_to_fail: list[bool] = []
+
+    def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
+        if known_to_fail:
+            return slow(bank, batch, target)
+        try:
+            return fast(bank, batch, target)
+        except Exception as failed:  # compilers fail in many ways, at the first call; a wrong batch fails again below
+            why = str(failed).strip().splitlines()[0][:120]
+            print(f"headcount: the bank was not compiled ({why}); {recorded.name} instead", file=sys.stderr)  # noqa: T201
+            known_to_fail.append(True)
+            return slow(bank, batch, target)
+
+    return replace(recorded, name="collapsed, compiled, CUDA graph", gradient=gradient)
+
+
 def fused(precision: str = "half") -> Path:
     """The collapsed bank in Triton kernels, recorded; trained with `precision`, evaluated with the finest."""
     from headcount.training import fused as kernels
@@ -115,6 +135,7 @@ def graph(step: Step, state: Sequence[Tensor]) -> Step:
     return again
 
 
+one_kernel = partial(collapsed, mix=in_one_kernel)
 reference = Path("plain batched products", plain, differentiated(plain), as_it_is)
 eager = Path("collapsed", collapsed, differentiated(collapsed), as_it_is)
-recorded = Path("collapsed, CUDA graph", collapsed, differentiated(collapsed), graph)
+recorded = Path("collapsed, CUDA graph", one_kernel, differentiated(one_kernel), graph)
