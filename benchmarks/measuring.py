@@ -18,6 +18,7 @@ from benchmarks.problem import Problem, Size, Train
 
 __all__ = ["ALONE", "Contestant", "Run", "growth", "interleaved", "race"]
 
+SHAPE = ("models", "length", "batch", "heads", "layers", "width")
 Contestant = Callable[[Problem], Train]
 ALONE = ("one by one", "one by one, compiled")  # they train one network; its steps a second are the model-steps
 
@@ -76,7 +77,7 @@ class Run:
         rates = sorted(self._rate(epoch, steps) for _ in range(3))
         row = {
             "way": name,
-            **{key: getattr(size, key) for key in ("models", "length", "batch", "heads", "layers")},
+            **{key: getattr(size, key) for key in SHAPE},
             "rate": rates[1],
             "spread": (rates[2] - rates[0]) / rates[1],
             "loss": losses.median().item(),
@@ -173,7 +174,7 @@ def interleaved(run: Run, size: Size, everyone: dict[str, Contestant], rounds: i
     for name, found in rates.items():
         found.sort()
         run.rows.append({
-            "way": name, **{key: getattr(size, key) for key in ("models", "length", "batch", "heads", "layers")},
+            "way": name, **{key: getattr(size, key) for key in SHAPE},
             "rate": found[len(found) // 2], "spread": (found[-1] - found[0]) / found[len(found) // 2],
             "loss": losses[name].median().item(), "first loss": losses[name][0].item(),
             "operations": size.operations(), "traffic": size.traffic(problem.theta.shape[1]),

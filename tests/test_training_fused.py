@@ -141,7 +141,7 @@ def test_without_triton_the_recorded_bank_is_taken_and_a_line_says_so(monkeypatc
 def test_the_memory_of_a_bank_is_linear_in_its_members_and_grows_with_length_by_the_data_alone():
     def bytes_of(members: int, length: int) -> int:
         arch = Architecture(layers=((4, 8),), width=32)
-        return bank_bytes([Member(KthLargest(rank=1, length=length), arch)] * members, Recipe())
+        return bank_bytes([Member(KthLargest(rank=1, length=length), arch)] * members, Recipe(), "cuda")
 
     features = KthLargest(rank=1, length=8).token_dim
 

@@ -17,12 +17,11 @@ from headcount.training.loop import train
 from headcount.training.member import Member, Recipe
 from headcount.training.paths import choose
 from headcount.training.progress import Watch, silent
+from headcount.training.room import ROOM, bank_bytes, numbers_a_token
 from headcount.training.spec import Sweep
 
 __all__ = ["banks", "environment", "run", "sweep"]
 
-# What a bank may hold in activations: small enough to stay near the cores' caches, large enough to fill a GPU.
-ROOM = {"cpu": 256 * 2**20, "cuda": 48 * 2**30}
 # How much of a padded bank may be padding: on a CPU it costs time, on a GPU launches cost more.
 PADDING = {"cpu": 1.25, "cuda": 4.0}
 
@@ -105,21 +104,13 @@ def _fitting(members: list[Member], recipe: Recipe, kind: str) -> Iterator[list[
     bank: list[Member] = []
     for member in members:
         grown = [*bank, member]
-        padded = len(grown) * max(map(_cost, grown))
-        wasteful = padded > PADDING[kind] * sum(map(_cost, grown))
-        longest = max(m.task.length for m in grown)
-        if bank and (wasteful or padded * recipe.batch * longest * 4 > ROOM[kind]):
+        costs = [numbers_a_token(m) for m in grown]
+        wasteful = len(grown) * max(costs) > PADDING[kind] * sum(costs)
+        if bank and (wasteful or bank_bytes(grown, recipe, kind) > ROOM[kind]):
             yield bank
             bank = []
         bank.append(member)
     yield bank
-
-
-def _cost(member: Member) -> int:
-    """Numbers held for one token of one sample: hidden activations, scores and states, layer by layer."""
-    arch = member.arch
-    deep = sum(member.task.length * heads + 4 * arch.embed_dim for heads, _ in arch.layers[:-1])
-    return 2 * arch.width + 2 * arch.layers[-1][0] + deep
 
 
 def _size(member: Member) -> tuple[Any, ...]:
