@@ -115,7 +115,7 @@ def summary(rows: list[dict[str, Any]], asked: argparse.Namespace, seconds: floa
         "cases": len(rows),
         "needed": NEEDED,
         "draw": asked.draw,
-        "plan": PLAN.to_json(),
+        "plan": PLAN.settled(ordered=False).to_json(),
         "seconds": round(seconds),
         "device": torch.cuda.get_device_name() if asked.device == "cuda" else platform.processor() or "cpu",
         "jobs": asked.jobs,
@@ -144,11 +144,10 @@ def main() -> None:
         for future in as_completed([pool.submit(row, n, asked.draw, asked.device, asked.store) for n in numbers]):
             rows.append(future.result())
             print(line(rows[-1]), flush=True)
-            kept = summary(rows, asked, time.perf_counter() - start)
             with whole(out) as scratch:
-                scratch.write_text(json.dumps(kept, indent=1) + "\n")
-    exact, seconds = kept["exact"], kept["seconds"]
-    print(f"{kept['found']} of {len(rows)} found, {exact} exactly, in {seconds} s: {out}")
+                scratch.write_text(json.dumps(summary(rows, asked, time.perf_counter() - start), indent=1) + "\n")
+    found, exact = (sum(done[how] for done in rows) for how in ("found", "exact"))
+    print(f"{found} of {len(rows)} found, {exact} exactly, in {time.perf_counter() - start:.0f} s: {out}")
 
 
 if __name__ == "__main__":

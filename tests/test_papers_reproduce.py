@@ -167,6 +167,9 @@ def test_images_and_text_run_at_the_smallest_size(tmp_path):
     kept = [json.loads(line)["of"]["cell"] for line in (tmp_path / "kept" / "cifar.jsonl").read_text().splitlines()]
     assert kept == [[32, 1], [32, 2]]  # every cell was trained, and once
 
+    with pytest.raises(ValueError, match=r"passed before the first network could be trained"):
+        cifar.run(Setting(data=tmp_path, folder=tmp_path / "late", seconds=1e-9), size)
+
     passages = [f"{a} {b} text" for a in WORDS for b in WORDS if a < b]
     (tmp_path / "collection.tsv").write_text("".join(f"{i}\t{p}\n" for i, p in enumerate(passages)))
     (tmp_path / "queries.train.tsv").write_text("".join(f"{q}\twhat is {w}\n" for q, w in enumerate(WORDS)))
