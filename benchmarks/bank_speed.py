@@ -28,8 +28,7 @@ from benchmarks.ceilings import ceilings
 from benchmarks.measuring import ALONE, Contestant, Run, growth, interleaved, race
 from benchmarks.peers import batched, one_by_one, vmapped
 from benchmarks.problem import Size, of_path
-from headcount.training.forward import collapsed
-from headcount.training.paths import Path, compiled, differentiated, eager, fused, graph, recorded, reference
+from headcount.training.paths import eager, fused, graph, layered, recorded, reference
 
 REFERENCE = "plain batched products"
 OURS = {"cpu": eager.name, "cuda": "fused (half), CUDA graph"}
@@ -56,8 +55,8 @@ def contestants(group: str) -> dict[str, Contestant]:
         banks = {path.name: partial(of_path, path=path) for path in (reference, recorded)}
         return {**banks, "vmap": vmapped, "one by one": one_by_one}
     if group == "two layers":
-        scores = Path("scores in memory, CUDA graph", collapsed, differentiated(collapsed), graph)
-        paths = {path.name: path for path in (recorded, scores, reference, compiled())}
+        paths = {path.name: path for path in (layered(), recorded, reference)}
+        paths["collapsed, compiled, CUDA graph"] = batched("collapsed", compiled=True, record=graph)
         return {f"two layers, {name}": partial(of_path, path=path) for name, path in paths.items()}
     forms = {f"{form} batched products, compiled, CUDA graph": form for form in ("plain", "collapsed")}
     banks = {n: partial(of_path, path=batched(f, compiled=True, record=graph)) for n, f in forms.items()}

@@ -22,7 +22,7 @@ from headcount.training.forward import Batch, plain
 from headcount.training.forward import pool as plain_pool
 from headcount.training.loop import _Run
 from headcount.training.optimiser import AdamW
-from headcount.training.paths import Path, as_it_is, reference
+from headcount.training.paths import Path, as_it_is, layered, reference
 from headcount.training.paths import fused as fused_path
 from headcount.training.tiles import Tile
 
@@ -172,6 +172,31 @@ def steps(precision: str, device: str) -> float:
     return gap(found[1], found[0])
 
 
+DEEP = {  # layers and width of each member, the length, samples in a batch
+    "two layers": ([(((2, 8), (1, 8)), 16)] * 2, 12, 5),
+    "mixed heads, head_dim and width": ([(((1, 3), (2, 5)), 9), (((3, 4), (1, 2)), 20)], 17, 3),
+    "three layers": ([(((1, 4), (2, 4), (1, 4)), 8)], 5, 7),
+    "longer than a tile": ([(((1, 4), (1, 4)), 8)], 140, 2),
+    "too wide for one program": ([(((1, 4), (1, 40)), 300)], 3, 2),
+}
+
+
+def deep(case: str, precision: str, device: str) -> float:
+    """The gradient of a bank of several layers in kernels against the plain bank in float64."""
+    members, length, samples = DEEP[case]
+    archs = [Architecture(layers=layers, width=width, positions=1) for layers, width in members]
+    generator = torch.Generator().manual_seed(0)
+    data = torch.randn(1, samples, length, 4, generator=generator).to(device)
+    target = torch.randn(len(archs), samples, generator=generator).to(device)
+    which = torch.zeros(len(archs), dtype=torch.int64, device=device)
+    rows = torch.arange(samples, device=device).expand(len(archs), -1)
+    found = []
+    for path, dtype in ((layered(precision), torch.float32), (reference, torch.float64)):
+        bank = Bank(archs, 3, list(range(len(archs))), dtype=dtype, device=device)
+        found.append(path.gradient(bank, Batch(data.to(dtype), which, rows), target.to(dtype)))
+    return gap(*found)
+
+
 def main(device: str) -> None:
     exact = ("ieee",)
     answers = {
@@ -190,6 +215,7 @@ def main(device: str) -> None:
         "tiny": tiny(device),
         "company": company(device),
         "update": update(device),
+        "deep": {f"{name}, {kind}": deep(name, kind, device) for name in DEEP for kind in ("ieee", "half")},
         "steps": {kind: steps(kind, device) for kind in ("ieee", "half")},
     }
     print(json.dumps(answers))  # noqa: T201

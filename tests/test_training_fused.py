@@ -70,6 +70,14 @@ def test_a_step_has_the_gradient_of_the_plain_bank_in_float64(device):
 
 
 @on_each_device
+def test_layers_in_kernels_have_the_gradient_of_the_plain_bank_in_float64(device):
+    found = answers(device)["deep"]
+    assert len(found) == 10
+    for name, gap in found.items():
+        assert gap < TOLERANCE[name.rsplit(", ", 1)[1]], name
+
+
+@on_each_device
 def test_half_precision_rounds_and_ieee_does_not(device):
     """Both sides: the tolerances are not so loose that one precision would pass for the other."""
     found = answers(device)["gradients"]
@@ -105,20 +113,28 @@ def test_the_path_is_chosen_by_device_depth_and_precision():
     shallow = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4),), width=8))]
     deep = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4), (1, 4)), width=8))]
     assert choose(shallow, "cpu") is eager
-    assert choose(deep, "cuda") is recorded
+    assert choose(deep, "cuda").name.startswith("layers in kernels")
+    assert choose(deep, "cuda", "float64") is recorded
     assert choose(shallow, "cuda", "float64") is recorded
 
 
-def test_without_triton_the_recorded_bank_is_taken_and_one_line_says_so(monkeypatch, capsys):
+def test_without_triton_the_recorded_bank_is_taken_and_a_line_says_so(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "triton", None)
-    for name in [n for n in sys.modules if n.startswith(("headcount.training.fused", "headcount.training.kernels"))]:
+    for name in [
+        n
+        for n in sys.modules
+        if n.startswith(("headcount.training.fused", "headcount.training.layered", "headcount.training.kernels"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr(headcount.training, "fused", raising=False)
+    for name in ("fused", "layered"):
+        monkeypatch.delattr(headcount.training, name, raising=False)
     shallow = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4),), width=8))]
+    deep = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4), (1, 4)), width=8))]
     assert choose(shallow, "cuda") is recorded
+    assert choose(deep, "cuda") is recorded
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.count("\n") == 1
+    assert said.err.count("\n") == 2
     assert "Triton" in said.err
 
 

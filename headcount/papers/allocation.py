@@ -119,8 +119,8 @@ def jacobian(setting: Setting) -> Measured:
         ),
         Claim(
             "the logits are bounded, as the theorem assumes",
-            f"their half range grows by factors {', '.join(format(v['Lambda grows'], '.2f') for v in layers)}",
-            all(layer["logits bounded"] for layer in layers),
+            f"their half range grows by factors {', '.join(format(v['growth'], '.2f') for v in layers)}",
+            all(layer["bounded"] for layer in layers),
         ),
     )
     note = ("smaller: lengths to 256",) if setting.quick else ()

@@ -1,4 +1,4 @@
-"""Tokens asking tokens, for a whole bank: softmax attention written out, or in one kernel that keeps no scores."""
+"""Who hears whom, for a whole bank: tokens asking tokens, and the class token asking them, written out."""
 
 from __future__ import annotations
 
@@ -7,38 +7,29 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn.functional import pad, scaled_dot_product_attention
 
-__all__ = ["Mix", "in_one_kernel", "softmax", "written_out"]
+__all__ = ["Ask", "Mix", "Three", "asked", "softmax", "written_out"]
 
-Heads = Float[Tensor, "models batch heads tokens head_dim"]
-Mix = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
-
-LAUNCH = 65535  # samples of one launch: the last axis of a CUDA grid
-LANES = 4  # the kernel reads float32 by sixteen bytes, or falls back to one that keeps the scores
+Three = Float[Tensor, "models batch tokens 3 heads head_dim"]  # queries, scaled; keys; values
+Mix = Callable[[Tensor, Tensor | None], Tensor]
+Ask = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
-def written_out(q: Heads, k: Heads, v: Heads, present: Bool[Tensor, "models ... length"] | None = None) -> Heads:
-    """softmax(q k^T) v, head by head; queries come scaled. The scores lie in memory, length squared of them."""
-    return softmax(q @ k.mT, present) @ v
+def written_out(
+    three: Three, present: Bool[Tensor, "models ... tokens"] | None = None
+) -> Float[Tensor, "models batch tokens heads head_dim"]:
+    """softmax(q k^T) v, head by head. The scores lie in memory, the length squared of them."""
+    q, k, v = (x.transpose(2, 3) for x in three.unbind(3))
+    return (softmax(q @ k.mT, present) @ v).transpose(2, 3)
 
 
-def in_one_kernel(q: Heads, k: Heads, v: Heads, present: Bool[Tensor, "models ... length"] | None = None) -> Heads:
-    """The same without the scores ever lying in memory, forwards or backwards; written out where tokens are absent.
-
-    >>> q, k, v = torch.randn(3, 2, 5, 3, 7, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    >>> torch.allclose(in_one_kernel(q, k, v), written_out(q, k, v))
-    True
-    """
-    if present is not None:
-        return written_out(q, k, v, present)
-    short = -q.shape[-1] % LANES
-    q, k, v = (pad(x, (0, short)) if short else x for x in (q, k, v))
-    most = max(1, LAUNCH // q.shape[1])
-    parts = zip(*(x.split(most) for x in (q, k, v)), strict=True)
-    mixed = [scaled_dot_product_attention(*(x.flatten(0, 1) for x in part), scale=1.0) for part in parts]
-    out = (mixed[0] if len(mixed) == 1 else torch.cat(mixed)).unflatten(0, q.shape[:2])
-    return out[..., : out.shape[-1] - short]
+def asked(
+    states: Float[Tensor, "models batch tokens embed"],
+    directions: Float[Tensor, "models batch heads embed"],
+    present: Bool[Tensor, "models ... tokens"] | None = None,
+) -> Float[Tensor, "models batch heads embed"]:
+    """sum_t softmax_t(<u_h, x_t>) x_t for every head's direction u_h."""
+    return softmax(directions @ states.mT, present) @ states
 
 
 def softmax(scores: Tensor, present: Tensor | None) -> Tensor:

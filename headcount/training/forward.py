@@ -10,12 +10,13 @@ W2, b2 the encoder's outer layer and q_h the query of head h:
 so a token costs d N + 2 N h products instead of d N + N E + 2 h n (E + 1).
 
 In every layer nobody attends to the class token, so there too it asks on its own, by directions; what is left for the
-layers before the last is tokens asking tokens, which `mix` does.
+layers before the last is tokens asking tokens, and the tokens' feed-forwards. A `Touch` says how all three are done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,13 +24,14 @@ from torch import Tensor
 from torch.nn.functional import gelu, pad, relu
 
 from headcount.nets.transformer import position_features
-from headcount.training.attention import Mix, softmax, written_out
+from headcount.training.attention import Ask, Mix, asked, softmax, written_out
 from headcount.training.bank import Bank, Stacked
 
-__all__ = ["Batch", "Forward", "Pool", "collapsed", "plain", "pool", "with_positions"]
+__all__ = ["Batch", "Feed", "Forward", "Pool", "Touch", "collapsed", "fed", "plain", "pool", "with_positions"]
 
 Forward = Callable[["Bank", Stacked, "Batch"], Tensor]
 Pool = Callable[["Batch", Tensor, Tensor, Tensor], Tensor]
+Feed = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, bool], Tensor]
 
 
 class Batch:
@@ -88,12 +90,34 @@ def pool(
     return weights @ hidden.view(models, samples, length, -1)
 
 
+def fed(
+    x: Float[Tensor, "models rows inputs"],
+    inner: Float[Tensor, "models hidden inputs"],
+    bias: Float[Tensor, "models hidden"],
+    outer: Float[Tensor, "models outputs hidden"],
+    shift: Float[Tensor, "models outputs"],
+    residual: bool,
+) -> Float[Tensor, "models rows outputs"]:
+    """W2 relu(W1 x + b1) + b2 for every member's rows, x added to it where it is a residual step."""
+    out = torch.baddbmm(shift[:, None], relu(torch.baddbmm(bias[:, None], x, inner.mT)), outer.mT)
+    return x + out if residual else out
+
+
+@dataclass(frozen=True)
+class Touch:
+    """The parts of deeper banks that touch every token: tokens asking tokens, the class token asking, feed-forwards."""
+
+    mix: Mix = written_out
+    ask: Ask = asked
+    feed: Feed = fed
+
+
 def collapsed(
-    bank: Bank, p: Stacked, batch: Batch, pool: Pool = pool, mix: Mix = written_out
+    bank: Bank, p: Stacked, batch: Batch, pool: Pool = pool, touch: Touch | None = None
 ) -> Float[Tensor, "models batch ..."]:
-    """Every member's output with the last layer collapsed; `pool` and `mix` do the parts that touch every token."""
+    """Every member's output with the last layer collapsed; `pool`, or `touch` in deeper banks, touches every token."""
     if bank.depth > 1:
-        return _collapsed_last(bank, p, batch, mix)
+        return _collapsed_last(bank, p, batch, touch or Touch())
     attention = _weights(p, 0)
     outer, shift = p["encoder.outer.weight"], p["encoder.outer.bias"]
     query = torch.einsum("khne,ke->khn", attention["query"], p["cls"]) * bank.scale[:, :1, None]
@@ -106,42 +130,44 @@ def collapsed(
     return _read_out(p, p["cls"][:, None] + _merge(attention["output"], heads))
 
 
-def _collapsed_last(bank: Bank, p: Stacked, batch: Batch, mix: Mix) -> Float[Tensor, "models batch ..."]:
-    tokens = _feed_forward(p, "encoder", batch.tokens(), relu)
+def _collapsed_last(bank: Bank, p: Stacked, batch: Batch, touch: Touch) -> Float[Tensor, "models batch ..."]:
+    tokens = _fed(p, "encoder", batch.tokens(), touch.feed, residual=False)
     cls = p["cls"][:, None].expand(-1, tokens.shape[1], -1)
     for layer in range(bank.depth - 1):
-        answer = _ask(p, layer, bank.scale[:, layer], cls, tokens, batch.present)
-        cls = _passed_on(p, layer, cls + answer)
-        tokens = _passed_on(p, layer, tokens + _mixed(p, layer, bank.scale[:, layer], tokens, batch.present, mix))
+        scale, name = bank.scale[:, layer], f"between.{layer}"
+        cls = _fed(p, name, _heard(p, layer, scale, cls, tokens, batch.present, touch.ask), fed, residual=True)
+        tokens = _fed(p, name, _mixed(p, layer, scale, tokens, batch.present, touch.mix), touch.feed, residual=True)
     last = bank.depth - 1
-    return _read_out(p, cls + _ask(p, last, bank.scale[:, last], cls, tokens, batch.present))
+    return _read_out(p, _heard(p, last, bank.scale[:, last], cls, tokens, batch.present, touch.ask))
 
 
-def _ask(
-    p: Stacked, layer: int, scale: Tensor, cls: Tensor, tokens: Tensor, present: Tensor | None
+def _fed(p: Stacked, name: str, x: Tensor, feed: Feed, residual: bool) -> Tensor:
+    inner, outer = p[f"{name}.inner.weight"], p[f"{name}.outer.weight"]
+    out = feed(x.flatten(1, -2), inner, p[f"{name}.inner.bias"], outer, p[f"{name}.outer.bias"], residual)
+    return out.view(*x.shape[:-1], -1)
+
+
+def _heard(
+    p: Stacked, layer: int, scale: Tensor, cls: Tensor, tokens: Tensor, present: Tensor | None, ask: Ask
 ) -> Float[Tensor, "models batch embed"]:
-    """What the class token hears: its query is carried to the tokens, not their keys and values to it."""
+    """The class token after it has asked: its query is carried to the tokens, not their keys and values to it."""
     attention = _weights(p, layer)
     query = torch.einsum("kbe,khne->kbhn", cls, attention["query"]) * scale[:, None, None, None]
     directions = torch.einsum("kbhn,khne->kbhe", query, attention["key"])
-    weights = softmax(directions @ tokens.mT, present)
-    return _merge(attention["output"], _apply(attention["value"], weights @ tokens))
+    return cls + _merge(attention["output"], _apply(attention["value"], ask(tokens, directions, present)))
 
 
 def _mixed(
     p: Stacked, layer: int, scale: Tensor, tokens: Tensor, present: Tensor | None, mix: Mix
 ) -> Float[Tensor, "models batch length embed"]:
-    """What the tokens hear of each other; queries, keys and values are one product."""
+    """The tokens after they have asked each other; queries, keys and values are one product."""
     attention = _weights(p, layer)
     query = attention["query"] * scale[:, None, None, None]
-    three = torch.cat([query, attention["key"], attention["value"]], dim=1)
-    q, k, v = _heads(tokens, three).chunk(3, dim=2)
-    heads = mix(q, k, v, present).transpose(2, 3).flatten(1, 2)
-    return _merge(attention["output"], heads).view(tokens.shape)
-
-
-def _passed_on(p: Stacked, layer: int, x: Tensor) -> Tensor:
-    return x + _feed_forward(p, f"between.{layer}", x, relu)
+    weights = torch.stack([query, attention["key"], attention["value"]], dim=1)  # models, 3, heads, head_dim, embed
+    flat = tokens.flatten(1, 2)
+    three = (flat @ weights.flatten(1, 3).mT).view(*tokens.shape[:3], *weights.shape[1:4])
+    heads = mix(three, present).flatten(1, 2).flatten(2)
+    return torch.baddbmm(flat, heads, _side_by_side(attention["output"])).view(tokens.shape)
 
 
 def _weights(p: Stacked, layer: int) -> Stacked:
@@ -184,7 +210,11 @@ def _apply(weight: Tensor, x: Tensor) -> Float[Tensor, "models batch heads head_
 
 def _merge(output: Tensor, heads: Tensor) -> Float[Tensor, "models batch embed"]:
     """sum_h W_O,h head_h as one product over the concatenated heads."""
-    return heads.flatten(2) @ output.transpose(2, 3).flatten(1, 2)
+    return heads.flatten(2) @ _side_by_side(output)
+
+
+def _side_by_side(output: Tensor) -> Float[Tensor, "models heads_dims embed"]:
+    return output.transpose(2, 3).flatten(1, 2)
 
 
 def _feed_forward(p: Stacked, name: str, x: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which way a bank is computed: plain or collapsed, step by step, recorded or compiled, chosen by device and shape."""
+"""Which way a bank is computed: plain, collapsed or in kernels, step by step or recorded, by device and shape."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from headcount.training.attention import in_one_kernel
 from headcount.training.bank import Bank
 from headcount.training.data import Pack, as_it_lies
 from headcount.training.forward import Batch, Forward, collapsed, plain
@@ -18,7 +17,7 @@ from headcount.training.loss import Loss, squared
 from headcount.training.member import Member
 from headcount.training.optimiser import AdamW
 
-__all__ = ["Path", "choose", "compiled", "differentiated", "eager", "fused", "ordinary", "recorded", "reference"]
+__all__ = ["Path", "choose", "differentiated", "eager", "fused", "layered", "ordinary", "recorded", "reference"]
 
 Step = Callable[[], None]
 Record = Callable[[Step, Sequence[Tensor]], Step]
@@ -57,16 +56,16 @@ def differentiated(forward: Forward, loss: Loss = squared) -> Gradient:
 
 
 def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "float32") -> Path:
-    """The fastest path for these members on this device: fused where it can be, then recorded, then step by step."""
+    """The fastest path for these members on this device: in kernels if it can be, else recorded, else step by step."""
     if torch.device(device).type != "cuda":
         return eager
     arch = members[0].arch
-    if arch.depth > 1 or arch.outputs > 1 or dtype != "float32":
+    if arch.outputs > 1 or dtype != "float32":
         return recorded
     try:
-        return fused()
+        return fused() if arch.depth == 1 else layered()
     except ImportError as missing:
-        print(f"headcount: no fused bank without Triton ({missing}); {recorded.name} instead", file=sys.stderr)  # noqa: T201
+        print(f"headcount: no kernels without Triton ({missing}); {recorded.name} instead", file=sys.stderr)  # noqa: T201
         return recorded
 
 
@@ -76,23 +75,25 @@ def ordinary(device: torch.device | str, loss: Loss) -> Path:
     return replace(base, gradient=differentiated(base.forward, loss), loss=loss)
 
 
-def compiled() -> Path:
-    """The recorded path with its forward and backward compiled; recorded as it is, with a line, where that fails."""
-    fast, slow = differentiated(torch.compile(one_kernel, dynamic=False)), differentiated(one_kernel)
-    known_to_fail: list[bool] = []
+def layered(precision: str = "half") -> Path:
+    """A bank of several layers, what touches every token in Triton kernels, recorded.
+
+    Trained with `precision` ("half", or "ieee" for float32 throughout), evaluated in float32.
+    """
+    from headcount.training import fused as kernels
+    from headcount.training.layered import in_kernels
+
+    slope = differentiated(partial(collapsed, touch=in_kernels(precision)))
 
     def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
-        if known_to_fail:
-            return slow(bank, batch, target)
+        was = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = precision == "half"
         try:
-            return fast(bank, batch, target)
-        except Exception as failed:  # compilers fail in many ways, at the first call; a wrong batch fails again below
-            why = str(failed).strip().splitlines()[0][:120]
-            print(f"headcount: the bank was not compiled ({why}); {recorded.name} instead", file=sys.stderr)  # noqa: T201
-            known_to_fail.append(True)
-            return slow(bank, batch, target)
+            return slope(bank, batch, target)
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = was
 
-    return replace(recorded, name="collapsed, compiled, CUDA graph", gradient=gradient)
+    return Path(f"layers in kernels ({precision}), CUDA graph", collapsed, gradient, graph, kernels.update)
 
 
 def fused(precision: str = "half") -> Path:
@@ -135,7 +136,6 @@ def graph(step: Step, state: Sequence[Tensor]) -> Step:
     return again
 
 
-one_kernel = partial(collapsed, mix=in_one_kernel)
 reference = Path("plain batched products", plain, differentiated(plain), as_it_is)
 eager = Path("collapsed", collapsed, differentiated(collapsed), as_it_is)
-recorded = Path("collapsed, CUDA graph", one_kernel, differentiated(one_kernel), graph)
+recorded = Path("collapsed, CUDA graph", collapsed, differentiated(collapsed), graph)
