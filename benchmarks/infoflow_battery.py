@@ -1,7 +1,7 @@
-"""Prediction against training over every family: `python -m benchmarks.infoflow_battery --device cuda --jobs 6`.
+"""Prediction against training over every family: `python -m benchmarks.infoflow_battery --device cuda --jobs 4`.
 
-Every task is trained in a process of its own and written as it finishes, to docs/data/infoflow_battery.json, so that
-a run that is cut keeps what it has. `--tiny` runs the same lines in a minute on a CPU, to see that they run.
+What a process found is written as it finishes, to docs/data/infoflow_battery.json, so that a run that is cut keeps
+what it has, and `--only` adds tasks to what is there. `--tiny` runs the same lines in a minute on a CPU.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import argparse
 import json
 import multiprocessing
 import time
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,36 +30,58 @@ Rows = list[dict[str, Any]]
 
 def main() -> None:
     asked = _arguments()
-    groups = {name: tiny(c) for name, c in battery(length=8).items()} if asked.tiny else battery()
-    groups = {name: groups[name] for name in asked.only or groups}
-    samples, batch, validation = (64, 16, 16) if asked.tiny else (32768, 256, 4096)
-    steps, seeds = (4, 1) if asked.tiny else (asked.steps, asked.seeds)
-    epochs = max(1, steps // (samples // batch))
-    recipe = Recipe(samples=samples, validation=validation, epochs=epochs, batch=batch, evaluations=min(epochs, 16))
-    run = {"samples": samples, "steps": recipe.steps, "batch": batch, "seeds": seeds}
-    about = {"environment": environment(asked.device, "bank"), "run": run}
-    found: dict[str, Rows] = {}
+    groups = battery(asked.length, asked.width)
+    groups = {name: tiny(groups[name]) if asked.tiny else groups[name] for name in asked.only or groups}
+    samples, validation = (4 * asked.batch, asked.batch) if asked.tiny else (asked.samples, 4096)
+    epochs = max(1, asked.steps * asked.batch // samples)
+    recipe = Recipe(
+        samples=samples, validation=validation, epochs=epochs, batch=asked.batch, evaluations=min(epochs, 16)
+    )
+    seeds = 1 if asked.tiny else asked.seeds
+    run = {"samples": samples, "steps": recipe.steps, "batch": asked.batch, "seeds": seeds, "length": asked.length}
+    run |= {"date": f"{datetime.now(UTC):%Y-%m-%d}", **environment(asked.device, "bank")}
+    runs, found = stored(asked.out)
     start = time.perf_counter()
-    with ProcessPoolExecutor(asked.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    # A process for each share: a failure on a device spoils what else runs in the same process.
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(asked.jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
         learn = partial(learned, recipe=recipe, seeds=seeds, device=asked.device)
-        jobs = {pool.submit(learn, cells): name for name, cells in groups.items()}
+        jobs = {pool.submit(learn, share): list(share) for share in shares(groups, asked.device)}
         for job in as_completed(jobs):
-            name = jobs[job]
             if job.exception() is not None:
-                print(f"{name} failed: {job.exception()}")
+                print(f"{', '.join(jobs[job])} failed: {job.exception()}")
                 continue
-            found[name] = job.result()
-            print(f"{name}: {len(found[name])} cells, {time.perf_counter() - start:.0f} s")
-            _show(found[name])
-            rows = [row for group in groups for row in found.get(group, [])]
-            written(asked.out, {**about, "confusion": confusion(rows), "rows": rows})
+            found |= job.result()
+            print(f"{', '.join(jobs[job])}: {time.perf_counter() - start:.0f} s")
+            _show([row for name in jobs[job] for row in found[name]])
+            runs |= dict.fromkeys(jobs[job], run)
+            rows = [row for group in battery() for row in found.get(group, [])]
+            written(asked.out, {"runs": runs, "confusion": confusion(rows), "rows": rows})
 
 
-def learned(cells: Sequence[Cell], recipe: Recipe, seeds: int, device: str) -> Rows:
-    """One task's cells, trained and judged."""
+def stored(path: Path) -> tuple[dict[str, Any], dict[str, Rows]]:
+    """What earlier runs left: the set-up and the rows of each task."""
+    if not path.is_file():
+        return {}, {}
+    data = json.loads(path.read_text())
+    return data["runs"], {name: [row for row in data["rows"] if row["group"] == name] for name in data["runs"]}
+
+
+def shares(groups: dict[str, list[Cell]], device: str) -> list[dict[str, list[Cell]]]:
+    """What is trained together: on a GPU the tasks whose tokens have one dimension, which fall into common banks."""
+    if device == "cpu":
+        return [{name: cells} for name, cells in groups.items()]
+    dims = dict.fromkeys(cells[0].task.token_dim for cells in groups.values())
+    return [{name: c for name, c in groups.items() if c[0].task.token_dim == dim} for dim in dims]
+
+
+def learned(share: dict[str, list[Cell]], recipe: Recipe, seeds: int, device: str) -> dict[str, Rows]:
+    """The cells of some tasks, trained together and judged task by task."""
     torch.set_float32_matmul_precision("high")  # TF32 products on a GPU; a CPU takes no notice
     torch.set_num_threads(1)
-    return judged(train_cells(cells, recipe, seeds=seeds, device=device))
+    trained = iter(train_cells([c for cells in share.values() for c in cells], recipe, seeds=seeds, device=device))
+    rows = {name: judged(list(islice(trained, len(cells)))) for name, cells in share.items()}
+    return {name: [{"group": name, **row} for row in found] for name, found in rows.items()}
 
 
 def written(path: Path, data: dict[str, Any]) -> None:
@@ -80,7 +103,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6000)
-    parser.add_argument("--jobs", type=int, default=1, help="tasks trained at once")
+    parser.add_argument("--samples", type=int, default=32768)
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--length", type=int, default=32)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--only", nargs="*", help="tasks by name")
     parser.add_argument("--out", type=Path, default=Path("docs/data/infoflow_battery.json"))
     parser.add_argument("--tiny", action="store_true")

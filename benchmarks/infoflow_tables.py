@@ -15,6 +15,7 @@ import torch
 from benchmarks.infoflow_battery import written
 from headcount.papers.cells import Cell, train_cells
 from headcount.papers.infoflow_tables import (
+    TOKENS,
     pair_cells,
     pair_rows,
     position_cells,
@@ -58,7 +59,10 @@ def table(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     wanted = asked.steps if name != "positions" or asked.tiny else 2 * asked.steps  # small networks, slow to find it
     recipe = steps(wanted, samples, 16 if asked.tiny else 256, 16 if asked.tiny else 4096)
     decay = 1e-2 if name == "triangle" else 1e-4
-    trained = train_cells(cells(name, asked.tiny), recipe, seeds=asked.seeds, weight_decay=decay, device=asked.device)
+    rates = (2e-3, 1e-3, 5e-3) if name in TOKENS else (5e-3, 2e-3)
+    trained = train_cells(
+        cells(name, asked.tiny), recipe, seeds=asked.seeds, rates=rates, weight_decay=decay, device=asked.device
+    )
     rows = {"triangle": triangle_rows, "positions": position_rows}.get(name, pair_rows)(trained)
     return {"rows": rows, "samples": samples, "steps": recipe.steps, "batch": recipe.batch, "seeds": asked.seeds}
 

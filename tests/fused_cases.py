@@ -42,6 +42,7 @@ CASES = {
     "mixed heads, head_dim, width and length": Case([(1, 4, 8), (3, 5, 20), (4, 2, 32)], 12, [7, 12, 3], batch=18),
     "longer than a tile": Case([(5, 4, 24)], 150, [131], batch=2),
     "many features, many short samples": Case([(2, 3, 8)] * 2, 3, [2, 3], batch=20, features=9),
+    "wider than is composed on one program": Case([(3, 8, 12), (4, 8, 55)], 8, batch=6),
     "too large for the tail on one program": Case([(2, 8, 128)], 5, batch=3),
 }
 

@@ -31,6 +31,9 @@ __all__ = ["gradient", "pack", "pool", "update"]
 # Numbers of a member that one program keeps on the chip: E by N when composing, h N by N in the tail. The tail of a
 # larger member is left to batched products.
 LARGEST, LARGEST_TAIL = 8192, 16384
+# Composing wider members means products of 64 rows in three TF32 parts, which on an H200 (Triton 3.6) fail now and then
+# with an illegal address; batched products compose them.
+WIDEST = 32
 LARGEST_TOKEN = 65504.0  # of a float16
 
 
@@ -54,7 +57,7 @@ def gradient(
     tile = tile or Tile()
     heads, _, embed = bank.shapes["attention.0.query"]
     wide = max(16, power(bank.shapes["read_out.inner.bias"][0]))
-    if power(embed) * wide <= LARGEST and power(heads) * wide * wide <= LARGEST_TAIL:
+    if wide <= WIDEST and power(embed) * wide <= LARGEST and power(heads) * wide * wide <= LARGEST_TAIL:
         return _by_kernels(bank, batch, target, tile)
     theta = bank.theta.detach().requires_grad_()
     with torch.enable_grad():
