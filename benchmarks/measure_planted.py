@@ -1,12 +1,13 @@
 """Does `measure` find what was planted? Twenty data sets whose number of retrievals is known, one to six.
 
-    python -m benchmarks.measure_planted [--device cuda] [--jobs 2] [--cases 0-19] [--out FILE]
+    python -m benchmarks.measure_planted [--device cuda] [--jobs 2] [--cases 0-19] [--draw 0] [--out FILE]
 
 A data set looks D tokens up in every sequence, each by another feature, and hands over arrays alone; `measure` sees
 neither D nor the features that matter. In `look-ups` the target is the sum of what the D tokens carry, in `maxima` the
 sum of the D largest values, in `ragged` the sequences differ in length, in `classes` the target is which part of its
 range a look-up falls into. All have features that mean nothing; numbers carry noise. Every case is measured with the
-same plan, and counts as found when D lies in the interval of its knee.
+same plan, and counts as found when D lies in the interval of its knee. `--draw 1` makes the same twenty anew from other
+seeds. The file is written after every case, so a run that is cut keeps what it has; begun again it goes on.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ import argparse
 import json
 import platform
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headcount.files import whole
 from headcount.measuring import Plan, Sequences, measure, sequences
 
 PLAN = Plan()  # what a user gets who asks for nothing else
@@ -47,15 +48,15 @@ class Case:
         return f"{self.family}, D = {self.retrievals}"
 
 
-def cases() -> list[Case]:
-    """Twenty of them, fixed."""
+def cases(draw: int = 0) -> list[Case]:
+    """Twenty of them, fixed; another draw has other seeds."""
     families = (
         *(("look-ups", d, d % 3, 0.02, 4000 if d < 5 else 8000) for d in range(1, 7)),
         *(("maxima", d, 1 + d % 2, 0.01, 4000) for d in range(1, 7)),
         *(("ragged", d, 1, 0.02, 4000 if d < 5 else 8000) for d in (2, 3, 4, 5)),
         *(("classes", d, 1, 0.0, 8000) for d in (1, 2, 3, 4)),
     )
-    return [Case(*values, seed=number) for number, values in enumerate(families)]
+    return [Case(*values, seed=number + 100 * draw) for number, values in enumerate(families)]
 
 
 def planted(case: Case) -> Sequences:
@@ -75,12 +76,12 @@ def planted(case: Case) -> Sequences:
     return sequences(x, target, lengths=lengths, name=case.name)
 
 
-def row(number: int, device: str, folder: str) -> dict[str, Any]:
+def row(number: int, draw: int, device: str, folder: str) -> dict[str, Any]:
     """Measure one case; what is finished is kept in `folder`."""
     torch.set_num_threads(1)
-    case = cases()[number]
+    case = cases(draw)[number]
     start = time.perf_counter()
-    found = measure(planted(case), plan=PLAN, device=device, store=Path(folder) / f"case-{number}")
+    found = measure(planted(case), plan=PLAN, device=device, store=Path(folder) / f"case-{case.seed}")
     knee = found.knee
     inside = knee.low <= case.retrievals and (knee.high is None or case.retrievals <= knee.high)
     return {
@@ -98,45 +99,55 @@ def row(number: int, device: str, folder: str) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def line(done: dict[str, Any]) -> str:
+    """One case in a line of the terminal."""
+    high = "..." if done["high"] is None else done["high"]
+    verdict = "found" if done["found"] else "MISSED"
+    name = f"{done['family']} D={done['retrievals']}"
+    return f"{name:14s} knee {done['knee']} [{done['low']}, {high}]  {verdict:6s} {done['seconds']:.0f} s"
+
+
+def summary(rows: list[dict[str, Any]], asked: argparse.Namespace, seconds: float) -> dict[str, Any]:
+    """What was found, with what it was measured with."""
+    return {
+        "found": sum(done["found"] for done in rows),
+        "exact": sum(done["exact"] for done in rows),
+        "cases": len(rows),
+        "needed": NEEDED,
+        "draw": asked.draw,
+        "plan": PLAN.settled(ordered=False).to_json(),
+        "seconds": round(seconds),
+        "device": torch.cuda.get_device_name() if asked.device == "cuda" else platform.processor() or "cpu",
+        "jobs": asked.jobs,
+        "torch": torch.__version__,
+        "rows": sorted(rows, key=lambda done: done["case"]),
+    }
+
+
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--cases", default=f"0-{len(cases()) - 1}")
+    parser.add_argument("--draw", type=int, default=0, help="which set of seeds")
     parser.add_argument("--store", default="out/measure_planted")
     parser.add_argument("--out", default="docs/data/measure_planted.json")
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = arguments()
     first, _, last = asked.cases.partition("-")
-    numbers = list(range(int(first), int(last or first) + 1))
-    work = partial(row, device=asked.device, folder=asked.store)
-    start, rows = time.perf_counter(), []
+    start, rows, out = time.perf_counter(), [], Path(asked.out)
     with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
-        for done in pool.map(work, numbers):
-            rows.append(done)
-            verdict = "found" if done["found"] else "MISSED"
-            high = "..." if done["high"] is None else done["high"]
-            name = f"{done['family']} D={done['retrievals']}"
-            print(
-                f"{name:14s} knee {done['knee']} [{done['low']}, {high}]  {verdict:6s} {done['seconds']:.0f} s",
-                flush=True,
-            )
-    total = sum(done["found"] for done in rows)
-    summary = {
-        "found": total,
-        "exact": sum(done["exact"] for done in rows),
-        "cases": len(rows),
-        "needed": NEEDED,
-        "plan": PLAN.to_json(),
-        "seconds": round(time.perf_counter() - start),
-        "device": torch.cuda.get_device_name() if asked.device == "cuda" else platform.processor() or "cpu",
-        "jobs": asked.jobs,
-        "torch": torch.__version__,
-        "rows": rows,
-    }
-    out = Path(asked.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(summary, indent=1) + "\n")
-    print(f"{total} of {len(rows)} found, {summary['exact']} exactly, in {summary['seconds']} s: {out}")
+        numbers = range(int(first), int(last or first) + 1)
+        for future in as_completed([pool.submit(row, n, asked.draw, asked.device, asked.store) for n in numbers]):
+            rows.append(future.result())
+            print(line(rows[-1]), flush=True)
+            with whole(out) as scratch:
+                scratch.write_text(json.dumps(summary(rows, asked, time.perf_counter() - start), indent=1) + "\n")
+    found, exact = (sum(done[how] for done in rows) for how in ("found", "exact"))
+    print(f"{found} of {len(rows)} found, {exact} exactly, in {time.perf_counter() - start:.0f} s: {out}")
 
 
 if __name__ == "__main__":

@@ -90,6 +90,19 @@ def test_a_further_head_that_helps_is_named_even_where_the_curve_has_turned():
     assert found.advice.startswith("Use 2 heads, or 3 for 4") and "with 1 the error is" in found.advice
 
 
+def test_one_head_is_not_called_all_there_is_where_more_leave_a_third_of_its_error():
+    found = measurement({1: 0.07, 2: 0.04, 4: 0.024, 6: 0.024}, spread=0.001)
+    assert (found.knee.value, found.finding, found.better.heads) == (1, "enough", 4)
+    assert found.advice == "Use 1 head, or 4 for 66% less error."
+    assert "1 head is enough" in found.sentence and "though with 4 the error is 0.34 times" in found.sentence
+    assert "One head is enough for most of it; four do better" in measured(found)
+
+
+def test_more_heads_that_bring_little_are_not_named():
+    found = measurement({1: 0.07, 2: 0.06, 4: 0.06, 6: 0.06}, spread=0.001)  # a seventh less, and all seeds agree
+    assert (found.finding, found.better) == ("any", None)
+
+
 def test_training_and_validation_that_part_ways_are_said():
     assert measurement(ENOUGH).warnings == ()
     (warning,) = measurement(ENOUGH, train=0.1).warnings

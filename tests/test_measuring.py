@@ -211,6 +211,16 @@ def test_the_command_writes_the_page_and_prints_what_it_says(classes, tmp_path, 
     assert all(("error_rate" in row) == bool(classes) for row in whole["rows"])
 
 
+def test_windows_of_a_series_show_their_order_and_other_sequences_say_that_they_do_not():
+    rng = np.random.default_rng(0)
+    x, small = rng.standard_normal((120, 4, 1)), Plan(heads=(1, 2), seeds=2, steps=20, width=8)
+    for apart, seen, words in ((4, 8, "carries 8 features of its place"), (None, 0, "no order among tokens")):
+        said: list[str] = []
+        found = measure(sequences(x, x[:, -1, 0], apart=apart), plan=small, say=said.append)
+        assert {row["positions"] for row in found.study} == {seen}
+        assert any(words in line for line in said) and words in found.files["report.html"]
+
+
 def test_two_targets_are_learned_together():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((300, 4, 2))

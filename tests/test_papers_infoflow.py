@@ -1,11 +1,22 @@
 """The battery and the tables: cells as designed, judged as said, and trained for a moment."""
 
+import pytest
+
 from headcount.infoflow import predict
 from headcount.nets import parameters
 from headcount.papers.cells import Cell, Trained, same_size, train_cells
+from headcount.papers.infoflow import pair_claims, probe_claims
 from headcount.papers.infoflow_battery import battery, confusion, judged
 from headcount.papers.infoflow_page import page
-from headcount.papers.infoflow_tables import PAIRS, TRIANGLE, pair_cells, pair_rows, triangle_cells, triangle_rows
+from headcount.papers.infoflow_tables import (
+    PAIRS,
+    SHAPES,
+    TRIANGLE,
+    pair_cells,
+    pair_rows,
+    triangle_cells,
+    triangle_rows,
+)
 from headcount.training import Recipe
 
 
@@ -50,6 +61,26 @@ def test_the_published_tables_are_predicted_as_published():
     assert len(triangles) == 3 * len(TRIANGLE)
     assert {row["predicted"] for row in triangles if row["length"] > 3} == {"infeasible"}
     assert {row["predicted"] for row in triangles if row["length"] == 3} == {"cheap"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "holds"),
+    [
+        ((0.08, 0.84), (0.95, 1.05), [True, True, True]),
+        ((0.81, 1.25), (0.97, 1.02), [False, True, False]),  # one head of several is not enough
+        ((0.2, 0.3), (0.85, 1.0), [True, False, True]),
+    ],
+)
+def test_every_head_must_contain_its_winner_and_no_runner_up(first, second, holds):
+    ratios = {("(1, 2)", "largest weight"): first, ("(1, 2)", "second largest"): second}
+    assert [claim.holds for claim in probe_claims(ratios)] == holds
+
+
+def test_a_head_fewer_costs_only_where_the_error_is_clearly_larger():
+    published = {(D, shape): [v] for D, row in PAIRS.items() for shape, v in zip(SHAPES, row, strict=True)}
+    assert [claim.holds for claim in pair_claims(published)] == [True]
+    ours = published | {(2, "(D,D-1)"): [1.1 * 5.89e-5]}
+    assert [claim.holds for claim in pair_claims(ours)] == [False]
 
 
 def test_cells_train_as_banks_and_fill_the_page():

@@ -42,7 +42,8 @@ def run(capsys, *arguments):
 def test_every_promised_name_is_there_once_and_files_do_not_collide():
     names = [r.name for r in REPRODUCTIONS]
     assert set(NAMES) <= set(names) and len(set(names)) == len(names)
-    assert len({r.file(quick=q) for r in REPRODUCTIONS for q in (True, False)}) == 2 * len(names)
+    files = {(r.file(quick=q), r.name, q and not r.computed) for r in REPRODUCTIONS for q in (True, False)}
+    assert len({file for file, *_ in files}) == len(files) == 2 * len(names) - len(CHEAP)
 
 
 def test_a_paper_or_all_may_be_asked_for():
@@ -55,6 +56,13 @@ def test_tables_that_are_formulas_match(name, tmp_path):
     (record,) = reproduce([named(name)], Setting(folder=tmp_path), tmp_path)
     assert all(c.verdict.outcome == "matches" for c in record.comparisons(named(name)))
     assert all(claim.holds for claim in record.measured.claims)
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_what_is_computed_is_the_same_when_asked_for_quickly(name, capsys, tmp_path):
+    code, said = run(capsys, "reproduce", name, "--quick", "--out", str(tmp_path))
+    assert code == 0 and "quick" not in said.out and "standard deviation" not in said.out
+    assert not Record.read(tmp_path / named(name).file(quick=False)).quick
 
 
 def test_a_kept_result_is_not_run_again_unless_asked(tmp_path):
@@ -90,7 +98,8 @@ def test_the_command_lists_runs_and_redraws(capsys, tmp_path):
         (["head-count:table-9"], "did you mean"),
         (["head-count:cifar", "--quick"], "https://www.cs.toronto.edu"),
         (["head-count:text", "--quick"], "https://microsoft.github.io/msmarco"),
-        (["allocation:jacobian", "--quick"], "WikiText-2"),
+        (["allocation:jacobian", "--quick"], "get WikiText-2"),
+        (["allocation:decoders", "--quick"], "tinyshakespeare)"),
         (["allocation:e-128", "--device", "tpu"], "device must be cpu or cuda"),
         (["allocation:e-128", "--budget", "-3"], "above 0"),
         (["--redraw", "nowhere"], "no folder nowhere"),
@@ -157,6 +166,9 @@ def test_images_and_text_run_at_the_smallest_size(tmp_path):
     assert again.tables == found.tables
     kept = [json.loads(line)["of"]["cell"] for line in (tmp_path / "kept" / "cifar.jsonl").read_text().splitlines()]
     assert kept == [[32, 1], [32, 2]]  # every cell was trained, and once
+
+    with pytest.raises(ValueError, match=r"passed before the first network could be trained"):
+        cifar.run(Setting(data=tmp_path, folder=tmp_path / "late", seconds=1e-9), size)
 
     passages = [f"{a} {b} text" for a in WORDS for b in WORDS if a < b]
     (tmp_path / "collection.tsv").write_text("".join(f"{i}\t{p}\n" for i, p in enumerate(passages)))

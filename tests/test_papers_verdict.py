@@ -73,6 +73,14 @@ def test_accuracies_are_compared_by_difference():
     assert compare(wide, {(1, 8): [0.3], (2, 8): [0.2]}).verdict.outcome == "differs"
 
 
+def test_a_number_without_seeds_agrees_as_far_as_it_can_be_read():
+    table = Published("f", Source("headcount", "f"), "heads", (1, 2), "curve", ("k",), ((0.5,), (2.6,)), read_to=0.05)
+    close, far = ({(1, "k"): [0.54], (2, "k"): [2.6 + off]} for off in (-0.04, 0.06))
+    assert compare(table, close).verdict.outcome == "matches"
+    assert "2 of 2 cells equal up to 0.05, as far as" in compare(table, close).verdict.reason
+    assert compare(table, far).agreeing == 1 and compare(table, far).verdict.outcome == "same shape"
+
+
 def test_nothing_in_common_is_undecided_and_statements_are_at_best_the_same_shape():
     assert compare(PLANTED, {(9, 8): [0.1]}).verdict.outcome == "undecided"
     assert judge_claims([Claim("a", "b", True)]).outcome == "same shape"

@@ -31,6 +31,10 @@ Group = Annotated[
 ]
 KindOf = Annotated[str | None, typer.Option("--kind", help="regression or classification.", show_default=False)]
 Heads = Annotated[str, typer.Option(help="Head counts to try, as 1-8 or 1,2,4.")]
+Positions = Annotated[
+    int | None,
+    typer.Option(help="Position features a token sees. Default: 8 with --window, else 0.", show_default=False),
+]
 Budget = Annotated[str | None, typer.Option(help="Time to keep to, as 90s or 5m.", show_default=False)]
 To = Annotated[Path | None, typer.Option("--out", help="Folder for page and rows. Default: out/measure-NAME.")]
 
@@ -51,7 +55,7 @@ def register(app: typer.Typer) -> None:
         embed_dim: Annotated[int, typer.Option(help="Width of the state, shared by the heads.")] = 24,
         width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
         layers: Annotated[int, typer.Option(help="Attention layers.")] = 1,
-        positions: Annotated[int, typer.Option(help="Position features a token sees.")] = 0,
+        positions: Positions = None,
         lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-2,
         split_seed: Annotated[int, typer.Option(help="Another split of the data.")] = 0,
         budget: Budget = None,
@@ -109,7 +113,7 @@ def _show(found: Measurement, page: str) -> None:
     say()
     show_table(rows, ("heads", found.words, "seeds", "training", *wrong, "against"))
     say()
-    sentence = found.knee.finding
+    sentence = found.sentence
     say(f"{sentence[:1].upper()}{sentence[1:]}.")
     for warning in found.warnings:
         say(f"Note: {warning}.")

@@ -19,7 +19,8 @@ Finding = Literal["nothing", "little", "any", "enough", "more", "undecided"]
 
 LEARNED = 0.95  # a level above this is the constant predictor's but for noise
 MEMORISED = 2.0  # validation this many times the training level is memory, not a pattern
-WORTHWHILE = 0.8  # below this factor another head is worth naming even where the curve has turned
+WORTHWHILE = 0.8  # below this factor more heads are worth naming even where the curve has turned
+NEAR = 1.1  # of several such counts the smallest is named whose level is within this factor of the lowest
 OVERDONE = 1.25  # validation risen by this factor since its best is training for too long
 RESAMPLES = 2000
 
@@ -85,7 +86,7 @@ class Measurement:
             return "little"
         if self.knee.high is None:
             return "undecided" if self.knee.reached else "more"
-        return "any" if self.knee.value == self.knee.high == 1 else "enough"
+        return "any" if self.knee.value == self.knee.high == 1 and self.better is None else "enough"
 
     @cached_property
     def fewer(self) -> Worth | None:
@@ -98,6 +99,23 @@ class Measurement:
         """The next larger count tested, against the knee."""
         rest = self.cells.points[self.cells.points.index(self.knee.value) + 1 :]
         return self.worth(rest[0]) if rest else None
+
+    @cached_property
+    def better(self) -> Worth | None:
+        """More heads than the knee that lower the error further, by enough to be worth naming; None where none do."""
+        rest = [self.worth(heads) for heads in self.cells.points if heads > self.knee.value]
+        worthwhile = [worth for worth in rest if worth.tells and worth.factor.value < WORTHWHILE]
+        lowest = min((worth.factor.value for worth in worthwhile), default=0.0)
+        return next((worth for worth in worthwhile if worth.factor.value <= NEAR * lowest), None)
+
+    @property
+    def sentence(self) -> str:
+        """Where the curve turns, with its interval, and what more heads bring beyond it."""
+        if self.finding != "enough" or self.better is None:
+            return self.knee.finding
+        low, high = self.better.factor.low, self.better.factor.high
+        factor = f"{self.better.factor.value:.2g} times as large, [{low:.2g}, {high:.2g}]"
+        return f"{self.knee.finding}, though with {self.better.heads} the error is {factor}"
 
     def worth(self, heads: int) -> Worth:
         """The level at `heads` over that at the knee, with the bootstrap interval over seeds."""
@@ -124,7 +142,7 @@ class Measurement:
 
     def as_row(self) -> dict[str, Any]:
         """Everything found as one machine-readable value."""
-        near = {"one_fewer": self.fewer, "one_more": self.more}
+        near = {"one_fewer": self.fewer, "one_more": self.more, "better": self.better}
         return {
             "advice": self.advice,
             "finding": self.finding,
@@ -201,11 +219,11 @@ def _advice(found: Measurement) -> str:
         return f"{use}: these do not rule out that {most} or more help."
     if found.finding == "any":
         return f"Use one head: more bring {_brings(found.more)}."
-    more = found.more
-    if more is not None and more.tells and more.factor.value < WORTHWHILE:
-        also = f"Use {_heads(found.knee.value)}, or {more.heads} for {1 - more.factor.value:.0%} less error"
+    if found.better is not None:
+        saved = 1 - found.better.factor.value
+        also = f"Use {_heads(found.knee.value)}, or {found.better.heads} for {saved:.0%} less error"
         return f"{also}: {_costs(found.fewer)}." if found.fewer else f"{also}."
-    return f"Use {_heads(found.knee.value)}: {', and '.join(filter(None, (_costs(found.fewer), _gains(more))))}."
+    return f"Use {_heads(found.knee.value)}: {', and '.join(filter(None, (_costs(found.fewer), _gains(found.more))))}."
 
 
 def _costs(worth: Worth | None) -> str:

@@ -67,9 +67,10 @@ def measure(
     began = time.monotonic()
     given = data if isinstance(data, Sequences) else load(data, reading)
     subject = Subject.of(given, split_seed, device)
-    for line in subject.lines():
+    settled = (plan or Plan()).settled(ordered=given.apart is not None)
+    for line in (*subject.lines(), settled.order):
         say(line)
-    asked = _Asked(subject, plan or Plan(), budget, began, say, watch)
+    asked = _Asked(subject, settled, budget, began, say, watch)
     if store is not None:
         return asked.answer(Store.open(store, create=True), command)
     with TemporaryDirectory() as folder:
@@ -114,7 +115,7 @@ class _Asked:
         plan, given_up = fitting(self.plan, lambda p: rates.seconds(p, self.subject.recipe(p)), left)
         seconds = rates.seconds(plan, self.subject.recipe(plan))
         shape = self.subject.data.x.shape
-        bytes_held = memory(plan, shape[0] * shape[1], shape[1], shape[2] + plan.positions, self.subject.outputs)
+        bytes_held = memory(plan, shape[0] * shape[1], shape[1], shape[2] + (plan.positions or 0), self.subject.outputs)
         networks = f"{len(plan.heads) * plan.seeds} networks of {self.subject.recipe(plan).steps} steps"
         self.say(f"{networks} take {Estimate(seconds, bytes_held)}.")
         return plan, given_up
@@ -147,7 +148,7 @@ class _Asked:
         return {
             "measured": True,
             "level": "relative cross-entropy" if subject.data.classes else "NMSE",
-            "data": {"name": subject.data.name, **subject.facts(), "notes": subject.notes()},
+            "data": {"name": subject.data.name, **subject.facts(), "notes": [*subject.notes(), plan.order]},
             "plan": plan.to_json(),
             "given_up": given_up,
             "question": self.question,

@@ -14,9 +14,15 @@ from headcount.training import Recipe
 __all__ = ["Estimate", "Plan", "fitting", "memory", "seconds", "smaller", "spoken"]
 
 
+PLACES = 8  # position features where the order matters: the place, and almost four turns of sine and cosine
+
+
 @dataclass(frozen=True)
 class Plan:
     """Head counts at one state width, seeds, and how each network is trained.
+
+    `positions` is how many features tell a token its place; None leaves it to the data: some for windows of a series,
+    where the order is half of what there is to know, and none for others.
 
     >>> Plan(heads=(1, 3)).arch(3, outputs=1)
     Architecture(layers=((3, 8),), width=32, positions=0, embed_dim=24, outputs=1)
@@ -28,7 +34,7 @@ class Plan:
     embed_dim: int = 24  # divisible by 1, 2, 3, 4, 6 and 8
     width: int = 32
     layers: int = 1
-    positions: int = 0
+    positions: int | None = None
     batch: int = 100
     lr: float = 1e-2
 
@@ -36,14 +42,29 @@ class Plan:
         object.__setattr__(self, "heads", tuple(sorted(set(self.heads))))
         if len(self.heads) < 2 or self.heads[0] < 1:
             raise ValueError(f"heads must be at least two counts of 1 or more, got {list(self.heads)}")
-        for name, least in (("seeds", 2), ("steps", 10), ("layers", 1), ("batch", 1)):
-            if getattr(self, name) < least:
+        for name, least in (("seeds", 2), ("steps", 10), ("layers", 1), ("batch", 1), ("positions", 0)):
+            if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
 
     def arch(self, heads: int, outputs: int) -> Architecture:
         """The network with so many heads: the state keeps its width, a head's dimension is its share rounded up."""
         shape = (heads, ceil(self.embed_dim / heads))
-        return Architecture((shape,) * self.layers, self.width, self.positions, self.embed_dim, outputs)
+        return Architecture((shape,) * self.layers, self.width, self.positions or 0, self.embed_dim, outputs)
+
+    def settled(self, *, ordered: bool) -> Plan:
+        """The plan with what it left to the data.
+
+        >>> Plan().settled(ordered=True).positions, Plan(positions=2).settled(ordered=True).positions
+        (8, 2)
+        """
+        return self if self.positions is not None else replace(self, positions=PLACES if ordered else 0)
+
+    @property
+    def order(self) -> str:
+        """What the networks see of the order of tokens, as a sentence."""
+        if self.positions:
+            return f"Every token carries {self.positions} features of its place."
+        return f"The networks see no order among tokens; --positions {PLACES} shows it to them."
 
     def recipe(self, samples: int, validation: int) -> Recipe:
         """The steps as whole epochs over the training part."""

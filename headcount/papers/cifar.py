@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from headcount.papers.encoders import Member, Plan, Shape, seconds_a_step, train
-from headcount.papers.images import Images, OnCanvas, read_cifar
+from headcount.papers.accuracies import LR, OTHER_LR, Accuracies
+from headcount.papers.encoders import Plan, Shape
+from headcount.papers.images import OnCanvas, read_cifar
 from headcount.papers.kept import Deadline, Kept
 from headcount.papers.published import Difference, Published
 from headcount.papers.record import Measured, Reproduction, Setting
@@ -17,7 +16,6 @@ __all__ = ["CIFAR", "TABLE_8", "TABLE_9", "Size"]
 
 CANVASES = (32, 48, 64, 96, 128)
 HEADS = (1, 2, 4, 8, 10, 11, 12, 13, 14, 16, 20, 24)
-LR, OTHER_LR = 1e-3, 3e-4
 
 
 def _percent(*lines: str) -> tuple[tuple[float, ...], ...]:
@@ -92,75 +90,28 @@ BUDGETED = Size(images=10_000, canvases=(32, 48, 64), heads=(1, 2, 4, 8, 12, 16)
 QUICK = Size(images=384, test=256, epochs=8, canvases=(32, 48), heads=(1, 2, 4), seeds=2, batch=64)
 
 
-def _size(setting: Setting) -> Size:
-    return QUICK if setting.quick else FULL if setting.seconds is None else BUDGETED
-
-
 def run(setting: Setting, size: Size | None = None) -> Measured:
     """Train every canvas and head count, the seeds together, and read both accuracies."""
-    size = size or _size(setting)
-    deadline = Deadline(setting.seconds)
+    size = size or (QUICK if setting.quick else FULL if setting.seconds is None else BUDGETED)
+    deadline, device = Deadline(setting.seconds), setting.device
     images, test, pixels = read_cifar(setting.data, size.images, size.test)
-    epochs = _epochs(size, images, setting.device, deadline)
+    both = Accuracies(
+        TABLE_8, TABLE_9, size.canvases, size.heads, size.seeds, size.batch,
+        data=lambda canvas: OnCanvas(images, canvas, device=device),
+        held_out=lambda canvas: OnCanvas(test, canvas, device=device, part="test"),
+        shape=_shape, device=device,
+    )  # fmt: skip
+    epochs = both.epochs(deadline, most=size.epochs, least=2)
     setup = asdict(size) | {"epochs": epochs, "pixels": pixels, "head_dim": 16, "layers": 4, "patch": 4, "lr": LR}
     setup |= {"varied_lr": OTHER_LR, "dropout": 0, "weight_decay": Plan(1).weight_decay}
-    kept = Kept(setting.folder / "cifar.jsonl")
-    found: dict[str, dict[tuple[Any, Any], list[float]]] = {}
-    skipped = []
-    for canvas, heads in _cells(size):
-        cell = kept.find(of := {"cell": [canvas, heads], **setup})
-        if cell is None and deadline.passed:
-            skipped.append((canvas, heads))
-            continue
-        if cell is None:
-            cell = _train(canvas, heads, size, epochs, images, test, setting.device)
-            kept.add(of, cell)
-        for title, values in cell.items():
-            found.setdefault(title, {})[heads, canvas] = values
-    notes = [f"not trained for lack of time: {skipped}"] if skipped else []
+    found, notes = both.measure(epochs, Kept(setting.folder / "cifar.jsonl"), setup, deadline)
     if size.images < FULL.images:
-        notes.append(f"smaller than published: {size.images} of 50,000 images, {epochs} epochs")
-    return Measured(found, (), setup, tuple(notes))
-
-
-def _cells(size: Size) -> Iterator[tuple[int, int]]:
-    return ((canvas, heads) for canvas in size.canvases for heads in size.heads)
-
-
-def _members(canvas: int, size: Size) -> list[Member]:
-    """The seeds, and on the smallest canvas one more with the other learning rate."""
-    varied = [Member(0, OTHER_LR)] if canvas == size.canvases[0] else []
-    return [*(Member(seed, LR) for seed in range(size.seeds)), *varied]
+        notes += (f"smaller than published: {size.images} of 50,000 images, {epochs} epochs",)
+    return Measured(found, (), setup, notes)
 
 
 def _shape(heads: int, data: OnCanvas) -> Shape:
     return Shape(data.patch**2 * 3, heads=heads, head_dim=16, layers=4, marks=tuple(range(data.tokens + 1)), outputs=10)
-
-
-def _epochs(size: Size, images: Images, device: str, deadline: Deadline) -> int:
-    if deadline.seconds is None:
-        return size.epochs
-    total = 0.0
-    for canvas in size.canvases:
-        data = OnCanvas(images, canvas, device=device)
-        for heads in size.heads:
-            plan = Plan(1, size.batch)
-            total += seconds_a_step(_shape(heads, data), _members(canvas, size), data, plan, device)
-    return deadline.epochs(total * (size.images // size.batch), len(list(_cells(size))), least=2, most=size.epochs)
-
-
-def _train(
-    canvas: int, heads: int, size: Size, epochs: int, images: Images, test: Images, device: str
-) -> dict[str, list[float]]:
-    data = OnCanvas(images, canvas, device=device)
-    held_out = OnCanvas(test, canvas, device=device, part="test")
-    plan = Plan(epochs, size.batch)
-    seen, unseen = train(_shape(heads, data), _members(canvas, size), data, held_out, plan, device)
-    n = size.seeds
-    out = {TABLE_8.title: seen[:n], TABLE_9.title: unseen[:n]}
-    if len(seen) > n:
-        out |= {f"Table 8, learning rate {OTHER_LR:g}": seen[n:], f"Table 9, learning rate {OTHER_LR:g}": unseen[n:]}
-    return out
 
 
 CIFAR = Reproduction(

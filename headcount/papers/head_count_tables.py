@@ -93,7 +93,7 @@ EXPONENTS = Published(
         -0.93 -0.64 -0.07 1.07 3.4 7.9
         """
     ),
-    spread=((0.03,) * 6,) * 6,  # half a digit of what is printed, and no more than two of them are allowed
+    read_to=0.05,  # half of the last digit printed: the large ones have one decimal
     quantity="exponent k",
     measure=Difference(clear=0.1),
 )

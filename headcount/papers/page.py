@@ -85,6 +85,8 @@ class Entry:
             return "not run"
         if self.record.quick:
             return "quick: smaller than published"
+        if self.reproduction.computed:
+            return "computed"
         smaller = any(note.startswith(("smaller", "lengths")) for note in self.record.measured.notes)
         return "reduced" if smaller else "full"
 

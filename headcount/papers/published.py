@@ -91,8 +91,9 @@ Measure = Ratio | Difference
 class Published:
     """One published table. `values[r][c]` is the cell at rows[r], columns[c]; None where the paper has none.
 
-    `spread` is the published standard deviation. `sums_up` is how seeds become one number, as the paper does it.
-    `transition` is the row at which the paper says the curve turns.
+    `spread` is the published standard deviation; `read_to` is how far a number without one can be read (half of its
+    last digit, or what a figure lets one see) where it is no mean over seeds. `sums_up` is how seeds become one number,
+    as the paper does it. `transition` is the row at which the paper says the curve turns.
 
     >>> table = Published("Table 0", Source("yu2025heads", "Table 0"), "heads", (1, 2), "length", (8,), ((.1,), (.01,)))
     >>> table.at(2, 8)
@@ -107,6 +108,7 @@ class Published:
     columns: tuple[Any, ...]
     values: tuple[tuple[float | None, ...], ...]
     spread: tuple[tuple[float, ...], ...] | None = None
+    read_to: float | None = None
     quantity: str = "NMSE"
     measure: Measure = field(default_factory=Ratio)
     sums_up: Callable[[Sequence[float]], float] = mean

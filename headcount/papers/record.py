@@ -50,7 +50,8 @@ class Measured:
 class Reproduction:
     """One table or figure: what the paper prints, how it is made again, and what was left open and chosen.
 
-    `times` are measured or estimated, as (quick on two cores, full on CPU, full on one GPU).
+    `times` are measured or estimated, as (quick on two cores, full on CPU, full on one GPU). What is `computed`, not
+    trained, has no smaller version: asked for quickly it is the same.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Reproduction:
     varied: str = ""
     times: tuple[str, str, str] = ("seconds", "seconds", "seconds")
     needs: str = ""
+    computed: bool = False
 
     @property
     def paper(self) -> str:
@@ -69,7 +71,7 @@ class Reproduction:
 
     def file(self, *, quick: bool) -> str:
         """The name of its result file."""
-        return self.name.replace(":", "_") + (".quick.json" if quick else ".json")
+        return self.name.replace(":", "_") + (".quick.json" if quick and not self.computed else ".json")
 
     def measure(self, setting: Setting) -> Record:
         """Run it, and say when, where and how."""
@@ -77,7 +79,7 @@ class Reproduction:
         found = self.run(setting)
         return Record(
             name=self.name,
-            quick=setting.quick,
+            quick=setting.quick and not self.computed,
             date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
             device=device_name(setting.device),
             command=self.command(setting),
@@ -88,7 +90,9 @@ class Reproduction:
     def command(self, setting: Setting) -> str:
         """The command that makes it again."""
         words = ["headcount reproduce", self.name]
-        words += ["--quick"] * setting.quick + [f"--device {setting.device}"] * (setting.device != "cpu")
+        words += ["--quick"] * (setting.quick and not self.computed) + [f"--device {setting.device}"] * (
+            setting.device != "cpu"
+        )
         words += ["--data DIR"] * bool(self.needs)
         words += [] if setting.seconds is None else [f"--budget {setting.seconds:.0f}"]
         return " ".join(words)

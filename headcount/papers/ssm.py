@@ -90,7 +90,7 @@ def _cells(rows: list[dict]) -> dict[tuple[int, float], tuple[float, ...]]:
 SSM = (
     Reproduction("ssm:norms", "entries of one system at every depth: the relation c_2 <= 2 c_1^(2/(l+1))", norms, (),
                  "Thirteen real modes with residues of one size, which six pairs (l, m) hold exactly.",
-                 "c_1 = 10, 100, 1000"),
+                 "c_1 = 10, 100, 1000", computed=True),
     Reproduction("ssm:learning", "learning under a bound on the entries, by depth at equal parameters", learning,
                  (), "The teacher of ssm:norms, kernel length 64, Adam at 1e-2 with a cosine, entries "
                  "clipped after every step.", "start from the construction's wiring instead of at random",

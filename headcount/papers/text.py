@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from headcount.papers.accuracies import LR, OTHER_LR, Accuracies
 from headcount.papers.candidates import CandidateSets, bert_words, mine, random_words
-from headcount.papers.encoders import Member, Plan, Shape, other_tokens, seconds_a_step, train
+from headcount.papers.encoders import Shape, other_tokens
 from headcount.papers.error_law import ErrorLaw, fit_error_law, fixed_law
 from headcount.papers.kept import Deadline, Kept
 from headcount.papers.passages import read_collections
@@ -30,7 +30,6 @@ CANDIDATES = (8, 16, 32, 64)
 HEADS = (1, 2, 4, 6, 8, 12, 16)
 FITTED = (2, 4, 6, 8)  # the paper drops h = 1 and h >= 12 from its fit
 RATE, DELTA = -1.40, 0.25
-LR, OTHER_LR = 1e-3, 3e-4
 PREPARED = "candidates.npz"
 
 
@@ -132,25 +131,21 @@ class TextSets:
 def run(setting: Setting, size: Size | None = None) -> Measured:
     """Train every set size and head count, the seeds together; both accuracies, and the law of the errors."""
     size = size or (QUICK if setting.quick else FULL if setting.seconds is None else BUDGETED)
-    deadline = Deadline(setting.seconds)
+    deadline, device = Deadline(setting.seconds), setting.device
     sets = candidate_sets(setting.data, most=max(size.candidates), pairs=size.sets if setting.quick else None)
     seen = _first(~sets.validation, size.sets)
-    epochs = _epochs(sets, seen, size, setting.device, deadline)
+    both = Accuracies(
+        TABLE_6, TABLE_7, size.candidates, size.heads, size.seeds, size.batch,
+        data=lambda count: TextSets(sets, seen, count, device),
+        held_out=lambda count: TextSets(sets, sets.validation, count, device),
+        shape=_shape, device=device,
+    )  # fmt: skip
+    epochs = both.epochs(deadline, most=size.epochs, least=5, setting_up=0.7)
     setup = asdict(size) | {"epochs": epochs, "sets": int(seen.sum()), "validation_sets": int(sets.validation.sum())}
     setup |= {"vectors": sets.words, "head_dim": 32, "layers": 2, "lr": LR, "varied_lr": OTHER_LR}
-    kept = Kept(setting.folder / "text.jsonl")
-    found: dict[str, dict[tuple[Any, Any], list[float]]] = {}
-    for count, heads in _cells(size):
-        cell = kept.find(of := {"cell": [count, heads], **setup})
-        if cell is None and deadline.passed:
-            continue
-        if cell is None:
-            cell = _train(sets, seen, count, heads, size, epochs, setting.device)
-            kept.add(of, cell)
-        for title, values in cell.items():
-            found.setdefault(title, {})[heads, count] = values
-    note = f"smaller than published: {int(seen.sum())} of 28,000 training queries, {epochs} epochs"
-    return Measured(found, _claims(found[TABLE_6.title]), setup, (note,))
+    found, notes = both.measure(epochs, Kept(setting.folder / "text.jsonl"), setup, deadline)
+    smaller = f"smaller than published: {int(seen.sum())} of 28,000 training queries, {epochs} epochs"
+    return Measured(found, _claims(found[TABLE_6.title]), setup, (*notes, smaller))
 
 
 def law_of(cells: Mapping[tuple[int, int], Sequence[float]]) -> tuple[ErrorLaw, ErrorLaw]:
@@ -186,43 +181,9 @@ def _first(mask: Bool[np.ndarray, " sets"], count: int | None) -> Bool[np.ndarra
     return mask & (np.cumsum(mask) <= (len(mask) if count is None else count))
 
 
-def _cells(size: Size) -> Iterator[tuple[int, int]]:
-    return ((count, heads) for count in size.candidates for heads in size.heads)
-
-
-def _members(count: int, size: Size) -> list[Member]:
-    varied = [Member(0, OTHER_LR)] if count == size.candidates[0] else []
-    return [*(Member(seed, LR) for seed in range(size.seeds)), *varied]
-
-
-def _shape(heads: int, count: int, features: int) -> Shape:
-    return Shape(features, heads, 32, 2, (0,) + (1,) * count, 1, other_tokens, class_token=False)
-
-
-def _epochs(sets: CandidateSets, seen: np.ndarray, size: Size, device: str, deadline: Deadline) -> int:
-    if deadline.seconds is None:
-        return size.epochs
-    total = 0.0
-    for count in size.candidates:
-        data = TextSets(sets, seen, count, device)
-        for heads in size.heads:
-            shape, plan = _shape(heads, count, data.vectors.shape[1]), Plan(1, size.batch)
-            total += seconds_a_step(shape, _members(count, size), data, plan, device)
-    a_epoch = total * (int(seen.sum()) // size.batch)
-    return deadline.epochs(a_epoch, len(list(_cells(size))), least=5, most=size.epochs, setting_up=0.7)
-
-
-def _train(
-    sets: CandidateSets, seen: np.ndarray, count: int, heads: int, size: Size, epochs: int, device: str
-) -> dict[str, list[float]]:
-    data, held_out = (TextSets(sets, part, count, device) for part in (seen, sets.validation))
-    shape, plan = _shape(heads, count, data.vectors.shape[1]), Plan(epochs, size.batch)
-    known, unknown = train(shape, _members(count, size), data, held_out, plan, device)
-    n = size.seeds
-    out = {TABLE_6.title: known[:n], TABLE_7.title: unknown[:n]}
-    if len(known) > n:
-        out |= {f"Table 6, learning rate {OTHER_LR:g}": known[n:], f"Table 7, learning rate {OTHER_LR:g}": unknown[n:]}
-    return out
+def _shape(heads: int, data: TextSets) -> Shape:
+    marks = (0,) + (1,) * (data.sets.shape[1] - 1)  # the query, then its candidates
+    return Shape(data.vectors.shape[1], heads, 32, 2, marks, 1, other_tokens, class_token=False)
 
 
 TEXT = Reproduction(

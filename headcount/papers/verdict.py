@@ -16,6 +16,7 @@ from headcount.papers.published import Cells, Published
 __all__ = ["Cell", "Claim", "Comparison", "Outcome", "Verdict", "compare", "judge_claims", "knee_of"]
 
 Outcome = Literal["matches", "same shape", "differs", "undecided"]
+Against = Literal["published spread", "reading", "seeds"]
 SPREADS = 2.0  # published standard deviations within which a cell agrees
 MOST = 0.8  # the share of agreeing cells from which a table matches
 ORDERED = 0.9  # the share of clearly different pairs that must be ordered alike
@@ -41,7 +42,7 @@ class Cell:
     low: float
     high: float
     values: tuple[float, ...]
-    against: Literal["published spread", "seeds"]
+    against: Against
 
     @property
     def seeds(self) -> int:
@@ -51,7 +52,7 @@ class Cell:
     @property
     def agrees(self) -> bool:
         """Whether ours lies in the published spread or, without one, the published value among our seeds."""
-        return self.low <= (self.ours if self.against == "published spread" else self.published) <= self.high
+        return self.low <= (self.published if self.against == "seeds" else self.ours) <= self.high
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Comparison:
         """Matches where most cells agree; same shape where order and knee do; else differs."""
         if not self.cells:
             return Verdict("undecided", "nothing measured stands in the published table")
-        words = f"{self.agreeing} of {len(self.cells)} cells within {self._yardstick}; {self._shape}"
+        words = f"{self.agreeing} of {len(self.cells)} {self._yardstick}; {self._shape}"
         if self.agreeing >= MOST * len(self.cells):
             return Verdict("matches", words)
         if not self.ordered[1] and self.knees is None:
@@ -104,14 +105,16 @@ class Comparison:
 
     @property
     def _yardstick(self) -> str:
-        if self.cells[0].against == "published spread":
-            return f"{SPREADS:g} published standard deviations"
-        return "the range of our seeds"
+        return {
+            "published spread": f"cells within {SPREADS:g} published standard deviations",
+            "reading": f"cells equal up to {self.published.read_to}, as far as the published number can be read",
+            "seeds": "published values within the range of our seeds",
+        }[self.cells[0].against]
 
     @property
     def _shape(self) -> str:
         alike, asked = self.ordered
-        knee = "" if self.knees is None else f", transition at {self.knees[0]} stated and {self.knees[1]} here"
+        knee = "" if self.knees is None else f", transition at {self.knees[0]} published and {self.knees[1]} here"
         return f"{alike} of {asked} clearly different pairs ordered alike{knee}"
 
 
@@ -119,7 +122,8 @@ def compare(published: Published, cells: Cells) -> Comparison:
     """Put measured cells beside the published ones, and judge them.
 
     A cell agrees when ours (seeds summed up as the paper does) lies within two published standard deviations or,
-    where the paper gives none, when the published value lies between our smallest and largest seed. Shape is the
+    where the paper gives none, when the published value lies between our smallest and largest seed; a number that is
+    no mean over seeds, computed or read off a figure, agrees when ours is equal as far as it can be read. Shape is the
     order of the pairs within a row or a column that clearly differ in the paper, by more than the measure's own
     step and by more than the spread of the two cells, and the row where our curve turns against the one stated.
 
@@ -161,10 +165,13 @@ def _cell(published: Published, row: Any, column: Any, values: Sequence[float]) 
     value, spread = published.at(row, column), published.spread_at(row, column)
     assert value is not None
     ours, seeds = published.sums_up(values), tuple(values)
-    if spread is None:
+    if spread is not None:
+        around, against = SPREADS * spread, "published spread"
+    elif published.read_to is not None:
+        around, against = published.read_to, "reading"
+    else:
         return Cell(row, column, value, ours, min(seeds), max(seeds), seeds, "seeds")
-    low, high = value - SPREADS * spread, value + SPREADS * spread
-    return Cell(row, column, value, ours, low, high, seeds, "published spread")
+    return Cell(row, column, value, ours, value - around, value + around, seeds, against)
 
 
 def _ordered(published: Published, cells: Sequence[Cell]) -> tuple[int, int]:
@@ -180,8 +187,9 @@ def _ordered(published: Published, cells: Sequence[Cell]) -> tuple[int, int]:
 
 
 def _noise(published: Published, cell: Cell) -> float:
-    """The published standard deviation or, where there is none, half the range of our seeds."""
+    """The published standard deviation, or what can be read, or half the range of our seeds."""
     spread = published.spread_at(cell.row, cell.column)
+    spread = published.read_to if spread is None else spread
     if spread is not None:
         return published.measure.noise(cell.published, spread)
     return published.measure.apart(min(cell.values), max(cell.values)) / 2

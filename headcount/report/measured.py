@@ -11,7 +11,7 @@ from headcount.fits import Measurement
 from headcount.fits.knee import RESAMPLES, SLOWER
 from headcount.report.curves import curves
 from headcount.report.learning import learning, worths
-from headcount.report.page import NARROW, WIDE, both, claim, environment_of, listed, templates, words_of
+from headcount.report.page import NARROW, WIDE, both, claim, environment_of, listed, spelt, templates, words_of
 from headcount.report.palette import stylesheet
 from headcount.report.rows import table
 from headcount.report.svg import Figure
@@ -87,6 +87,8 @@ def _headline(found: Measurement) -> str:
         "little": "Too little was learned to count heads",
         "any": "One head is enough",
     }
+    if found.finding == "enough" and found.better is not None:
+        return f"{claim(found.knee)} for most of it; {spelt(found.better.heads)} do better"
     return odd.get(found.finding) or claim(found.knee)
 
 
@@ -94,7 +96,7 @@ def _lead(found: Measurement) -> str:
     """Where the curve levels off, with its interval, or why that cannot be said."""
     few, many = found.knee.seeds
     seeds = f"{many} seed{'s' if many > 1 else ''}" if few == many else f"{few} to {many} seeds"
-    sentence = found.knee.finding
+    sentence = found.sentence
     return f"{sentence[:1].upper()}{sentence[1:]}, with {seeds} for each head count."
 
 

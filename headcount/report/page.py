@@ -118,7 +118,7 @@ def both(name: str, wide: Figure, narrow: Figure) -> Markup:
 def _headline(sections: list[Section]) -> str:
     if len(sections) > 1:
         if all(section.pooled is None or section.pooled.verdict is None for section in sections):
-            return f"{_spelt(len(sections)).capitalize()} designs, side by side"
+            return f"{spelt(len(sections)).capitalize()} designs, side by side"
         met = sum(_is(section, "consistent") for section in sections)
         return f"{met} of {len(sections)} designs agree with the prediction"
     found = sections[0].pooled
@@ -133,10 +133,10 @@ def claim(found: Knee) -> str:
     """What the interval allows to be said in a headline, and no more."""
     inside = [count for count in found.tested if found.low <= count <= (found.high or count)]
     if found.high is None:
-        return "The seeds do not decide" if found.low == 1 else f"At least {_spelt(found.low)} heads are needed"
+        return "The seeds do not decide" if found.low == 1 else f"At least {spelt(found.low)} heads are needed"
     if len(inside) > 1:
-        return f"Between {_spelt(inside[0])} and {_spelt(inside[-1])} heads are enough"
-    return "One head is enough" if found.high == 1 else f"{_spelt(found.high).capitalize()} heads are enough"
+        return f"Between {spelt(inside[0])} and {spelt(inside[-1])} heads are enough"
+    return "One head is enough" if found.high == 1 else f"{spelt(found.high).capitalize()} heads are enough"
 
 
 def _is(section: Section, outcome: str) -> bool:
@@ -144,7 +144,7 @@ def _is(section: Section, outcome: str) -> bool:
     return verdict is not None and verdict.outcome == outcome
 
 
-def _spelt(count: int) -> str:
+def spelt(count: int) -> str:
     words = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
     return words[count] if count < len(words) else str(count)
 
@@ -208,5 +208,5 @@ def templates() -> jinja2.Environment:
     templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     templates.filters["nmse"] = short_number
     templates.filters["lead"] = lead
-    templates.filters["spelt"] = _spelt
+    templates.filters["spelt"] = spelt
     return templates
