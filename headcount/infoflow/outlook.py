@@ -28,6 +28,7 @@ class _Open:
     first: int
     last: int
     routable: bool
+    follows: bool  # an act at the tokens comes before it
 
 
 def waiting(counts: Counts) -> Iterator[tuple[int, int, int]]:
@@ -76,7 +77,7 @@ class Outlook:
     def spare(self, layer: int, counts: Counts, bundles: int) -> int:
         """The dimensions that the class token's heads can have left at most; negative when there is no way at all."""
         acts = self._open(layer, counts)
-        if any(a.first > a.last for a in acts) or not self._tokens_fit(layer, acts):
+        if any(a.first > a.last for a in acts) or not self._tokens_fit(layer, acts) or not self._ends_fit(layer, acts):
             return -1
         needed = self._cls_heads(layer, acts, bundles)
         if needed > sum(self.heads[layer:]) or not self._cls_fits(layer, acts):
@@ -90,12 +91,12 @@ class Outlook:
         for g, p, number in waiting(counts):
             demand, first, left = self.demands[g], layer, len(self.demands[g].acts) - p
             if self.gated[g][p]:  # perhaps one act at the class token, and none at the tokens
-                acts.append(_Open(demand.acts[-1], number, max(layer, ready[g]), last[g], False))
+                acts.append(_Open(demand.acts[-1], number, max(layer, ready[g]), last[g], False, False))
                 continue
             for i, act in enumerate(demand.acts[p:]):
                 first = max(first, ready[g]) if act.waits else first
                 routable = demand.route and act.kind == "collect"
-                acts.append(_Open(act, number, first, last[g] - (left - 1 - i), routable))
+                acts.append(_Open(act, number, first, last[g] - (left - 1 - i), routable, i > 0))
                 first += 1
         return acts
 
@@ -138,6 +139,18 @@ class Outlook:
         """Look-ups that can share a head are let through here; `_cls_heads` counts them."""
         alone = [a for a in acts if a.act.at != "tokens" and not (a.routable and self.bundle > 1)]
         return all(_fits(layer, [(a.first, a.last, a.number) for a in alone], self.heads))
+
+    def _ends_fit(self, layer: int, acts: list[_Open]) -> bool:
+        """Whether the class token can keep up: a look-up served at the tokens in layer a - 1 or later ends in a or
+        later, so no more such acts fit there than heads at the class token are left from a on, each for a whole chain.
+        A bundle made in the last layer is never fetched, so there routing makes no difference."""
+        work = sum(a.number for a in acts if a.act.at == "tokens")
+        for a in range(layer + 1 if self.bundle == 1 else max(layer + 1, self.end), self.end + 1):
+            others = sum(o.number for o in acts if o.act.at != "tokens" and not o.follows and o.first >= a)
+            late = max(0, sum(self.heads[a:]) - others) * (self.end - a + 1)
+            if work > sum(self.heads[layer : a - 1]) + min(late, sum(self.heads[a - 1 : self.end])):
+                return False
+        return True
 
     def _cls_heads(self, layer: int, acts: list[_Open], bundles: int) -> int:
         """The least heads at the class token: one a look-up, or one a bundle where a token's head is free for it."""

@@ -147,30 +147,31 @@ class _Search:
         for demand, gated in zip(self.demands, self.outlook.gated, strict=True):
             if not gated[0] and not all(any(self.limits.admits(act, n) for n in dims) for act in demand.acts):
                 return None
-        if self.outlook.spare(0, start, 0) < self.least:
+        low, high = self.least, min(self.spare, self.outlook.spare(0, start, 0))
+        if high < low:
             return None
-        found = self._go(0, start, ())
-        return None if found is None else Schedule(found[1], found[0])
+        best = self._go(0, start, (), high)
+        if best is None and low < high:
+            best = self._go(0, start, (), low)
+            low = high if best is None else best.spare
+            while low + 1 < high:  # at least `low` can be left, and less than `high`
+                middle = (low + high) // 2
+                found = self._go(0, start, (), middle)
+                best, low, high = (best, low, middle) if found is None else (found, found.spare, high)
+        return best
 
-    def _search(
-        self, layer: int, counts: Counts, bundles: tuple[int, ...]
-    ) -> tuple[int, tuple[tuple[Job, ...], ...]] | None:
+    def _search(self, layer: int, counts: Counts, bundles: tuple[int, ...], wanted: int) -> Schedule | None:
+        """Any way to finish from here that leaves at least `wanted` dimensions."""
         if not bundles and not any(map(any, counts)):
             free = sum(heads * head_dim for heads, head_dim in self.arch.layers[layer:])
-            return free, ((),) * (len(self.arch.layers) - layer)
-        if layer == len(self.arch.layers):
+            return Schedule(((),) * (len(self.arch.layers) - layer), free) if free >= wanted else None
+        if layer == len(self.arch.layers) or self.outlook.spare(layer, counts, len(bundles)) < wanted:
             return None
-        most = self.outlook.spare(layer, counts, len(bundles))
-        if most < 0:
-            return None
-        best = None
         for jobs, after, unfetched, spare in self._choices(layer, counts, bundles):
-            rest = self._go(layer + 1, after, unfetched)
-            if rest is not None and (best is None or spare + rest[0] > best[0]):
-                best = (spare + rest[0], (jobs, *rest[1]))
-                if best[0] >= min(self.spare, most):
-                    return best
-        return best
+            rest = self._go(layer + 1, after, unfetched, max(0, wanted - spare))
+            if rest is not None:
+                return Schedule((jobs, *rest.layers), spare + rest.spare)
+        return None
 
     def _choices(
         self, layer: int, counts: Counts, bundles: tuple[int, ...]
