@@ -60,19 +60,15 @@ class Outlook:
         self.gated = [
             [bool(arch.positions) and 0 < gates_of(d, p) <= self.most for p in range(len(d.acts))] for d in demands
         ]
+        self.waiting_acts = [[_waiting_acts(d.acts[p:]) for p in range(len(d.acts))] for d in demands]
         self.urgency = self._urgencies()
 
     def _urgencies(self) -> list[int]:
         """Layers that must follow the end of each demand."""
         after = [0] * len(self.demands)
         for g in reversed(range(len(self.demands))):
-            after[g] = max((len(self._waits(j, 0)) + after[j] for j in self.then[g]), default=0)
+            after[g] = max((self.waiting_acts[j][0] + after[j] for j in self.then[g]), default=0)
         return after
-
-    def _waits(self, demand: int, progress: int) -> tuple[Act, ...]:
-        """The acts left from the first that waits for what other demands find."""
-        acts = self.demands[demand].acts[progress:]
-        return acts[next((i for i, act in enumerate(acts) if act.waits), 0) :]
 
     def spare(self, layer: int, counts: Counts, bundles: int) -> int:
         """The dimensions that the class token's heads can have left at most; negative when there is no way at all."""
@@ -107,7 +103,7 @@ class Outlook:
             ready[g] = max((done[i] + 1 for i in self.before[g]), default=layer)
             for p, number in enumerate(row):
                 if number:
-                    acts = 1 if self.gated[g][p] else len(self._waits(g, p))
+                    acts = 1 if self.gated[g][p] else self.waiting_acts[g][p]
                     start = max(ready[g], layer + (0 if self.gated[g][p] else len(row) - p - acts))
                     done[g] = max(done[g], start + acts - 1 + self._rounds(number) - 1)
         return ready
@@ -120,7 +116,7 @@ class Outlook:
             last[g] = min(last[g], self.end)
             for p, number in enumerate(counts[g]):
                 if number:
-                    acts = 1 if self.gated[g][p] else len(self._waits(g, p))
+                    acts = 1 if self.gated[g][p] else self.waiting_acts[g][p]
                     start[g] = min(start[g], last[g] - acts + 1 - (self._rounds(number) - 1))
         return last
 
@@ -160,6 +156,11 @@ class Outlook:
         free = sum(self.heads[layer : self.end]) - sum(a.number for a in acts if a.act.at == "tokens")
         made = max(0, min(-(-shared // self.bundle), free, sum(self.heads[layer + 1 :])))
         return bundles + alone + max(made, shared - made * (self.bundle - 1))
+
+
+def _waiting_acts(acts: tuple[Act, ...]) -> int:
+    """How many acts there are from the first that waits for what other demands find."""
+    return len(acts) - next((i for i, act in enumerate(acts) if act.waits), 0)
 
 
 def _fits(layer: int, acts: list[tuple[int, int, int]], space: list[int]) -> Iterator[bool]:

@@ -140,12 +140,14 @@ class _Search:
         widest = max(head_dim for _, head_dim in arch.layers)
         bundle = min(widest, self.length, int(limits.separated * widest)) if route else 1
         self.outlook = Outlook(demands, arch, self.room, bundle)
+        dims = {head_dim for _, head_dim in arch.layers}
+        self.admitted = {(act, n) for d in demands for act in d.acts for n in dims if limits.admits(act, n)}
         self._go = lru_cache(maxsize=None)(self._search)
 
     def best(self, start: Counts) -> Schedule | None:
-        dims = [head_dim for _, head_dim in self.arch.layers]
+        somewhere = {act for act, _ in self.admitted}
         for demand, gated in zip(self.demands, self.outlook.gated, strict=True):
-            if not gated[0] and not all(any(self.limits.admits(act, n) for n in dims) for act in demand.acts):
+            if not gated[0] and not somewhere.issuperset(demand.acts):
                 return None
         low, high = self.least, min(self.spare, self.outlook.spare(0, start, 0))
         if high < low:
@@ -254,7 +256,7 @@ class _Search:
         for g, p, number in waiting(counts):
             demand, act = self.demands[g], self.demands[g].acts[p]
             here = act.at == "tokens" if at == "tokens" else act.at != "tokens"
-            if here and self.limits.admits(act, head_dim) and self._ready(demand, act, before or counts):
+            if here and (act, head_dim) in self.admitted and self._ready(demand, act, before or counts):
                 found.append(Job(g, p, number, 1))
         return sorted(found, key=self._layers_after)
 
