@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ class Cost:
         return (not self.cheap, self.exponent)
 
 
+CHEAPEST = Cost().order
+
+
 @dataclass(frozen=True)
 class Found:
     """A plan before it is put into words: jobs layer by layer, and how many numbers are aggregated through how many."""
@@ -84,20 +88,25 @@ def impossible(structure: Structure, arch: Shape) -> str:
 
 
 def analyse(structure: Structure, arch: Shape) -> Found:
-    """The plan of least cost: cheap before costly, then by exponent. Assumes that `impossible` found nothing."""
+    """The plan of least cost: cheap before costly, then by exponent; at equal cost the one that aggregates least.
+
+    Assumes that `impossible` found nothing.
+    """
     demands, rest = demands_of(structure)
     if not demands and not any(r.order > 2 for r in rest):
         return _gathering(structure, arch, rest)
-    best = _everything(structure, arch)
+    everything = _everything(structure, arch)
     if any(r.order > 2 for r in rest):
-        return best
+        return everything
+    best, bound = None, everything.cost
     for kept, gathered in _divisions(demands, rest, structure):
-        if _least_cost(arch, kept, gathered).order > best.cost.order:
-            continue
-        found = _placed(structure, arch, kept, gathered)
-        if found is not None and found.cost.order <= best.cost.order:
-            best = found
-    return best
+        if best is not None and best.cost.order == CHEAPEST:
+            break
+        if _least_cost(arch, kept, gathered).order <= bound.order:
+            placed = _placed(structure, arch, kept, gathered, bound)
+            if placed is not None and (best is None or placed.cost.order < best.cost.order):
+                best, bound = placed, min(bound, placed.cost, key=lambda cost: cost.order)
+    return best if best is not None and best.cost.order <= everything.cost.order else everything
 
 
 def is_cheap(structure: Structure, arch: Shape, features: Fraction = FEATURES) -> bool:
@@ -174,23 +183,24 @@ def _fewer(demand: Demand, count: int) -> Demand:
     return Demand(**{**demand.__dict__, "count": count})
 
 
-def _placed(structure: Structure, arch: Shape, demands: tuple[Demand, ...], gathered: int) -> Found | None:
-    """The cheapest placement of these demands, or None when they do not fit at any price."""
+def _placed(structure: Structure, arch: Shape, demands: tuple[Demand, ...], gathered: int, best: Cost) -> Found | None:
+    """The cheapest placement of these demands, or None when none costs as little as `best`."""
     size, wanted = (structure.length, structure.token_dim), min(gathered, arch.embed_dim)
+    least = min(wanted, math.ceil(gathered / (SEPARATED if best.cheap else best.exponent)))
     for chain in _limits(demands, arch, size):
-        loosest = schedule(demands, arch, size, chain[-1], spare=wanted) if chain else None
+        loosest = schedule(demands, arch, size, chain[-1], spare=wanted, least=least) if chain else None
         if loosest is None:
             continue
         found = []
         for limits in chain[_first_fit(demands, arch, size, chain) :]:
-            placed = schedule(demands, arch, size, limits, spare=wanted)
+            placed = schedule(demands, arch, size, limits, spare=wanted, least=least)
             costed = None if placed is None else _costed(structure, arch, demands, placed, gathered)
             found += [costed] if costed else []
             if placed is not None and placed.spare >= min(wanted, loosest.spare):
                 break  # looser limits leave no more for aggregation
-        best = min(found, key=lambda f: f.cost.order, default=None)
-        if best is not None and (best.cost.cheap or chain[-1].features == NO_LIMIT):
-            return best
+        first = min(found, key=lambda f: f.cost.order, default=None)
+        if first is not None and (first.cost.cheap or chain[-1].features == NO_LIMIT):
+            return first
     return None
 
 

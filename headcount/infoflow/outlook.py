@@ -43,7 +43,7 @@ def gates_of(demand: Demand, progress: int) -> int:
     """Heads that would collect one such look-up at once, gated by position; 0 where gates do not help."""
     rest = demand.acts[progress:]
     masks = demand.order == 1 and len(rest) > 1 and all(act.kind in ("mask", "collect") for act in rest)
-    return gate_heads(demand.window, demand.rank_left(progress)) if masks and rest[-1].at == "cls" else 0
+    return gate_heads(demand.window, demand.rank_left(progress)) if masks and demand.acts[-1].at == "cls" else 0
 
 
 class Outlook:
