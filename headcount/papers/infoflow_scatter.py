@@ -13,7 +13,7 @@ from headcount.report.svg import Figure, Scale, path, tag, text
 
 __all__ = ["scatter"]
 
-CHEAP, COSTLY = 11, "accent"  # a shade of the ramp, and the accent
+CHEAP, COSTLY = "f11", "accent"  # a shade of the ramp, and the accent
 
 
 def scatter(rows: Sequence[dict[str, Any]], *, width: int = 760) -> Figure:
@@ -70,17 +70,7 @@ def _apart(rows: Sequence[dict[str, Any]], x: dict[float, float], y: Scale, fram
 
 
 def _dot(row: dict[str, Any], px: float, py: float) -> str:
-    cheap = row["predicted"] == "cheap"
     words = f"{row['cell']}: {row['predicted']}, {row['trained']}, {row['ratio']:.3g} x the reference"
-    ring = "" if row["agree"] else tag("circle", cx=px, cy=py, r=8.0, class_="lost")
-    return (
-        tag(
-            "circle",
-            tag("title", escape(words)),
-            cx=px,
-            cy=py,
-            r=4.5,
-            class_=f"level f{CHEAP}" if cheap else f"level {COSTLY}",
-        )
-        + ring
-    )
+    tone = CHEAP if row["predicted"] == "cheap" else COSTLY
+    dot = tag("circle", tag("title", escape(words)), cx=px, cy=py, r=4.5, class_=f"level {tone}")
+    return dot if row["agree"] else dot + tag("circle", cx=px, cy=py, r=8.0, class_="lost")
