@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from headcount.papers.infoflow_scatter import scatter
 from headcount.papers.infoflow_solved import FACTOR, FAILED, FLOOR
-from headcount.report.heat_map import short_number
 from headcount.report.palette import stylesheet
 from headcount.words import refuse_unknown
 
@@ -136,7 +135,7 @@ def _short_says(rows: Sequence[Row]) -> str:
     beside = f"; in the paper {sum(r > 1 for r in theirs)} of {len(theirs)} are" if theirs else ""
     return (
         f"{worse} of the {len(short)} cells with a head too few are worse than (D,D), "
-        f"the middle one by a factor of {factor:.2g}{beside}."
+        f"the middle one by a factor of {_factor(factor)}{beside}."
     )
 
 
@@ -145,5 +144,14 @@ def _level_says(rows: Sequence[Row]) -> str:
     ratios = [row["nmse"] / row["published"] for row in rows if row["published"]]
     if not ratios:
         return "Nothing is published for these cells."
-    span = f"{short_number(min(ratios))} to {short_number(max(ratios))}"
-    return f"Our best NMSE is {span} times the published one, {short_number(median(ratios))} times in the middle."
+    low, middle, high = (_factor(find(ratios)) for find in (min, median, max))
+    return f"Our best NMSE is {low} to {high} times the published one, {middle} times in the middle."
+
+
+def _factor(value: float) -> str:
+    """A factor in two digits, or whole.
+
+    >>> _factor(0.437), _factor(27.6), _factor(3112.0)
+    ('0.44', '28', '3,112')
+    """
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
