@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from headcount.infoflow import exhaustive_cost
-from headcount.infoflow.advise import _least_heads, _staircase
+from headcount.infoflow import advise, exhaustive_cost
+from headcount.infoflow.advise import _least_heads, _power, _staircase
 from headcount.infoflow.analysis import analyse, impossible, is_cheap
 from headcount.nets import Architecture
 from headcount.structure import Retrieval, Structure
@@ -98,3 +98,11 @@ def test_a_plan_serves_every_look_up_once_and_acts_in_rising_layers(seed):
             waiting[place] = waiting.get(place, 0) + number
     served = {place: number for place, number in waiting.items() if number}
     assert served == {(g, len(d.acts)): d.count for g, d in enumerate(found.demands)}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_price_of_every_ranked_shape_is_that_of_its_own_prediction(seed):
+    """Shapes are priced before their states are narrowed: narrowing must not change the cost."""
+    advice = advise(drawn_structure(random.Random(seed)), eps=0.1, max_layers=3, max_heads=6)
+    for choice in advice.ranked:
+        assert not choice.prediction.feasible or choice.architecture.width == _power(10, choice.prediction.exponent)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headcount.infoflow.analysis import Found, analyse, impossible, is_cheap
+from headcount.infoflow.analysis import Cost, Found, analyse, impossible, is_cheap
 from headcount.infoflow.predict import limiting, predict, structure_of
 from headcount.infoflow.prediction import Prediction
 from headcount.nets import Architecture, parameters
@@ -92,10 +92,10 @@ def advise(task: Any, eps: float = 1e-2, *, max_layers: int = 4, max_heads: int 
     structure = structure_of(task)
     _check(eps, max_layers, max_heads, keep)
     trimmed = dict.fromkeys(_trimmed(structure, a) for a in _cheap_shapes(structure, max_layers, max_heads))
-    shapes = _distinct(_narrowed(structure, a) for a in trimmed)
-    if not shapes:
-        shapes = _distinct(_least_costly(structure, max_layers, max_heads))
-    priced = sorted((_priced(structure, shape, eps) for shape in shapes), key=_rank)[:keep]
+    costs = dict(_narrowed(structure, a) for a in trimmed)
+    if not costs:
+        costs = {a: _cost(structure, a) for a in _least_costly(structure, max_layers, max_heads)}
+    priced = sorted((_priced(structure, a, costs[a], eps) for a in _distinct(costs)), key=_rank)[:keep]
     choices = [Choice(arch, predict(structure, arch), parameters, "") for arch, _, parameters in priced]
     reasoned = [replace(c, reason=_reason(c, choices[0])) for c in choices]
     return Advice(structure, eps, tuple(reasoned), tuple(_frontier(structure, max_layers, max_heads)))
@@ -109,7 +109,7 @@ def _check(eps: float, max_layers: int, max_heads: int, keep: int) -> None:
             raise ValueError(f"{name} must be at least 1, got {value}")
 
 
-def _distinct(shapes: Iterator[Architecture]) -> list[Architecture]:
+def _distinct(shapes: Iterable[Architecture]) -> list[Architecture]:
     """Each shape once, and position features only where they change something."""
     unique = dict.fromkeys(shapes)
     return [a for a in unique if not a.positions or replace(a, positions=0) not in unique]
@@ -184,15 +184,20 @@ def _trimmed(structure: Structure, arch: Architecture) -> Architecture:
     return smaller if is_cheap(structure, smaller) else arch
 
 
-def _narrowed(structure: Structure, arch: Architecture) -> Architecture:
-    """The cheap shape with the narrowest state at its cost."""
+def _narrowed(structure: Structure, arch: Architecture) -> tuple[Architecture, Cost]:
+    """The cheap shape with the narrowest state at its cost, which is the same then."""
     low, high = min(arch.embed_dim, max(h * n for h, n in arch.layers)), arch.embed_dim
-    exponent = analyse(structure, arch).cost.exponent
+    cost = analyse(structure, arch).cost
     while low < high:
         middle = (low + high) // 2
-        enough = is_cheap(structure, replace(arch, embed_dim=middle), exponent)
+        enough = is_cheap(structure, replace(arch, embed_dim=middle), cost.exponent)
         low, high = (low, middle) if enough else (middle + 1, high)
-    return replace(arch, embed_dim=low)
+    return replace(arch, embed_dim=low), cost
+
+
+def _cost(structure: Structure, arch: Architecture) -> Cost | None:
+    """What the shape costs, or None where it cannot."""
+    return None if impossible(structure, arch) else analyse(structure, arch).cost
 
 
 def _used(jobs: Any, found: Found) -> int:
@@ -207,11 +212,10 @@ def _least_costly(structure: Structure, max_layers: int, max_heads: int) -> Iter
             yield _uniform(structure, max_layers, max_heads, head_dim, positions)
 
 
-def _priced(structure: Structure, arch: Architecture, eps: float) -> tuple[Architecture, bool, int]:
+def _priced(structure: Structure, arch: Architecture, cost: Cost | None, eps: float) -> tuple[Architecture, bool, int]:
     """(the shape with feed-forwards eps^-exponent wide, whether it is cheap, its parameters; 0: it cannot)."""
-    if impossible(structure, arch):
+    if cost is None:
         return arch, False, 0
-    cost = analyse(structure, arch).cost
     wide = replace(arch, width=_power(1 / eps, float(cost.exponent)))
     return wide, cost.cheap, parameters(wide, structure.token_dim).total
 
