@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from headcount.files import whole
 from headcount.papers.infoflow_page import page
 
 DATA = Path("docs/data")
@@ -16,8 +17,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/infoflow.html"))
     out = parser.parse_args().out
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(page(stored("infoflow_tables.json"), stored("infoflow_battery.json")))
+    names = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json")
+    with whole(out) as scratch:
+        scratch.write_text(page(*map(stored, names)))
     print(f"written: {out}")
 
 

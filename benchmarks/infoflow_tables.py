@@ -22,11 +22,12 @@ from headcount.papers.infoflow_tables import (
     position_rows,
     triangle_cells,
     triangle_rows,
+    window_cells,
 )
 from headcount.training import Recipe
 from headcount.training.sweeps import environment
 
-NAMES = ("gaussian", "sphere", "triangle", "positions")
+NAMES = ("gaussian", "sphere", "triangle", "positions", "windows")
 
 
 def main() -> None:
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--out", type=Path, default=Path("docs/data/infoflow_tables.json"))
-    parser.add_argument("--only", choices=NAMES, help="one of the four tables")
+    parser.add_argument("--only", choices=NAMES, help="one of the tables")
     parser.add_argument("--tiny", action="store_true")
     asked = parser.parse_args()
     torch.set_float32_matmul_precision("high")  # TF32 products on a GPU; a CPU takes no notice
@@ -55,21 +56,26 @@ def main() -> None:
 
 
 def table(name: str, asked: argparse.Namespace) -> dict[str, Any]:
-    samples = 64 if asked.tiny else 16384 if name == "triangle" else 65536
+    samples = 64 if asked.tiny else 16384 if name in ("triangle", "windows") else 65536
     wanted = asked.steps if name != "positions" or asked.tiny else 2 * asked.steps  # small networks, slow to find it
-    recipe = steps(wanted, samples, 16 if asked.tiny else 256, 16 if asked.tiny else 4096)
+    batch = 16 if asked.tiny else 128 if name == "windows" else 256
+    recipe = steps(wanted, samples, batch, 16 if asked.tiny else 4096)
     decay = 1e-2 if name == "triangle" else 1e-4
     rates = (2e-3, 1e-3, 5e-3) if name in TOKENS else (5e-3, 2e-3)
     trained = train_cells(
         cells(name, asked.tiny), recipe, seeds=asked.seeds, rates=rates, weight_decay=decay, device=asked.device
     )
-    rows = {"triangle": triangle_rows, "positions": position_rows}.get(name, pair_rows)(trained)
+    rows = {"triangle": triangle_rows, "positions": position_rows, "windows": position_rows}.get(name, pair_rows)(
+        trained
+    )
     return {"rows": rows, "samples": samples, "steps": recipe.steps, "batch": recipe.batch, "seeds": asked.seeds}
 
 
 def cells(name: str, tiny: bool) -> list[Cell]:
     if name == "triangle":
         return triangle_cells(lengths=(3, 8), width=8) if tiny else triangle_cells()
+    if name == "windows":
+        return window_cells(length=6, width=8) if tiny else window_cells()
     if name == "positions":
         return position_cells(length=6, width=8) if tiny else position_cells()
     return pair_cells(name, length=6, width=8) if tiny else pair_cells(name)

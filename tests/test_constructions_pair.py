@@ -5,16 +5,44 @@ from itertools import pairwise
 import pytest
 import torch
 
+from headcount.bounds import gibbs_excess
 from headcount.constructions import opposite_pair, pair_max
 from headcount.constructions.pair import root
 from headcount.tasks import OppositePair, PairMax
 
 
-def test_opposite_pair_keeps_its_certificate_and_comes_near_it():
-    built = opposite_pair(OppositePair(length=8), eps=0.2)
+@pytest.mark.parametrize("eps", [0.2, 1e-2, 1e-3])
+def test_opposite_pair_keeps_its_certificate_and_comes_near_it(eps):
+    built = opposite_pair(OppositePair(length=8), eps=eps)
     check = built.check()
-    assert check.holds
+    assert built.certificate.error <= eps and check.holds
     assert check.gap > built.certificate.error / 10
+
+
+def test_rounding_is_a_small_part_of_what_opposite_pair_promises():
+    terms = {term.name: term.value for term in opposite_pair(OppositePair(length=64), eps=1e-2).certificate.terms}
+    assert 1e-12 < terms["rounding"] < 1e-4 * terms["squared distance"]
+
+
+@pytest.mark.slow
+def test_an_error_below_what_float64_can_certify_is_refused():
+    with pytest.raises(ValueError, match=r"eps 0\.0001 is below what float64 can certify"):
+        opposite_pair(OppositePair(length=4), eps=1e-4)
+
+
+@pytest.mark.parametrize("competitors", [1, 7, 63])
+def test_scores_off_by_a_cost_the_mean_at_most_twice_a_beyond_the_softmax(competitors):
+    """E s <= min s + W(m/e)/beta + 2 a under the softmax of -(s + e), |e| <= a: never exceeded, and come near."""
+    generator, beta, a = torch.Generator().manual_seed(0), 50.0, 0.1
+    bound = gibbs_excess(competitors, beta).value + 2 * a
+    s = torch.rand(4000, competitors + 1, generator=generator, dtype=torch.float64)
+    e = a * (2 * torch.rand(s.shape, generator=generator, dtype=torch.float64) - 1)
+    near = 2 * a + torch.linspace(-4, 4, 81, dtype=torch.float64) / beta
+    s[:81], e[:81] = near[:, None], -a  # every competitor looks better than it is,
+    s[:81, 0], e[:81, 0] = 0.0, a  # and the minimum worse
+    excess = (torch.softmax(-beta * (s + e), -1) * s).sum(-1) - s.min(-1).values
+    assert excess.max() <= bound + 1e-12
+    assert excess.max() > 0.6 * bound
 
 
 def test_opposite_pair_needs_parameters_like_one_over_eps():

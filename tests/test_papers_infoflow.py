@@ -1,5 +1,11 @@
 """The battery and the tables: cells as designed, judged as said, and trained for a moment."""
 
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from headcount.infoflow import predict
@@ -7,7 +13,9 @@ from headcount.nets import parameters
 from headcount.papers.cells import Cell, Trained, same_size, train_cells
 from headcount.papers.infoflow import pair_claims, probe_claims
 from headcount.papers.infoflow_battery import battery, confusion, judged
-from headcount.papers.infoflow_page import page
+from headcount.papers.infoflow_page import UNSEEN, page
+from headcount.papers.infoflow_scatter import scatter
+from headcount.papers.infoflow_solved import FACTOR, FAILED, FLOOR
 from headcount.papers.infoflow_tables import (
     PAIRS,
     SHAPES,
@@ -91,5 +99,69 @@ def test_cells_train_as_banks_and_fill_the_page():
     rows = judged(trained)
     run = {"samples": 32, "steps": 2, "batch": 16, "seeds": 2}
     text = page({}, {"rows": rows, "run": run, "confusion": confusion(rows)})
-    assert "cells agree" in text and "4 maxima: 4x8" in text
+    assert "cells agree" in text and "<td>4 maxima: 4x8</td>" in text
     assert Cell(cells[0].name, cells[0].task, cells[0].arch) == cells[0]
+
+
+def told() -> dict:
+    """Three cells of one task as the battery writes them: a reference, a costly shape that trained, one that failed."""
+    cells = battery()["4 maxima"][:3]
+    rows = judged([Trained(c, (nmse,), 0) for c, nmse in zip(cells, (1e-4, 4e-4, 6e-3), strict=True)])
+    run = {"samples": 64, "steps": 6000, "batch": 16, "seeds": 3}
+    return {"rows": rows, "run": run, "confusion": confusion(rows)}
+
+
+def words(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html.split("<body>")[1]))
+
+
+def test_the_page_says_what_solved_means_with_the_numbers_in_force():
+    text = words(page({}, told()))
+    for number in (FACTOR, FAILED, FLOOR):
+        assert f"{number:.3g}" in text
+    assert "2 of 3 cells agree" in text and "best of 3 seeds" in text and "6,000 steps" in text
+
+
+def test_a_disagreement_is_shown_with_what_was_found_or_that_nobody_looked():
+    assert UNSEEN in words(page({}, told()))
+    seen = words(page({}, told(), {"4 maxima: 1x8": "Found by memorising & <luck>."}))
+    assert UNSEEN not in seen and "memorising &amp; &lt;luck&gt;" in seen
+    with pytest.raises(ValueError, match=r"'4 maxima: 1x9' in the disagreements looked into; did you mean"):
+        page({}, told(), {"4 maxima: 1x9": "a misspelt cell"})
+
+
+def test_a_page_without_a_battery_says_how_to_get_one():
+    text = words(page({}, {}))
+    assert "python -m benchmarks.infoflow_battery" in text and "agree." not in text
+
+
+def test_the_published_tables_show_ratios_to_the_full_shape():
+    nmse = [0.01, 0.05, 0.02] * len(PAIRS)
+    rows = pair_rows([Trained(c, (v, 2 * v), 0) for c, v in zip(pair_cells("sphere"), nmse, strict=True)])
+    html = page({"sphere": {"rows": rows, "seeds": 2, "steps": 1000, "batch": 64}}, {})
+    row = next(line for line in html.splitlines() if "sphere D=2 (D-1,D)" in line)
+    # published, best, median, predicted, exponent, and twice the ratio: 5.89e-2 / 5.89e-5 and 0.05 / 0.01
+    shown = re.findall(r"<td[^>]*>([^<]*)", row)[1:]
+    assert shown == ["0.0589", "0.05", "0.075", "costly", "10.7", "1e+03", "5"]
+    assert "10 of the 10 cells with a head too few are worse than (D,D)" in html
+
+
+def test_every_stored_table_is_drawn_and_scrolls_in_a_box_of_its_own():
+    stored = json.loads(Path("docs/data/infoflow_tables.json").read_text())
+    html = page(stored, told())
+    assert html.count("<table") == html.count('<div class="scroll"><table')
+    assert all(row["cell"] in html for name in ("sphere", "triangle", "positions") for row in stored[name]["rows"])
+    assert 'name="viewport"' in html and "prefers-color-scheme:dark" in html and "<script" not in html
+
+
+def test_the_scatter_has_a_dot_for_every_cell_but_references_and_a_ring_for_every_disagreement():
+    rows = [*told()["rows"], {**told()["rows"][2], "cell": "no exponent", "exponent": None, "predicted": "infeasible"}]
+    body = scatter(rows, width=372).body
+    assert body.count("<title>") == 3 and body.count('class="lost"') == 1
+    places = [float(x) for x in re.findall(r'cx="([\d.]+)"', body)]
+    assert len(places) == 4 and all(0 < x < 372 for x in places)
+
+
+def test_the_page_is_drawn_without_torch():
+    code = "import sys, headcount.papers.infoflow_page as p; p.page({}, {}); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

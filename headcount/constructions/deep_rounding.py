@@ -18,7 +18,7 @@ from headcount.constructions.network import ClassTokenNet, ReluNet
 from headcount.constructions.rounding import EXP_ULPS, Known, U, _g, _plus
 from headcount.nets.transformer import Attention
 
-__all__ = ["rounding_through"]
+__all__ = ["averaged", "rounding_through", "scores_off", "within"]
 
 
 def rounding_through(
@@ -30,39 +30,49 @@ def rounding_through(
     them every sum is taken at the sum of its magnitudes.
     """
     tokens = np.append(np.full(net.shape.token_dim, largest_token), float(length))
-    token = _within(Known(tokens, np.zeros_like(tokens)).through(net.encoder), sizes, 0)
+    token = within(Known(tokens, np.zeros_like(tokens)).through(net.encoder), sizes, 0)
     cls = Known(np.abs(net.cls.detach().numpy()), np.zeros(net.shape.embed_dim))
     for layer, (attend, forward) in enumerate(zip(net.attention, net.between, strict=False)):
         assert isinstance(attend, Attention) and isinstance(forward, ReluNet)
         beta = net.shape.betas[layer]
         token, cls = (_plus(q, _attended(attend, q, token, beta, length)) for q in (token, cls))
         token, cls = (_plus(q, q.through(forward)) for q in (token, cls))
-        token = _within(token, sizes, layer + 1)
+        token = within(token, sizes, layer + 1)
     last = net.attention[-1]
     assert isinstance(last, Attention)
     cls = _plus(cls, _attended(last, cls, token, net.shape.betas[-1], length))
     return float(cls.through(net.read_out).error[0])
 
 
-def _within(state: Known, sizes: Sequence[np.ndarray], at: int) -> Known:
+def within(state: Known, sizes: Sequence[np.ndarray], at: int) -> Known:
+    """The state with the magnitudes that a proof gives, where it gives any."""
     return Known(np.minimum(state.size, sizes[at]), state.error) if at < len(sizes) else state
+
+
+def scores_off(attention: Attention, head: int, asker: Known, tokens: Known, beta: float) -> float:
+    """How far off the scores are of which the computed weights are the exact softmax; its own rounding counted in."""
+    q = asker.mapped(attention.query[head].detach().numpy())
+    k = tokens.mapped(attention.key[head].detach().numpy())
+    size = float(q.size @ k.size)
+    error = float(q.size @ k.error + q.error @ k.size + q.error @ k.error) + float(_g(len(q.size))) * size
+    return error + 8 * U * size + (8 + 2 * EXP_ULPS) * U / max(beta, U)
+
+
+def averaged(attention: Attention, head: int, tokens: Known, length: int, moved: np.ndarray | float = 0.0) -> Known:
+    """What a head brings when the weights it was given are taken as they are, or move its values by `moved`."""
+    values = tokens.mapped(attention.value[head].detach().numpy())
+    summed = _g(length + 2 * EXP_ULPS) * values.size
+    return Known(values.size, values.error + moved + summed).mapped(attention.output[head].detach().numpy())
 
 
 def _attended(attention: Attention, asker: Known, tokens: Known, beta: float, length: int) -> Known:
     total = Known(np.zeros_like(asker.size), np.zeros_like(asker.size))
     for head in range(attention.query.shape[0]):
-        query, key, value, out = (
-            p[head].detach().numpy() for p in (attention.query, attention.key, attention.value, attention.output)
-        )
-        q, k, values = asker.mapped(query), tokens.mapped(key), tokens.mapped(value)
-        size = float(q.size @ k.size)
-        error = float(q.size @ k.error + q.error @ k.size + q.error @ k.error) + _g(len(q.size)) * size
-        wobble = error + 8 * U * size + (8 + 2 * EXP_ULPS) * U / max(beta, U)
-        moved = 2 * math.expm1(min(700.0, 2 * beta * wobble)) * values.size
+        query, key, value = (p[head].detach().numpy() for p in (attention.query, attention.key, attention.value))
+        wobble = scores_off(attention, head, asker, tokens, beta)
+        moved = 2 * math.expm1(min(700.0, 2 * beta * wobble)) * tokens.mapped(value).size
         if len(key) == 1 and torch.equal(attention.key[head], attention.value[head]):
-            moved = np.minimum(
-                moved, wobble * (1 + 2 * gibbs_excess(max(1, length - 1), 1.0).value) / max(q.size[0], U)
-            )
-        moved = moved + _g(length + 2 * EXP_ULPS) * values.size
-        total = _plus(total, Known(values.size, values.error + moved).mapped(out))
+            worth = max(asker.mapped(query).size[0], U)
+            moved = np.minimum(moved, wobble * (1 + 2 * gibbs_excess(max(1, length - 1), 1.0).value) / worth)
+        total = _plus(total, averaged(attention, head, tokens, length, moved))
     return total

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headcount.infoflow.analysis import Found, analyse, impossible, is_cheap
+from headcount.infoflow.analysis import Cost, Found, analyse, impossible, is_cheap
 from headcount.infoflow.predict import limiting, predict, structure_of
 from headcount.infoflow.prediction import Prediction
 from headcount.nets import Architecture, parameters
@@ -91,10 +91,12 @@ def advise(task: Any, eps: float = 1e-2, *, max_layers: int = 4, max_heads: int 
     """
     structure = structure_of(task)
     _check(eps, max_layers, max_heads, keep)
-    shapes = _distinct(_cheap_shapes(structure, max_layers, max_heads))
-    if not shapes:
-        shapes = _distinct(_least_costly(structure, max_layers, max_heads))
-    choices = sorted((_priced(structure, shape, eps) for shape in shapes), key=_rank)[:keep]
+    trimmed = dict.fromkeys(_trimmed(structure, a) for a in _cheap_shapes(structure, max_layers, max_heads))
+    costs = dict(_narrowed(structure, a) for a in trimmed)
+    if not costs:
+        costs = {a: _cost(structure, a) for a in _least_costly(structure, max_layers, max_heads)}
+    priced = sorted((_priced(structure, a, costs[a], eps) for a in _distinct(costs)), key=_rank)[:keep]
+    choices = [Choice(arch, predict(structure, arch), parameters, "") for arch, _, parameters in priced]
     reasoned = [replace(c, reason=_reason(c, choices[0])) for c in choices]
     return Advice(structure, eps, tuple(reasoned), tuple(_frontier(structure, max_layers, max_heads)))
 
@@ -107,15 +109,15 @@ def _check(eps: float, max_layers: int, max_heads: int, keep: int) -> None:
             raise ValueError(f"{name} must be at least 1, got {value}")
 
 
-def _distinct(shapes: Iterator[Architecture]) -> list[Architecture]:
+def _distinct(shapes: Iterable[Architecture]) -> list[Architecture]:
     """Each shape once, and position features only where they change something."""
     unique = dict.fromkeys(shapes)
     return [a for a in unique if not a.positions or replace(a, positions=0) not in unique]
 
 
-def _rank(choice: Choice) -> tuple[bool, float, int, int]:
-    heads = sum(h for h, _ in choice.architecture.layers)
-    return (not choice.prediction.cheap, _log(choice.parameters), choice.architecture.depth, heads)
+def _rank(priced: tuple[Architecture, bool, int]) -> tuple[bool, float, int, int]:
+    arch, cheap, parameters = priced
+    return (not cheap, _log(parameters), arch.depth, sum(h for h, _ in arch.layers))
 
 
 def _log(parameters: int) -> float:
@@ -123,12 +125,29 @@ def _log(parameters: int) -> float:
 
 
 def _cheap_shapes(structure: Structure, max_layers: int, max_heads: int) -> Iterator[Architecture]:
-    for depth in range(1, max_layers + 1):
-        for positions in (0, POSITIONS):
-            for head_dim in _head_dims(structure):
-                heads = _least_heads(structure, depth, head_dim, positions, max_heads)
-                if heads:
-                    yield _trimmed(structure, _uniform(structure, depth, heads, head_dim, positions))
+    for head_dim, column in _staircase(structure, _head_dims(structure), max_layers, max_heads):
+        for (depth, positions), heads in column.items():
+            if heads:
+                yield _uniform(structure, depth, heads, head_dim, positions)
+
+
+def _staircase(
+    structure: Structure, head_dims: list[int], max_layers: int, max_heads: int
+) -> Iterator[tuple[int, dict[tuple[int, int], int]]]:
+    """For each head dimension, rising, the least heads that are cheap at every (depth, positions), or 0.
+
+    Layers, positions and dimensions never hurt, so each search begins at what the shape one smaller needs.
+    """
+    smaller: dict[tuple[int, int], int] = {}
+    for head_dim in head_dims:
+        column: dict[tuple[int, int], int] = {}
+        for depth in range(1, max_layers + 1):
+            for positions in (0, POSITIONS):
+                known = (column.get((depth - 1, positions)), column.get((depth, 0)), smaller.get((depth, positions)))
+                enough = min((heads for heads in known if heads), default=0)
+                column[depth, positions] = _least_heads(structure, depth, head_dim, positions, enough or max_heads)
+        smaller = column
+        yield head_dim, column
 
 
 def _head_dims(structure: Structure) -> list[int]:
@@ -154,21 +173,31 @@ def _uniform(structure: Structure, depth: int, heads: int, head_dim: int, positi
 
 
 def _trimmed(structure: Structure, arch: Architecture) -> Architecture:
-    """The shape without the heads and layers that its plan leaves idle, and with the narrowest state at that cost."""
+    """The shape without the heads and layers that its plan leaves idle."""
     found = analyse(structure, arch)
+    if found.gathered:
+        return arch
     used = [max(1, _used(jobs, found)) for jobs in found.layers]
-    if not found.gathered:
-        depth = max(l for l, jobs in enumerate(found.layers, start=1) if jobs)
-        layers = tuple((h, n) for h, (_, n) in zip(used[:depth], arch.layers, strict=False))
-        smaller = replace(arch, layers=layers)
-        arch = smaller if is_cheap(structure, smaller) else arch
+    depth = max(l for l, jobs in enumerate(found.layers, start=1) if jobs)
+    layers = tuple((h, n) for h, (_, n) in zip(used[:depth], arch.layers, strict=False))
+    smaller = replace(arch, layers=layers)
+    return smaller if is_cheap(structure, smaller) else arch
+
+
+def _narrowed(structure: Structure, arch: Architecture) -> tuple[Architecture, Cost]:
+    """The cheap shape with the narrowest state at its cost, which is the same then."""
     low, high = min(arch.embed_dim, max(h * n for h, n in arch.layers)), arch.embed_dim
-    cost = analyse(structure, arch).cost.order
+    cost = analyse(structure, arch).cost
     while low < high:
         middle = (low + high) // 2
-        enough = analyse(structure, replace(arch, embed_dim=middle)).cost.order <= cost
+        enough = is_cheap(structure, replace(arch, embed_dim=middle), cost.exponent)
         low, high = (low, middle) if enough else (middle + 1, high)
-    return replace(arch, embed_dim=low)
+    return replace(arch, embed_dim=low), cost
+
+
+def _cost(structure: Structure, arch: Architecture) -> Cost | None:
+    """What the shape costs, or None where it cannot."""
+    return None if impossible(structure, arch) else analyse(structure, arch).cost
 
 
 def _used(jobs: Any, found: Found) -> int:
@@ -183,12 +212,12 @@ def _least_costly(structure: Structure, max_layers: int, max_heads: int) -> Iter
             yield _uniform(structure, max_layers, max_heads, head_dim, positions)
 
 
-def _priced(structure: Structure, arch: Architecture, eps: float) -> Choice:
-    prediction = predict(structure, arch)
-    if not prediction.feasible:
-        return Choice(arch, prediction, 0, "")
-    wide = replace(arch, width=_power(1 / eps, prediction.exponent))
-    return Choice(wide, prediction, parameters(wide, structure.token_dim).total, "")
+def _priced(structure: Structure, arch: Architecture, cost: Cost | None, eps: float) -> tuple[Architecture, bool, int]:
+    """(the shape with feed-forwards eps^-exponent wide, whether it is cheap, its parameters; 0: it cannot)."""
+    if cost is None:
+        return arch, False, 0
+    wide = replace(arch, width=_power(1 / eps, float(cost.exponent)))
+    return wide, cost.cheap, parameters(wide, structure.token_dim).total
 
 
 def _power(base: float, exponent: float) -> int:
@@ -219,12 +248,11 @@ def _reason(choice: Choice, best: Choice) -> str:
 
 def _frontier(structure: Structure, max_layers: int, max_heads: int) -> Iterator[Frontier]:
     head_dim = max(16, structure.token_dim, min(64, structure.count))
-    for depth in range(1, max_layers + 1):
-        for positions in (0, POSITIONS):
-            heads = _least_heads(structure, depth, head_dim, positions, max_heads)
-            below = heads - 1 if heads else max_heads
-            why = "nothing smaller is possible" if below == 0 else _why(structure, depth, below, head_dim, positions)
-            yield Frontier(depth, bool(positions), heads or None, why)
+    ((_, column),) = _staircase(structure, [head_dim], max_layers, max_heads)
+    for (depth, positions), heads in column.items():
+        below = heads - 1 if heads else max_heads
+        why = "nothing smaller is possible" if below == 0 else _why(structure, depth, below, head_dim, positions)
+        yield Frontier(depth, bool(positions), heads or None, why)
 
 
 def _why(structure: Structure, depth: int, heads: int, head_dim: int, positions: int) -> str:

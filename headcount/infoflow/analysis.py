@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -15,7 +17,7 @@ from headcount.infoflow.costs import (
     decoding_exponent,
 )
 from headcount.infoflow.demands import Demand, Shape, demands_of
-from headcount.infoflow.schedule import Job, Limits, Schedule, schedule
+from headcount.infoflow.schedule import Job, Limits, Schedule, schedule, scheduling_kind
 from headcount.structure import Retrieval, Structure
 
 __all__ = ["Cost", "Found", "analyse", "impossible", "is_cheap"]
@@ -47,6 +49,9 @@ class Cost:
     def order(self) -> tuple[bool, Fraction]:
         """Cheap plans first, then the smaller exponent."""
         return (not self.cheap, self.exponent)
+
+
+CHEAPEST = Cost().order
 
 
 @dataclass(frozen=True)
@@ -83,32 +88,41 @@ def impossible(structure: Structure, arch: Shape) -> str:
 
 
 def analyse(structure: Structure, arch: Shape) -> Found:
-    """The plan of least cost: cheap before costly, then by exponent. Assumes that `impossible` found nothing."""
+    """The plan of least cost: cheap before costly, then by exponent; at equal cost the one that aggregates least.
+
+    Assumes that `impossible` found nothing.
+    """
     demands, rest = demands_of(structure)
     if not demands and not any(r.order > 2 for r in rest):
         return _gathering(structure, arch, rest)
-    best = _everything(structure, arch)
+    everything = _everything(structure, arch)
     if any(r.order > 2 for r in rest):
-        return best
+        return everything
+    best, bound = None, everything.cost
     for kept, gathered in _divisions(demands, rest, structure):
-        found = _placed(structure, arch, kept, gathered)
-        if found is not None and found.cost.order <= best.cost.order:
-            best = found
-    return best
+        if best is not None and best.cost.order == CHEAPEST:
+            break
+        if _least_cost(arch, kept, gathered).order <= bound.order:
+            placed = _placed(structure, arch, kept, gathered, bound)
+            if placed is not None and (best is None or placed.cost.order < best.cost.order):
+                best, bound = placed, min(bound, placed.cost, key=lambda cost: cost.order)
+    return best if best is not None and best.cost.order <= everything.cost.order else everything
 
 
-def is_cheap(structure: Structure, arch: Shape) -> bool:
-    """Whether `analyse` would find a cheap plan; quicker, since any will do."""
+def is_cheap(structure: Structure, arch: Shape, features: Fraction = FEATURES) -> bool:
+    """Whether `analyse` would find a cheap plan, with `features` as the largest exponent; quicker, as any will do."""
     if impossible(structure, arch):
         return False
     demands, rest = demands_of(structure)
-    if not demands or any(r.order > 2 for r in rest) or _everything(structure, arch).cost.cheap:
-        return analyse(structure, arch).cost.cheap
-    size, limits = (structure.length, structure.token_dim), Limits(FEATURES, SEPARATED)
+    everything = _everything(structure, arch).cost.cheap
+    if everything or not demands or any(r.order > 2 for r in rest):
+        return everything or (not demands and _gathering(structure, arch, rest).cost.cheap)
+    size, limits = (structure.length, structure.token_dim), Limits(features, SEPARATED)
     for kept, gathered in _divisions(demands, rest, structure):
-        placed = schedule(kept, arch, size, limits, spare=gathered)
-        found = None if placed is None else _costed(structure, arch, kept, placed, gathered)
-        if found is not None and found.cost.cheap:
+        if gathered > SEPARATED * arch.embed_dim or _keeps(kept, gathered) > features * arch.embed_dim:
+            continue
+        placed = schedule(kept, arch, size, limits, spare=gathered, least=gathered)
+        if placed is not None and placed.spare >= gathered:
             return True
     return False
 
@@ -138,19 +152,27 @@ def _through(arch: Shape, numbers: int, *, all_of_it: bool) -> Found:
 def _divisions(
     demands: tuple[Demand, ...], rest: tuple[Retrieval, ...], structure: Structure
 ) -> Iterator[tuple[tuple[Demand, ...], int]]:
-    """Every way to leave some look-ups over a short window to aggregation: (what is compared, numbers gathered)."""
+    """The ways to leave some look-ups over a short window to aggregation: (what is compared, numbers gathered).
+
+    Of look-ups that differ in their window alone, those with the shortest go first: to leave out a longer one and keep
+    a shorter costs more numbers and saves the same heads.
+    """
     places = len({p for r in rest for p in r.positions})
-    named = {name for d in demands for name in d.after}
-    free = [
-        range(d.count + 1)
-        if d.order and d.window < structure.length and not d.after and not set(d.name.split(", ")) & named
-        else range(1)
-        for d in demands
-    ]
-    for left_out in product(*free):
-        tokens = sum(n * d.window * (2 if _shifts(d) else 1) for n, d in zip(left_out, demands, strict=True))
-        kept = tuple(_fewer(d, d.count - n) for n, d in zip(left_out, demands, strict=True) if n < d.count)
+    for left_out in product(*_orders(demands, structure)):
+        gone = Counter(g for group in left_out for g in group)
+        tokens = sum(n * demands[g].window * (2 if _shifts(demands[g]) else 1) for g, n in gone.items())
+        kept = tuple(_fewer(d, d.count - gone[g]) for g, d in enumerate(demands) if gone[g] < d.count)
         yield kept, min(structure.length, tokens + places) * structure.token_dim
+
+
+def _orders(demands: tuple[Demand, ...], structure: Structure) -> list[list[list[int]]]:
+    """For each kind of look-up that may be gathered: none of it, the one with the shortest window, the two, ..."""
+    named = {name for d in demands for name in d.after}
+    kinds: dict[Hashable, list[int]] = {}
+    for g, d in sorted(enumerate(demands), key=lambda pair: pair[1].window):
+        if d.order and d.window < structure.length and not d.after and not set(d.name.split(", ")) & named:
+            kinds.setdefault(scheduling_kind(d, named), []).extend([g] * d.count)
+    return [[queue[:n] for n in range(len(queue) + 1)] for queue in kinds.values()]
 
 
 def _shifts(demand: Demand) -> bool:
@@ -161,21 +183,37 @@ def _fewer(demand: Demand, count: int) -> Demand:
     return Demand(**{**demand.__dict__, "count": count})
 
 
-def _placed(structure: Structure, arch: Shape, demands: tuple[Demand, ...], gathered: int) -> Found | None:
-    """The cheapest placement of these demands, or None when they do not fit at any price."""
-    size = (structure.length, structure.token_dim)
+def _placed(structure: Structure, arch: Shape, demands: tuple[Demand, ...], gathered: int, best: Cost) -> Found | None:
+    """The cheapest placement of these demands, or None when none costs as little as `best`."""
+    size, wanted = (structure.length, structure.token_dim), min(gathered, arch.embed_dim)
+    least = min(wanted, math.ceil(gathered / (SEPARATED if best.cheap else best.exponent)))
     for chain in _limits(demands, arch, size):
-        if not chain or schedule(demands, arch, size, chain[-1], spare=gathered) is None:
+        loosest = schedule(demands, arch, size, chain[-1], spare=wanted, least=least) if chain else None
+        if loosest is None:
             continue
-        chain = chain[_first_fit(demands, arch, size, chain) :]
-        placed = (
-            schedule(demands, arch, size, limits, spare=gathered) for limits in (chain if gathered else chain[:1])
-        )
-        found = [_costed(structure, arch, demands, p, gathered) for p in placed if p is not None]
-        best = min((f for f in found if f is not None), key=lambda f: f.cost.order, default=None)
-        if best is not None and (best.cost.cheap or chain[-1].features == NO_LIMIT):
-            return best
+        found = []
+        for limits in chain[_first_fit(demands, arch, size, chain) :]:
+            placed = schedule(demands, arch, size, limits, spare=wanted, least=least)
+            costed = None if placed is None else _costed(structure, arch, demands, placed, gathered)
+            found += [costed] if costed else []
+            if placed is not None and placed.spare >= min(wanted, loosest.spare):
+                break  # looser limits leave no more for aggregation
+        first = min(found, key=lambda f: f.cost.order, default=None)
+        if first is not None and (first.cost.cheap or chain[-1].features == NO_LIMIT):
+            return first
     return None
+
+
+def _least_cost(arch: Shape, demands: tuple[Demand, ...], gathered: int) -> Cost:
+    """What no placement of these demands can undercut."""
+    channel = min(arch.embed_dim, sum(heads * head_dim for heads, head_dim in arch.layers))
+    held = decoding_exponent(_keeps(demands, gathered), arch.embed_dim)
+    return Cost(held, aggregated=decoding_exponent(gathered, channel))
+
+
+def _keeps(demands: tuple[Demand, ...], gathered: int) -> int:
+    """The numbers that end at the class token."""
+    return sum(d.count * d.keeps for d in demands) + gathered
 
 
 def _first_fit(demands: tuple[Demand, ...], arch: Shape, size: tuple[int, int], chain: list[Limits]) -> int:
@@ -205,11 +243,10 @@ def _limits(demands: tuple[Demand, ...], arch: Shape, size: tuple[int, int]) -> 
 def _costed(
     structure: Structure, arch: Shape, demands: tuple[Demand, ...], placed: Schedule, gathered: int
 ) -> Found | None:
-    keeps = sum(d.count * d.keeps for d in demands) + gathered
     channel = min(arch.embed_dim, placed.spare)
     if gathered and not channel:
         return None
-    features = [decoding_exponent(keeps, arch.embed_dim)]
+    features = [decoding_exponent(_keeps(demands, gathered), arch.embed_dim)]
     separated = [Fraction(1)]
     for (_, head_dim), jobs in zip(arch.layers, placed.layers, strict=True):
         brought = 0

@@ -6,16 +6,17 @@ far as they go: an act done earlier never stands in the way of a later one. `exh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 
-from headcount.infoflow.costs import gate_heads
 from headcount.infoflow.demands import Act, Demand, Shape
+from headcount.infoflow.outlook import Counts, Outlook, gates_of, waiting
 
-__all__ = ["Job", "Limits", "Schedule", "schedule"]
+__all__ = ["Job", "Limits", "Schedule", "schedule", "scheduling_kind"]
 
 
 @dataclass(frozen=True)
@@ -53,24 +54,66 @@ class Schedule:
     spare: int
 
 
-# Progress of a search: for each demand, how many look-ups wait for each of its acts; and the sizes of routed bundles
-# that have not been fetched yet.
-Counts = tuple[tuple[int, ...], ...]
-
-
 def schedule(
-    demands: tuple[Demand, ...], arch: Shape, size: tuple[int, int], limits: Limits, *, spare: int = 0
+    demands: tuple[Demand, ...], arch: Shape, size: tuple[int, int], limits: Limits, *, spare: int = 0, least: int = 0
 ) -> Schedule | None:
     """The placement of all acts that leaves the most spare dimensions, or None when there is none within `limits`.
 
-    `size` is (length, token_dim). Collecting by position is tried only where the plain way leaves less than `spare`.
+    `size` is (length, token_dim). More than `spare` dimensions are not looked for, and nothing is when fewer than
+    `least` can be left. Collecting by position is tried only where the plain way leaves less than `spare`.
     """
-    start = tuple((d.count,) + (0,) * (len(d.acts) - 1) for d in demands)
-    plain = _Search(demands, arch, size, limits, route=False, spare=spare).best(start)
-    if not arch.positions or (plain is not None and plain.spare >= spare):
-        return plain
-    routed = _Search(demands, arch, size, limits, route=True, spare=spare).best(start)
-    return max((found for found in (plain, routed) if found), key=lambda found: found.spare, default=None)
+    kinds, members = _kinds(demands)
+    start = tuple((d.count,) + (0,) * (len(d.acts) - 1) for d in kinds)
+    found = None
+    for route in (False, True) if arch.positions else (False,):
+        tried = _Search(kinds, arch, size, limits, route=route, spare=spare, least=least).best(start)
+        if tried is not None and (found is None or tried.spare > found.spare):
+            found = tried
+        if found is not None and found.spare >= spare:
+            break
+    return None if found is None else Schedule(tuple(_shared_out(found.layers, kinds, members)), found.spare)
+
+
+def scheduling_kind(demand: Demand, named: set[str]) -> Hashable:
+    """Demands of one kind are interchangeable to the search: it sees their acts, and a window only behind gates."""
+    window = demand.window if gates_of(demand, 0) else 0
+    own = demand.name if demand.name in named else ""
+    return demand.acts, demand.after, demand.route, demand.order, demand.rank, window, own
+
+
+def _kinds(demands: tuple[Demand, ...]) -> tuple[tuple[Demand, ...], list[list[int]]]:
+    """One demand for all of a kind, and which ones it stands for."""
+    named = {name for d in demands for name in d.after}
+    members: dict[Hashable, list[int]] = {}
+    for g, demand in enumerate(demands):
+        members.setdefault(scheduling_kind(demand, named), []).append(g)
+    kinds = (replace(demands[own[0]], count=sum(demands[g].count for g in own)) for own in members.values())
+    queues = [[g for g in own for _ in range(demands[g].count)] for own in members.values()]
+    return tuple(kinds), queues
+
+
+def _shared_out(
+    layers: tuple[tuple[Job, ...], ...], kinds: tuple[Demand, ...], members: list[list[int]]
+) -> Iterator[tuple[Job, ...]]:
+    """The jobs of the kinds as jobs of their members, first come, first served."""
+    queues = [[own] + [[] for _ in kind.acts] for own, kind in zip(members, kinds, strict=True)]
+    for jobs in layers:
+        moved, written = [], []
+        for job in jobs:
+            if job.demand < 0:
+                written.append(job)
+                continue
+            queue = queues[job.demand][job.act]
+            taken, queue[:] = queue[: job.number], queue[job.number :]
+            heads = job.heads
+            for g, number in Counter(taken).items():
+                share = heads if job.way == "routed" else job.heads // job.number * number
+                written.append(Job(g, job.act, number, share, job.way))
+                heads -= share
+            moved.append((queues[job.demand][job.act + 1 if job.way == "plain" else -1], taken))
+        for queue, taken in moved:
+            queue += taken
+        yield tuple(written)
 
 
 class _Search:
@@ -83,56 +126,54 @@ class _Search:
         *,
         route: bool,
         spare: int,
+        least: int,
     ) -> None:
-        self.demands, self.arch, self.limits, self.route, self.spare = demands, arch, limits, route, spare
+        self.demands, self.arch, self.limits, self.route = demands, arch, limits, route
+        self.spare, self.least = spare, least
         self.chains = any(d.after for d in demands)
-        self.bundle = max(head_dim for _, head_dim in arch.layers) if route else 1
         self.length, self.token_dim = size
         self.index = {d.name: i for i, d in enumerate(demands)}
         # Which heads collect matters only for what they leave: by how many they are when bundles save some, and by
         # their layer when head dimensions differ.
         self.greedy = not spare or (len({head_dim for _, head_dim in arch.layers}) == 1 and not route)
         self.room = int(limits.features * arch.embed_dim) - self.token_dim  # numbers a token can take in, in one layer
-        most = max(heads for heads, _ in arch.layers)
-        self.gates = arch.positions and any(d.rank > 1 and gate_heads(d.window, 2) <= most for d in demands)
+        widest = max(head_dim for _, head_dim in arch.layers)
+        bundle = min(widest, self.length, int(limits.separated * widest)) if route else 1
+        self.outlook = Outlook(demands, arch, self.room, bundle)
+        dims = {head_dim for _, head_dim in arch.layers}
+        self.admitted = {(act, n) for d in demands for act in d.acts for n in dims if limits.admits(act, n)}
         self._go = lru_cache(maxsize=None)(self._search)
 
     def best(self, start: Counts) -> Schedule | None:
-        found = self._go(0, start, ())
-        return None if found is None else Schedule(found[1], found[0])
-
-    def _search(
-        self, layer: int, counts: Counts, bundles: tuple[int, ...]
-    ) -> tuple[int, tuple[tuple[Job, ...], ...]] | None:
-        if not bundles and not any(map(any, counts)):
-            free = sum(heads * head_dim for heads, head_dim in self.arch.layers[layer:])
-            return free, ((),) * (len(self.arch.layers) - layer)
-        if layer == len(self.arch.layers) or self._hopeless(layer, counts, bundles):
+        somewhere = {act for act, _ in self.admitted}
+        for demand, gated in zip(self.demands, self.outlook.gated, strict=True):
+            if not gated[0] and not somewhere.issuperset(demand.acts):
+                return None
+        low, high = self.least, min(self.spare, self.outlook.spare(0, start, 0))
+        if high < low:
             return None
-        best = None
-        for jobs, after, waiting, spare in self._choices(layer, counts, bundles):
-            rest = self._go(layer + 1, after, waiting)
-            if rest is not None and (best is None or spare + rest[0] > best[0]):
-                best = (spare + rest[0], (jobs, *rest[1]))
-                if not self.spare:
-                    return best
+        best = self._go(0, start, (), high)
+        if best is None and low < high:
+            best = self._go(0, start, (), low)
+            low = high if best is None else best.spare
+            while low + 1 < high:  # at least `low` can be left, and less than `high`
+                middle = (low + high) // 2
+                found = self._go(0, start, (), middle)
+                best, low, high = (best, low, middle) if found is None else (found, found.spare, high)
         return best
 
-    def _hopeless(self, layer: int, counts: Counts, bundles: tuple[int, ...]) -> bool:
-        """Whether a chain is longer than the layers left, or the acts are more than the heads left."""
-        left = self.arch.layers[layer:]
-        heads = sum(h for h, _ in left)
-        # Heads of this layer collect one each; later ones can fetch a bundle, made by a token's head before.
-        first = left[0][0] - len(bundles)
-        if sum(map(sum, counts)) > first + (heads - left[0][0]) * self.bundle:
-            return True
-        if self.gates:
-            return False
-        waiting = [(self.demands[g].acts[p:], number) for g, p, number in self._waiting(counts)]
-        if any(len(acts) > len(left) for acts, _ in waiting):
-            return True
-        work = sum(number * sum(act.at != "cls" for act in acts) for acts, number in waiting)
-        return work > heads
+    def _search(self, layer: int, counts: Counts, bundles: tuple[int, ...], wanted: int) -> Schedule | None:
+        """Any way to finish from here that leaves at least `wanted` dimensions."""
+        if not bundles and not any(map(any, counts)):
+            free = sum(heads * head_dim for heads, head_dim in self.arch.layers[layer:])
+            return Schedule(((),) * (len(self.arch.layers) - layer), free) if free >= wanted else None
+        if layer == len(self.arch.layers) or self.outlook.spare(layer, counts, len(bundles)) < wanted:
+            return None
+        for jobs, after, unfetched, spare in self._choices(layer, counts, bundles):
+            rest = self._go(layer + 1, after, unfetched, max(0, wanted - spare))
+            if rest is not None:
+                return Schedule((jobs, *rest.layers), spare + rest.spare)
+        return None
 
     def _choices(
         self, layer: int, counts: Counts, bundles: tuple[int, ...]
@@ -148,9 +189,9 @@ class _Search:
                     slots = heads - tokens_used - shared
                     for done in self._token_acts(layer, left, counts, slots, room):
                         jobs = (*collected, *routed, *done, *(Job(-1, -1, m, 1, "fetched") for m in fetched))
-                        waiting = _without(bundles, fetched) + tuple(sorted(_sizes(routed)))
+                        unfetched = _without(bundles, fetched) + tuple(_sizes(routed))
                         spare = (heads - len(fetched) - cls_used) * head_dim
-                        yield jobs, _plus(left, done), tuple(sorted(waiting)), spare
+                        yield jobs, _plus(left, done), tuple(sorted(unfetched)), spare
 
     # The class token.
 
@@ -182,16 +223,10 @@ class _Search:
         if not self.arch.positions:
             return []
         found = []
-        for g, p, number in self._waiting(counts):
-            demand, rest = self.demands[g], self.demands[g].acts[p:]
-            if demand.order == 1 and len(rest) > 1 and all(act.kind in ("mask", "collect") for act in rest):
-                gates = gate_heads(demand.window, demand.rank_left(p))
-                if (
-                    gates <= self.arch.layers[layer][0]
-                    and rest[-1].at == "cls"
-                    and self._ready(demand, rest[0], counts)
-                ):
-                    found.append(Job(g, p, number, gates, "gated"))
+        for g, p, number in waiting(counts):
+            demand, gates = self.demands[g], gates_of(self.demands[g], p)
+            if 0 < gates <= self.arch.layers[layer][0] and self._ready(demand, demand.acts[p], counts):
+                found.append(Job(g, p, number, gates, "gated"))
         return found
 
     # The tokens.
@@ -218,18 +253,16 @@ class _Search:
 
     def _plain(self, layer: int, counts: Counts, at: str, before: Counts | None = None) -> list[Job]:
         head_dim, found = self.arch.layers[layer][1], []
-        for g, p, number in self._waiting(counts):
+        for g, p, number in waiting(counts):
             demand, act = self.demands[g], self.demands[g].acts[p]
             here = act.at == "tokens" if at == "tokens" else act.at != "tokens"
-            if here and self.limits.admits(act, head_dim) and self._ready(demand, act, before or counts):
+            if here and (act, head_dim) in self.admitted and self._ready(demand, act, before or counts):
                 found.append(Job(g, p, number, 1))
-        return found
+        return sorted(found, key=self._layers_after)
 
-    def _waiting(self, counts: Counts) -> Iterator[tuple[int, int, int]]:
-        for g, row in enumerate(counts):
-            for p, number in enumerate(row):
-                if number:
-                    yield g, p, number
+    def _layers_after(self, job: Job) -> int:
+        """How many layers must follow, counted down: the longest chains first, so that the first try is a good one."""
+        return job.act - len(self.demands[job.demand].acts) - self.outlook.urgency[job.demand]
 
     def _ready(self, demand: Demand, act: Act, counts: Counts) -> bool:
         return not act.waits or not any(any(counts[self.index[name]]) for name in demand.after)

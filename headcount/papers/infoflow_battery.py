@@ -10,6 +10,7 @@ from typing import Any
 from headcount.infoflow import predict
 from headcount.nets import Architecture
 from headcount.papers.cells import Cell, Trained, same_size
+from headcount.papers.infoflow_solved import solved
 from headcount.tasks import (
     Induction,
     KthLargest,
@@ -23,11 +24,7 @@ from headcount.tasks import (
     Wells,
 )
 
-__all__ = ["FACTOR", "FLOOR", "battery", "confusion", "judged"]
-
-FACTOR = 5.0  # a shape has solved a task when its NMSE is within this factor of the reference's,
-FLOOR = 3e-5  # or below this: nobody asks for more;
-FAILED = 0.3  # and never above this, whatever the reference does
+__all__ = ["battery", "confusion", "judged", "tiny"]
 
 P = 8  # position features where a cell has any: t/T and almost four turns
 
@@ -143,7 +140,7 @@ def judged(trained: Sequence[Trained]) -> list[dict[str, Any]]:
     for t in trained:
         prediction = predict(t.cell.task, t.cell.arch)
         ratio = t.best / trained[0].best
-        solved = t.best <= FLOOR or (ratio <= FACTOR and t.best <= FAILED)
+        done = solved(t.best, trained[0].best)
         rows.append(
             {
                 **t.as_row(),
@@ -152,8 +149,8 @@ def judged(trained: Sequence[Trained]) -> list[dict[str, Any]]:
                 "limiting": prediction.limiting,
                 "reference": trained[0].cell.name,
                 "ratio": float(f"{ratio:.3g}"),
-                "trained": "solved" if solved else "not solved",
-                "agree": solved == prediction.cheap,
+                "trained": "solved" if done else "not solved",
+                "agree": done == prediction.cheap,
             }
         )
     return rows

@@ -8,7 +8,7 @@ from typing import Any
 from headcount.infoflow import predict
 from headcount.nets import Architecture
 from headcount.papers.cells import Cell, Trained
-from headcount.tasks import Gaussian, LinearMax, PairMax, TriangleCentre, UnitSphere
+from headcount.tasks import Gaussian, LinearMax, PairMax, TriangleCentre, UnitSphere, Wells
 
 __all__ = [
     "PAIRS",
@@ -19,6 +19,7 @@ __all__ = [
     "position_rows",
     "triangle_cells",
     "triangle_rows",
+    "window_cells",
 ]
 
 # Best validation NMSE as published: at (D, D), (D-1, D), (D, D-1) heads in the two layers.
@@ -85,6 +86,17 @@ def position_cells(*, length: int = 16, width: int = 128) -> list[Cell]:
         arch = Architecture(layers, width=width, positions=positions, embed_dim=32)
         name = f"{retrievals} maxima {arch.name}, {positions} position features"
         cells.append(Cell(name, LinearMax.random(retrievals, 4, length), arch))
+    return cells
+
+
+def window_cells(*, length: int = 16, width: int = 64) -> list[Cell]:
+    """Four wells, two in each half of the sequence: two layers of one head with positions, without, and one layer."""
+    task = Wells.random(4, 2, length, windows=True)
+    shapes = ((((4, 8),), 8), (((1, 8), (1, 8)), 8), (((1, 8), (1, 8)), 0), (((2, 8),), 8), (((1, 8),), 8))
+    cells = []
+    for layers, positions in shapes:
+        arch = Architecture(layers, width=width, positions=positions, embed_dim=32)
+        cells.append(Cell(f"4 wells in halves {arch.name}, {positions} position features", task, arch))
     return cells
 
 
