@@ -80,8 +80,7 @@ def learned(share: dict[str, list[Cell]], recipe: Recipe, seeds: int, device: st
     torch.set_float32_matmul_precision("high")  # TF32 products on a GPU; a CPU takes no notice
     torch.set_num_threads(1)
     trained = iter(train_cells([c for cells in share.values() for c in cells], recipe, seeds=seeds, device=device))
-    rows = {name: judged(list(islice(trained, len(cells)))) for name, cells in share.items()}
-    return {name: [{"group": name, **row} for row in found] for name, found in rows.items()}
+    return {name: judged(name, list(islice(trained, len(cells)))) for name, cells in share.items()}
 
 
 def written(path: Path, data: dict[str, Any]) -> None:

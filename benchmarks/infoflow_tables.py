@@ -1,12 +1,14 @@
 """The published pair and triangle tables, trained as banks: `python -m benchmarks.infoflow_tables --device cuda`.
 
-Writes docs/data/infoflow_tables.json. `--tiny` runs the same lines in a minute on a CPU, to see that they run.
+Adds to docs/data/infoflow_tables.json. `--tiny` runs the same lines in a minute on a CPU, to see that they run.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")  # TF32 products on a GPU; a CPU takes no notice
     if asked.tiny:
         asked.seeds, asked.steps = 1, 4
-    tables: dict[str, Any] = {}
+    tables: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.is_file() else {}
     for name in (asked.only,) if asked.only else NAMES:
         start = time.perf_counter()
         tables[name] = table(name, asked)
@@ -51,7 +53,7 @@ def main() -> None:
         for row in tables[name]["rows"]:
             published = "-" if row["published"] is None else f"{row['published']:.2e}"
             print(f"  {row['cell']:<40} {row['nmse']:.2e}  published {published}  {row['predicted']}")
-        written(asked.out, {"environment": environment(asked.device, "bank"), **tables})
+        written(asked.out, tables)
     print(f"written: {asked.out}")
 
 
@@ -68,7 +70,10 @@ def table(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     rows = {"triangle": triangle_rows, "positions": position_rows, "windows": position_rows}.get(name, pair_rows)(
         trained
     )
-    return {"rows": rows, "samples": samples, "steps": recipe.steps, "batch": recipe.batch, "seeds": asked.seeds}
+    made = environment(asked.device, "bank")
+    about = {"device": made["device"], "torch": made["torch"], "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+    setup = {"samples": samples, "steps": recipe.steps, "batch": recipe.batch, "seeds": asked.seeds}
+    return {"rows": rows, **setup, **about}
 
 
 def cells(name: str, tiny: bool) -> list[Cell]:

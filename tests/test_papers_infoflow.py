@@ -49,7 +49,7 @@ def test_every_shape_of_a_task_has_the_size_of_its_reference():
 def test_cells_are_judged_against_their_reference():
     cells = battery()["4 maxima"][:3]  # 4x8 (reference, cheap), 1x8 and 2x8 (costly)
     trained = [Trained(c, (nmse,), 0) for c, nmse in zip(cells, (1e-4, 4e-4, 6e-3), strict=True)]
-    rows = judged(trained)
+    rows = judged("4 maxima", trained)
     assert [row["trained"] for row in rows] == ["solved", "solved", "not solved"]
     assert [row["agree"] for row in rows] == [True, False, True]
     assert confusion(rows) == {"cheap": {"solved": 1, "not solved": 0}, "costly": {"solved": 1, "not solved": 1}}
@@ -57,7 +57,7 @@ def test_cells_are_judged_against_their_reference():
 
 def test_a_failed_reference_solves_nothing():
     cell = battery()["4 maxima"][0]
-    (row,) = judged([Trained(cell, (0.9,), 0)])
+    (row,) = judged("4 maxima", [Trained(cell, (0.9,), 0)])
     assert row["trained"] == "not solved" and not row["agree"]
 
 
@@ -96,9 +96,9 @@ def test_cells_train_as_banks_and_fill_the_page():
     recipe = Recipe(samples=32, validation=16, epochs=1, batch=16, evaluations=1)
     trained = train_cells(cells, recipe, seeds=2)
     assert [len(t.nmse) for t in trained] == [2, 2] and all(t.nmse[0] <= t.nmse[1] for t in trained)
-    rows = judged(trained)
-    run = {"samples": 32, "steps": 2, "batch": 16, "seeds": 2}
-    text = page({}, {"rows": rows, "run": run, "confusion": confusion(rows)})
+    rows = judged("4 maxima", trained)
+    run = {"samples": 32, "steps": 2, "batch": 16, "seeds": 2, "device": "cpu", "date": "2026-11-15"}
+    text = page({}, {"rows": rows, "runs": {"4 maxima": run}, "confusion": confusion(rows)})
     assert "cells agree" in text and "<td>4 maxima: 4x8</td>" in text
     assert Cell(cells[0].name, cells[0].task, cells[0].arch) == cells[0]
 
@@ -106,9 +106,9 @@ def test_cells_train_as_banks_and_fill_the_page():
 def told() -> dict:
     """Three cells of one task as the battery writes them: a reference, a costly shape that trained, one that failed."""
     cells = battery()["4 maxima"][:3]
-    rows = judged([Trained(c, (nmse,), 0) for c, nmse in zip(cells, (1e-4, 4e-4, 6e-3), strict=True)])
-    run = {"samples": 64, "steps": 6000, "batch": 16, "seeds": 3}
-    return {"rows": rows, "run": run, "confusion": confusion(rows)}
+    rows = judged("4 maxima", [Trained(c, (nmse,), 0) for c, nmse in zip(cells, (1e-4, 4e-4, 6e-3), strict=True)])
+    run = {"samples": 64, "steps": 6000, "batch": 16, "seeds": 3, "device": "cpu", "date": "2026-11-15"}
+    return {"rows": rows, "runs": {"4 maxima": run}, "confusion": confusion(rows)}
 
 
 def words(html: str) -> str:
@@ -119,7 +119,7 @@ def test_the_page_says_what_solved_means_with_the_numbers_in_force():
     text = words(page({}, told()))
     for number in (FACTOR, FAILED, FLOOR):
         assert f"{number:.3g}" in text
-    assert "2 of 3 cells agree" in text and "best of 3 seeds" in text and "6,000 steps" in text
+    assert "2 of 3 cells agree" in text and "6,000 steps of 16, 3 seeds" in text
 
 
 def test_a_disagreement_is_shown_with_what_was_found_or_that_nobody_looked():

@@ -134,7 +134,7 @@ def _shape(layers: str, positions: int, task: Task, width: int) -> Architecture:
     return Architecture(parts, width=width, positions=positions, embed_dim=max(state, deep, 16))
 
 
-def judged(trained: Sequence[Trained]) -> list[dict[str, Any]]:
+def judged(group: str, trained: Sequence[Trained]) -> list[dict[str, Any]]:
     """One task's cells, the reference first: every prediction beside what training says relative to the reference."""
     rows = []
     for t in trained:
@@ -143,6 +143,7 @@ def judged(trained: Sequence[Trained]) -> list[dict[str, Any]]:
         done = solved(t.best, trained[0].best)
         rows.append(
             {
+                "group": group,
                 **t.as_row(),
                 "predicted": prediction.verdict,
                 "exponent": None if math.isinf(prediction.exponent) else round(prediction.exponent, 3),

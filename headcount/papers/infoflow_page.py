@@ -50,7 +50,7 @@ def page(tables: Mapping[str, Any], battery: Mapping[str, Any], looked_into: Map
         rule={"factor": FACTOR, "floor": FLOOR, "failed": FAILED},
         battery=battery if rows else None,
         figures=_figures(rows),
-        groups=_groups(rows),
+        groups=_groups(rows, battery.get("runs", {})),
         apart=[{**row, "note": notes.get(row["cell"], UNSEEN)} for row in rows if not row["agree"]],
         unseen=UNSEEN,
         agree=sum(row["agree"] for row in rows),
@@ -85,26 +85,37 @@ def _figures(rows: Sequence[Row]) -> dict[str, Markup]:
     return {name: Markup(scatter(rows, width=width).inline(f"scatter-{name}")) for name, width in sizes.items()}
 
 
-def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Rows by task: those that share a reference, under the name that stands before its shape."""
+def _groups(rows: Sequence[Row], runs: Mapping[str, Any]) -> list[tuple[str, str, list[Row]]]:
+    """Rows by task, each with a line on how it was trained."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(row["reference"], []).append(row)
-    return [(reference.split(":")[0].split(" T=")[0], group) for reference, group in groups.items()]
+        groups.setdefault(row["group"], []).append(row)
+    return [(name, _trained(group, runs.get(name)), group) for name, group in groups.items()]
+
+
+def _trained(rows: Sequence[Row], run: Mapping[str, Any] | None) -> str:
+    lengths = ", ".join(dict.fromkeys(str(row["length"]) for row in rows))
+    if run is None:
+        return f"length {lengths}"
+    seeds = f"{run['seeds']} seed{'' if run['seeds'] == 1 else 's'}"
+    return f"length {lengths}; {run['steps']:,} steps of {run['batch']}, {seeds}, {run['device']}, {run['date']}"
 
 
 TITLES = {
     "gaussian": "Pair task, Gaussian tokens",
     "sphere": "Pair task, tokens of unit length",
     "triangle": "Triangle centre",
+    "windows": "Four wells by two layers of one head, with and without positions",
     "positions": "Maxima by two layers of one head, with and without positions",
+    "positions, longer": "The same, trained longer",
 }
 
 
 def _shown(name: str, table: Mapping[str, Any]) -> Shown:
     pairs = name in ("gaussian", "sphere")
     rows = tuple(_with_ratios(table["rows"]) if pairs else table["rows"])
-    measured = f"Best and median of {table['seeds']} seeds, {table['steps']:,} steps of {table['batch']} sequences."
+    measured = f"Best and median of {table['seeds']} seeds, {table['steps']:,} steps of {table['batch']} sequences"
+    measured += f" ({table['device']}, {table['date']})." if "device" in table else "."
     published = any(row["published"] is not None for row in rows)
     says = " ".join(part for part in (_short_says(rows) if pairs else "", _level_says(rows)) if part)
     return Shown(TITLES[name], measured, says, rows, published, pairs)
