@@ -165,3 +165,22 @@ def test_the_scatter_has_a_dot_for_every_cell_but_references_and_a_ring_for_ever
 def test_the_page_is_drawn_without_torch():
     code = "import sys, headcount.papers.infoflow_page as p; p.page({}, {}); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_committed_page_is_what_the_stored_measurements_draw():
+    names = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json")
+    stored = [json.loads(Path("docs/data", name).read_text()) for name in names]
+    assert Path("docs/infoflow.html").read_text() == page(*stored)
+    apart = {row["cell"] for row in stored[1]["rows"] if not row["agree"]}
+    assert apart == set(stored[2]), "every disagreement has been looked into, and nothing else"
+
+
+def test_the_stored_battery_is_predicted_and_judged_as_the_rules_say_now():
+    stored = json.loads(Path("docs/data/infoflow_battery.json").read_text())
+    assert set(stored["runs"]) == set(battery()) and stored["confusion"] == confusion(stored["rows"])
+    for group, run in stored["runs"].items():
+        rows = [row for row in stored["rows"] if row["group"] == group]
+        for row, cell in zip(rows, battery(run["length"])[group], strict=True):
+            assert (row["cell"], row["predicted"]) == (cell.name, predict(cell.task, cell.arch).verdict)
+            solved = row["nmse"] <= FLOOR or (row["ratio"] <= FACTOR and row["nmse"] <= FAILED)
+            assert row["trained"] == ("solved" if solved else "not solved"), row["cell"]
