@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -156,15 +157,24 @@ def update(device: str) -> dict[str, float]:
 
 
 def steps(precision: str, device: str) -> float:
-    """How far apart two banks are after six steps, against how far they went."""
-    recipe = Recipe(samples=48, validation=8, epochs=2, batch=16)
+    """How far apart two one-layer banks of mixed shape and length are after six steps, against how far they went."""
     arch = [Architecture(layers=((h, n),), width=w, positions=1) for h, n, w in ((1, 4, 8), (3, 5, 20))]
     members = [Member(KthLargest(rank=1, length=t), a, seed=t) for t, a in zip((5, 8), arch, strict=True)]
     gradient = partial(fused.gradient, tile=Tile(precision=precision))
-    known = fused_path()
-    path = Path("fused", known.forward, gradient, as_it_is, known.update, known.pack)
-    found = []
-    for way in (reference, path):
+    return apart(members, replace(fused_path(), gradient=gradient), device)
+
+
+def deep_steps(precision: str, device: str) -> float:
+    """The same for banks of two layers."""
+    shapes = ((((1, 4), (2, 3)), 8), (((2, 5), (1, 4)), 20))
+    archs = [Architecture(layers=layers, width=width, positions=1) for layers, width in shapes]
+    members = [Member(KthLargest(rank=2, length=6), arch, seed=k) for k, arch in enumerate(archs)]
+    return apart(members, layered(precision), device)
+
+
+def apart(members: list[Member], path: Path, device: str) -> float:
+    recipe, found = Recipe(samples=48, validation=8, epochs=2, batch=16), []
+    for way in (reference, replace(path, record=as_it_is)):
         run = _Run(members, recipe, device, way)
         start = run.bank.theta.detach().clone()
         run.epoch(0)
@@ -218,6 +228,7 @@ def main(device: str) -> None:
         "update": update(device),
         "deep": {f"{name}, {kind}": deep(name, kind, device) for name in DEEP for kind in ("ieee", "half")},
         "steps": {kind: steps(kind, device) for kind in ("ieee", "half")},
+        "deep steps": {kind: deep_steps(kind, device) for kind in ("ieee", "half")},
     }
     print(json.dumps(answers))  # noqa: T201
 

@@ -102,11 +102,13 @@ def test_the_fused_update_is_adamw_and_leaves_frozen_members_alone(device):
 
 
 @on_each_device
-def test_after_six_steps_the_parameters_are_where_the_plain_bank_takes_them(device):
+@pytest.mark.parametrize(("bank", "layers"), [("steps", 1), ("deep steps", 2)])
+def test_after_six_steps_the_parameters_are_where_the_plain_bank_takes_them(device, bank, layers):
     # AdamW divides by the gradient's own size, so where a gradient is nearly zero its rounding moves the parameter.
-    found = answers(device)["steps"]
+    # Every layer rounds as many products again.
+    found = answers(device)[bank]
     assert found["ieee"] < 1e3 * EPS32
-    assert found["half"] < 16 * EPS16
+    assert found["half"] < layers * 16 * EPS16
 
 
 def test_the_path_is_chosen_by_device_depth_and_precision():
@@ -153,10 +155,11 @@ def test_the_memory_of_a_bank_is_linear_in_its_members_and_grows_with_length_by_
 @pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
 @pytest.mark.parametrize("token", [1e5, float("nan")])
 def test_tokens_that_float16_cannot_hold_are_refused_in_one_sentence(token):
-    from headcount.training.fused import pack
+    from headcount.training.paths import fused, layered
 
-    with pytest.raises(ValueError, match="reads tokens up to 65504"):
-        pack(torch.full((1, 2, 3, 4), token))
+    for path in (fused(), layered()):
+        with pytest.raises(ValueError, match="reads tokens up to 65504"):
+            path.pack(torch.full((1, 2, 3, 4), token))
 
 
 def test_a_recording_keeps_the_tensors_it_reads_alive(monkeypatch):

@@ -26,7 +26,7 @@ from headcount.training.kernels import adamw, compose_backward, compose_forward,
 from headcount.training.optimiser import BETA1, BETA2, EPS, AdamW
 from headcount.training.tiles import Tile, lanes, power
 
-__all__ = ["gradient", "pack", "pool", "update"]
+__all__ = ["gradient", "pack", "pool", "update", "within_half"]
 
 # Numbers of a member that one program keeps on the chip: E by N when composing, h N by N in the tail. The tail of a
 # larger member is left to batched products.
@@ -90,13 +90,18 @@ def pack(data: Float[Tensor, "sets samples length features"]) -> Float16[Tensor,
     >>> pack(torch.full((1, 1, 1, 2), 0.1))[0, 0, 0, [0, 1, 2, 8, 9]].tolist()
     [0.0999755859375, 0.0999755859375, 1.0, 2.4437904357910156e-05, 2.4437904357910156e-05]
     """
+    within_half(data)
+    return _packed(data)
+
+
+def within_half(data: Float[Tensor, "sets samples length features"]) -> None:
+    """Refuse tokens that float16 cannot hold, in which the kernels multiply them."""
     largest = data.abs().max().item()
     if not largest <= LARGEST_TOKEN:
         raise ValueError(
             f"the fused bank reads tokens up to {LARGEST_TOKEN:g}, and these reach {largest:g}: "
             "scale them, or pass path=headcount.training.paths.recorded"
         )
-    return _packed(data)
 
 
 def _packed(data: Tensor) -> Tensor:

@@ -93,7 +93,8 @@ def layered(precision: str = "half") -> Path:
         finally:
             torch.backends.cuda.matmul.allow_tf32 = was
 
-    return Path(f"layers in kernels ({precision}), CUDA graph", collapsed, gradient, graph, kernels.update)
+    name = f"layers in kernels ({precision}), CUDA graph"
+    return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half)
 
 
 def fused(precision: str = "half") -> Path:
