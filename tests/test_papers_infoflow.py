@@ -1,19 +1,23 @@
 """The battery and the tables: cells as designed, judged as said, and trained for a moment."""
 
 import json
+import math
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from headcount.bounds import gibbs_excess
 from headcount.infoflow import predict
 from headcount.nets import parameters
 from headcount.papers.cells import Cell, Trained, same_size, train_cells
 from headcount.papers.infoflow import pair_claims, probe_claims
 from headcount.papers.infoflow_battery import battery, confusion, judged
 from headcount.papers.infoflow_page import UNSEEN, page
+from headcount.papers.infoflow_routed import routed, trained_from
 from headcount.papers.infoflow_scatter import scatter
 from headcount.papers.infoflow_solved import FACTOR, FAILED, FLOOR
 from headcount.papers.infoflow_tables import (
@@ -25,6 +29,7 @@ from headcount.papers.infoflow_tables import (
     triangle_cells,
     triangle_rows,
 )
+from headcount.tasks import LinearMax
 from headcount.training import Recipe
 
 
@@ -184,3 +189,23 @@ def test_the_stored_battery_is_predicted_and_judged_as_the_rules_say_now():
             assert (row["cell"], row["predicted"]) == (cell.name, predict(cell.task, cell.arch).verdict)
             solved = row["nmse"] <= FLOOR or (row["ratio"] <= FACTOR and row["nmse"] <= FAILED)
             assert row["trained"] == ("solved" if solved else "not solved"), row["cell"]
+
+
+def test_the_network_that_routes_by_position_needs_its_positions():
+    task = LinearMax.random(4, 3, 8)
+    x, y = task.sample(256, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    beta = (100.0, 12.0)
+    # Gibbs: W((T-1)/e)/beta a retrieval; outside the first D positions lies (T-D) e^-12 / D of the weight, of zeros.
+    error = 4 * gibbs_excess(7, beta[0]).value + 4 * math.exp(-beta[1]) * float(y.abs().max()) + 1e-9
+    gap = (routed(task, beta=beta)(x) - y).abs()
+    assert gap.max() < error < 20 * gap.max()
+    scaled = routed(task, mean=2.0, spread=3.0, beta=beta)(x)
+    assert torch.allclose(3 * scaled + 2, routed(task, beta=beta)(x))
+
+
+def test_from_near_the_network_training_falls_back_with_positions_and_not_without():
+    recipe = Recipe(samples=512, validation=256, epochs=20, batch=64, evaluations=5)
+    task = LinearMax.random(4, 3, 8)
+    found = {p: trained_from(task, 0.03, (0, 1), recipe, lr=1e-3, places=p) for p in (True, False)}
+    assert found[True]["nmse"] < 0.1 * found[False]["nmse"]
+    assert (found[True]["predicted"], found[False]["predicted"]) == ("cheap", "costly")

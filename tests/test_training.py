@@ -1,5 +1,7 @@
 """A bank against the loop it replaces, and the promises of training: same numbers, kept best, frozen lost."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -124,6 +126,18 @@ def test_the_kept_network_is_the_one_with_the_reported_nmse():
     y = data.validation_y[0]
     gap = (outcome.net(0)(data.validation_x[0]) - y).square().mean() / y.var(unbiased=False)
     assert outcome.rows[0]["nmse"] == pytest.approx(gap.item(), rel=1e-9)
+
+
+def test_training_goes_on_from_given_networks():
+    members = [replace(MEMBER, seed=seed) for seed in (0, 1)]
+    recipe = Recipe(samples=64, validation=32, epochs=1, batch=32)
+    first = train(members, recipe)
+    nets = [first.net(k) for k in range(2)]
+    still = [replace(m, lr=1e-30) for m in members]
+    for row, before in zip(train(still, recipe, start=nets).rows, first.rows, strict=True):
+        assert row["nmse"] == pytest.approx(before["nmse"], rel=1e-6)
+    with pytest.raises(ValueError, match="cannot load"):
+        train(members, recipe, start=nets[:1])
 
 
 def test_a_diverged_member_is_a_row_that_says_so_and_harms_nobody():

@@ -106,6 +106,7 @@ TITLES = {
     "sphere": "Pair task, tokens of unit length",
     "triangle": "Triangle centre",
     "windows": "Four wells by two layers of one head, with and without positions",
+    "routed": "Six maxima by two layers of one head, started near the network that solves them",
     "positions": "Maxima by two layers of one head, with and without positions",
     "positions, longer": "The same, trained longer",
 }

@@ -85,6 +85,12 @@ class Bank:
                 p.copy_(stacked[name][0][_corner(p.shape)])
         return net
 
+    def load(self, nets: Sequence[Transformer]) -> None:
+        """Take over the parameters of plain networks, one for each member, of the members' architectures."""
+        if (shapes := [net.arch for net in nets]) != list(self.archs):
+            raise ValueError(f"a bank of {', '.join(a.name for a in self.archs)} cannot load {shapes}")
+        self.theta = self._stack(nets).to(self.theta)
+
     def _stack(self, members: Sequence[Transformer]) -> Tensor:
         rows = []
         for net in members:

@@ -46,9 +46,13 @@ def train(
     device: torch.device | str = "cpu",
     path: Path | None = None,
     data: Samples = Resident,
+    start: Sequence[Transformer] | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Train the members as one bank and return a row for each. `data` makes the resident samples: drawn, or given.
+    """Train the members as one bank and return a row for each.
+
+    `data` makes the resident samples: drawn, or given. With `start`, training goes on from these networks; their output
+    is the scaled target.
 
     >>> from headcount.nets import Architecture
     >>> from headcount.tasks import KthLargest
@@ -59,7 +63,7 @@ def train(
     """
     if not members:
         raise ValueError("a bank needs at least one member")
-    run = _Run(members, recipe, device, path or choose(members, device, recipe.dtype), data)
+    run = _Run(members, recipe, device, path or choose(members, device, recipe.dtype), data, start)
     for epoch in range(recipe.epochs):
         run.epoch(epoch)
         if run.evaluates(epoch):
@@ -81,12 +85,15 @@ class _Run:
         device: torch.device | str,
         path: Path,
         data: Samples = Resident,
+        start: Sequence[Transformer] | None = None,
     ) -> None:
         self.members, self.recipe, self.path = members, recipe, path
         dtype = getattr(torch, recipe.dtype)
         self.data = data(members, recipe, dtype, device, path.pack)
         archs, seeds = [m.arch for m in members], [m.seed for m in members]
         self.bank = Bank(archs, members[0].task.token_dim, seeds, dtype=dtype, device=device)
+        if start is not None:
+            self.bank.load(start)
         self.optimiser = AdamW(
             self.bank.theta.detach(),
             torch.tensor([m.lr for m in members], dtype=dtype, device=device),
