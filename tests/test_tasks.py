@@ -198,3 +198,16 @@ def test_the_catalogue_lists_every_task_with_its_structure():
         "Induction",
     } == {row["task"] for row in rows}
     assert [row["structure"]["retrievals"][0]["order"] for row in rows] == [1, 1, 2, 2, 3, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("LinearMax", {}, "needs directions, or retrievals and token_dim to draw one"),
+        ("LinearMax", {"retrievals": 3}, "needs token_dim; it takes retrievals, token_dim, seed"),
+        ("Induction", {}, "needs vocab; it takes vocab"),
+    ],
+)
+def test_a_task_that_lacks_a_field_names_it(name, given, says):
+    with pytest.raises(ValueError, match=says):
+        named(name, length=8, **given)

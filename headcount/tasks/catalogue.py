@@ -37,8 +37,14 @@ def named(name: str, length: int, **parameters: Any) -> Task:
     ValueError: unknown task 'LinearMex'; did you mean 'LinearMax'?
     """
     make = _maker(_class(name), parameters)
-    known = [p for p in inspect.signature(make).parameters if p != "length"]
+    asked = {key: p for key, p in inspect.signature(make).parameters.items() if key != "length"}
+    known = list(asked)
     refuse_unknown(parameters, known, f"task {name}")
+    missing = [key for key, p in asked.items() if p.default is p.empty and key not in parameters]
+    if missing:
+        drawn = hasattr(make, "random")  # the class itself: nobody asked for a random one yet
+        instead = ", or retrievals and token_dim to draw one" if drawn else ""
+        raise ValueError(f"task {name} needs {' and '.join(missing)}{instead}; it takes {', '.join(known)}")
     if isinstance(parameters.get("tokens"), str):
         chosen = parameters["tokens"]
         if chosen not in TOKENS:
