@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import weakref
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -18,8 +19,9 @@ import torch
 import headcount.training
 from headcount.nets import Architecture
 from headcount.tasks import KthLargest
-from headcount.training import Member, Recipe
-from headcount.training.paths import choose, eager, graph, recorded
+from headcount.training import Bank, Member, Recipe
+from headcount.training.forward import Batch
+from headcount.training.paths import choose, eager, graph, recorded, where_it_compiles
 from headcount.training.room import bank_bytes
 
 EPS32, EPS16 = torch.finfo(torch.float32).eps, torch.finfo(torch.float16).eps
@@ -138,6 +140,28 @@ def test_without_triton_the_recorded_bank_is_taken_and_a_line_says_so(monkeypatc
     assert said.out == ""
     assert said.err.count("\n") == 2
     assert "Triton" in said.err
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+def test_a_kernel_that_the_device_cannot_hold_gives_way_to_the_recorded_bank_with_one_line(capsys):
+    from triton.runtime.errors import OutOfResources
+
+    def too_large(*_: Any) -> torch.Tensor:
+        raise OutOfResources(300_000, 232_448, "shared memory")
+
+    bank = Bank([Architecture(layers=((1, 4), (1, 4)), width=8)], 3, [0])
+    batch = Batch(torch.randn(1, 5, 4, 3), torch.zeros(1, dtype=torch.int64), torch.arange(5)[None])
+    path = where_it_compiles(replace(recorded, name="kernels", gradient=too_large))
+    found = [path.gradient(bank, batch, torch.zeros(1, 5)) for _ in range(2)]
+    assert torch.equal(found[0], recorded.gradient(bank, batch, torch.zeros(1, 5))) and torch.equal(*found)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "kernels cannot run here (out of resource: shared memory" in said
+
+    def wrong(*_: Any) -> torch.Tensor:
+        raise ValueError("a mistake is not a missing device")
+
+    with pytest.raises(ValueError, match="a mistake"):
+        where_it_compiles(replace(recorded, gradient=wrong)).gradient(bank, batch, torch.zeros(1, 5))
 
 
 def test_the_memory_of_a_bank_is_linear_in_its_members_and_grows_with_length_by_the_data_alone():

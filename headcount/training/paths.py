@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +18,18 @@ from headcount.training.loss import Loss, squared
 from headcount.training.member import Member
 from headcount.training.optimiser import AdamW
 
-__all__ = ["Path", "choose", "differentiated", "eager", "fused", "layered", "ordinary", "recorded", "reference"]
+__all__ = [
+    "Path",
+    "choose",
+    "differentiated",
+    "eager",
+    "fused",
+    "layered",
+    "ordinary",
+    "recorded",
+    "reference",
+    "where_it_compiles",
+]
 
 Step = Callable[[], None]
 Record = Callable[[Step, Sequence[Tensor]], Step]
@@ -63,10 +75,37 @@ def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "
     if arch.outputs > 1 or dtype != "float32":
         return recorded
     try:
-        return fused() if arch.depth == 1 else layered()
+        return where_it_compiles(fused() if arch.depth == 1 else layered())
     except ImportError as missing:
         print(f"headcount: no kernels without Triton ({missing}); {recorded.name} instead", file=sys.stderr)  # noqa: T201
         return recorded
+
+
+def where_it_compiles(kernels: Path) -> Path:
+    """The path, and the recorded one with a line from the first kernel on that this device cannot compile or hold."""
+    from triton.errors import TritonError
+
+    failed: list[str] = []
+
+    def either(fast: Callable[..., Any], slow: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            if not failed:
+                try:
+                    return fast(*given)
+                except TritonError as error:
+                    failed.append(str(error).strip().splitlines()[0][:100])
+                    said = f"headcount: {kernels.name} cannot run here ({failed[0]}); {recorded.name} instead"
+                    print(said, file=sys.stderr)  # noqa: T201
+            return slow(*given)
+
+        return call
+
+    return replace(
+        kernels,
+        forward=either(kernels.forward, recorded.forward),
+        gradient=either(kernels.gradient, recorded.gradient),
+        update=either(kernels.update, recorded.update),
+    )
 
 
 def ordinary(device: torch.device | str, loss: Loss) -> Path:
