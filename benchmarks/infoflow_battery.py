@@ -7,11 +7,9 @@ what it has, and `--only` adds tasks to what is there. `--tiny` runs the same li
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 
 import torch
 
-from headcount.files import whole
+from benchmarks.infoflow_stored import of_steps, stored, today, written
 from headcount.papers.cells import Cell, train_cells
 from headcount.papers.infoflow_battery import battery, confusion, judged, tiny
 from headcount.training import Recipe
@@ -32,15 +30,15 @@ def main() -> None:
     asked = _arguments()
     groups = battery(asked.length, asked.width)
     groups = {name: tiny(groups[name]) if asked.tiny else groups[name] for name in asked.only or groups}
-    samples, validation = (4 * asked.batch, asked.batch) if asked.tiny else (asked.samples, 4096)
-    epochs = max(1, asked.steps * asked.batch // samples)
-    recipe = Recipe(
-        samples=samples, validation=validation, epochs=epochs, batch=asked.batch, evaluations=min(epochs, 16)
-    )
-    seeds = 1 if asked.tiny else asked.seeds
+    if asked.tiny:
+        asked.samples, asked.batch, asked.steps, asked.seeds = 64, 16, 4, 1
+    samples, seeds = asked.samples, asked.seeds
+    recipe = of_steps(asked.steps, samples, asked.batch, 16 if asked.tiny else 4096)
     run = {"samples": samples, "steps": recipe.steps, "batch": asked.batch, "seeds": seeds, "length": asked.length}
-    run |= {"date": f"{datetime.now(UTC):%Y-%m-%d}", **environment(asked.device, "bank")}
-    runs, found = stored(asked.out)
+    run |= {"date": today(), **environment(asked.device, "bank")}
+    known = stored(asked.out)
+    runs = known.get("runs", {})
+    found = {name: [row for row in known["rows"] if row["group"] == name] for name in runs}
     start = time.perf_counter()
     # A process for each share: a failure on a device spoils what else runs in the same process.
     spawn = multiprocessing.get_context("spawn")
@@ -59,14 +57,6 @@ def main() -> None:
             written(asked.out, {"runs": runs, "confusion": confusion(rows), "rows": rows})
 
 
-def stored(path: Path) -> tuple[dict[str, Any], dict[str, Rows]]:
-    """What earlier runs left: the set-up and the rows of each task."""
-    if not path.is_file():
-        return {}, {}
-    data = json.loads(path.read_text())
-    return data["runs"], {name: [row for row in data["rows"] if row["group"] == name] for name in data["runs"]}
-
-
 def shares(groups: dict[str, list[Cell]], device: str) -> list[dict[str, list[Cell]]]:
     """What is trained together: on a GPU the tasks whose tokens have one dimension, which fall into common banks."""
     if device == "cpu":
@@ -81,12 +71,6 @@ def learned(share: dict[str, list[Cell]], recipe: Recipe, seeds: int, device: st
     torch.set_num_threads(1)
     trained = iter(train_cells([c for cells in share.values() for c in cells], recipe, seeds=seeds, device=device))
     return {name: judged(name, list(islice(trained, len(cells)))) for name, cells in share.items()}
-
-
-def written(path: Path, data: dict[str, Any]) -> None:
-    """Write JSON, whole or not at all."""
-    with whole(path) as scratch:
-        scratch.write_text(json.dumps(data, indent=1) + "\n")
 
 
 def _show(rows: Rows) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import Any
 
-from headcount.files import whole
+from benchmarks.infoflow_stored import stored
 from headcount.papers.infoflow_page import page
+from headcount.papers.runner import keep
 
 DATA = Path("docs/data")
 
@@ -18,14 +17,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/infoflow.html"))
     out = parser.parse_args().out
     names = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json")
-    with whole(out) as scratch:
-        scratch.write_text(page(*map(stored, names)))
+    keep(out, page(*(stored(DATA / name) for name in names)))
     print(f"written: {out}")
-
-
-def stored(name: str) -> dict[str, Any]:
-    path = DATA / name
-    return json.loads(path.read_text()) if path.is_file() else {}
 
 
 if __name__ == "__main__":

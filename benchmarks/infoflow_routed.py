@@ -6,16 +6,14 @@ Adds the table "routed" to docs/data/infoflow_tables.json; 15 minutes on two cor
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from benchmarks.infoflow_battery import written
+from benchmarks.infoflow_stored import of_steps, stored, today, written
 from headcount.papers.infoflow_routed import trained_from
 from headcount.tasks import LinearMax
 from headcount.training import Recipe
@@ -32,21 +30,20 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     asked = parser.parse_args()
     samples, validation, batch = (64, 32, 16) if asked.tiny else (16384, 4096, 128)
-    epochs = 1 if asked.tiny else max(1, asked.steps * batch // samples)
-    recipe = Recipe(samples, validation, epochs, batch, evaluations=min(epochs, 16))
+    recipe = of_steps(4 if asked.tiny else asked.steps, samples, batch, validation)
     cases = [(noise, places) for noise in NOISES for places in (True, False)]
     seeds = range(1 if asked.tiny else asked.seeds)
     with ProcessPoolExecutor(asked.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         rows = list(pool.map(partial(learned, recipe=recipe, seeds=seeds), *zip(*cases, strict=True)))
     for row in rows:
         print(f"{row['cell']:<70} {row['nmse']:.1e} ({row['median']:.1e})  {row['predicted']}")
-    tables = json.loads(asked.out.read_text()) if asked.out.is_file() else {}
     setup = {"samples": samples, "steps": recipe.steps, "batch": batch, "seeds": len(seeds)}
-    about = {"device": "CPU, one thread", "torch": torch.__version__, "date": f"{datetime.now(UTC):%Y-%m-%d}"}
-    written(asked.out, tables | {"routed": {"rows": rows, **setup, **about}})
+    about = {"device": "CPU, one thread", "torch": torch.__version__, "date": today()}
+    written(asked.out, stored(asked.out) | {"routed": {"rows": rows, **setup, **about}})
 
 
 def learned(noise: float | None, places: bool, recipe: Recipe, seeds: range) -> dict:
+    """One start, with or without positions."""
     torch.set_num_threads(1)
     return trained_from(LinearMax.random(6, 4, 16), noise, seeds, recipe, lr=2e-3, places=places)
 

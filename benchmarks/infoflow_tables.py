@@ -6,15 +6,13 @@ Adds to docs/data/infoflow_tables.json. `--tiny` runs the same lines in a minute
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.infoflow_battery import written
+from benchmarks.infoflow_stored import of_steps, stored, today, written
 from headcount.papers.cells import Cell, train_cells
 from headcount.papers.infoflow_tables import (
     TOKENS,
@@ -26,7 +24,6 @@ from headcount.papers.infoflow_tables import (
     triangle_rows,
     window_cells,
 )
-from headcount.training import Recipe
 from headcount.training.sweeps import environment
 
 NAMES = ("gaussian", "sphere", "triangle", "positions", "windows")
@@ -44,7 +41,7 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")  # TF32 products on a GPU; a CPU takes no notice
     if asked.tiny:
         asked.seeds, asked.steps = 1, 4
-    tables: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.is_file() else {}
+    tables = stored(asked.out)
     for name in (asked.only,) if asked.only else NAMES:
         start = time.perf_counter()
         tables[name] = table(name, asked)
@@ -61,7 +58,7 @@ def table(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     samples = 64 if asked.tiny else 16384 if name in ("triangle", "windows") else 65536
     wanted = asked.steps if name != "positions" or asked.tiny else 2 * asked.steps  # small networks, slow to find it
     batch = 16 if asked.tiny else 128 if name == "windows" else 256
-    recipe = steps(wanted, samples, batch, 16 if asked.tiny else 4096)
+    recipe = of_steps(wanted, samples, batch, 16 if asked.tiny else 4096)
     decay = 1e-2 if name == "triangle" else 1e-4
     rates = (2e-3, 1e-3, 5e-3) if name in TOKENS else (5e-3, 2e-3)
     trained = train_cells(
@@ -71,7 +68,7 @@ def table(name: str, asked: argparse.Namespace) -> dict[str, Any]:
         trained
     )
     made = environment(asked.device, "bank")
-    about = {"device": made["device"], "torch": made["torch"], "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+    about = {"device": made["device"], "torch": made["torch"], "date": today()}
     setup = {"samples": samples, "steps": recipe.steps, "batch": recipe.batch, "seeds": asked.seeds}
     return {"rows": rows, **setup, **about}
 
@@ -84,12 +81,6 @@ def cells(name: str, tiny: bool) -> list[Cell]:
     if name == "positions":
         return position_cells(length=6, width=8) if tiny else position_cells()
     return pair_cells(name, length=6, width=8) if tiny else pair_cells(name)
-
-
-def steps(wanted: int, samples: int, batch: int, validation: int) -> Recipe:
-    """The recipe of about so many steps over a fixed set of samples."""
-    epochs = max(1, wanted // (samples // batch))
-    return Recipe(samples=samples, validation=validation, epochs=epochs, batch=batch, evaluations=min(epochs, 16))
 
 
 if __name__ == "__main__":

@@ -26,8 +26,10 @@ from headcount.papers.infoflow_tables import (
     TRIANGLE,
     pair_cells,
     pair_rows,
+    position_cells,
     triangle_cells,
     triangle_rows,
+    window_cells,
 )
 from headcount.tasks import LinearMax
 from headcount.training import Recipe
@@ -94,6 +96,14 @@ def test_a_head_fewer_costs_only_where_the_error_is_clearly_larger():
     assert [claim.holds for claim in pair_claims(published)] == [True]
     ours = published | {(2, "(D,D-1)"): [1.1 * 5.89e-5]}
     assert [claim.holds for claim in pair_claims(ours)] == [False]
+
+
+def test_two_layers_of_one_head_are_cheap_where_they_have_positions():
+    stored = json.loads(Path("docs/data/infoflow_tables.json").read_text())
+    for name, cells in (("positions", position_cells()), ("windows", window_cells())):
+        assert [row["cell"] for row in stored[name]["rows"]] == [cell.name for cell in cells]
+        deep = [c for c in cells if c.arch.layers == ((1, 8), (1, 8))]
+        assert all((predict(c.task, c.arch).verdict == "cheap") == bool(c.arch.positions) for c in deep)
 
 
 def test_cells_train_as_banks_and_fill_the_page():

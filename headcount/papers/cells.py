@@ -11,6 +11,7 @@ from typing import Any
 
 from headcount.nets import Architecture, parameters
 from headcount.results import Store
+from headcount.results.study import Row
 from headcount.tasks import Task
 from headcount.training import Member, Recipe, Sweep
 from headcount.training.progress import Watch, silent
@@ -35,6 +36,12 @@ class Trained:
     cell: Cell
     nmse: tuple[float, ...]
     lost: int
+
+    @classmethod
+    def of(cls, cell: Cell, rows: Sequence[Row]) -> Trained:
+        """From the rows of the cell's members."""
+        lost = sum(row["status"] == "diverged" for row in rows)
+        return cls(cell, tuple(sorted(float(row["nmse"]) for row in rows)), lost)
 
     @property
     def best(self) -> float:
@@ -79,12 +86,8 @@ def train_cells(
     with TemporaryDirectory() as folder:
         study = run(asked, Store.open(folder, create=True), device=device, watch=watch)
     rows = {row["run"]: row for row in study}
-    found = []
-    for i, cell in enumerate(cells):
-        mine = [rows[m.run(recipe)] for m in members[i * seeds : (i + 1) * seeds]]
-        lost = sum(row["status"] == "diverged" for row in mine)
-        found.append(Trained(cell, tuple(sorted(float(row["nmse"]) for row in mine)), lost))
-    return found
+    mine = [members[i * seeds : (i + 1) * seeds] for i in range(len(cells))]
+    return [Trained.of(cell, [rows[m.run(recipe)] for m in own]) for cell, own in zip(cells, mine, strict=True)]
 
 
 def same_size(arch: Architecture, like: Architecture, token_dim: int) -> Architecture:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headcount.infoflow import predict
-from headcount.nets import Architecture, Transformer, parameters
+from headcount.nets import Architecture, Transformer
 from headcount.nets.transformer import Attention, FeedForward, position_features
+from headcount.papers.cells import Cell, Trained
+from headcount.papers.infoflow_tables import position_rows
 from headcount.tasks import LinearMax
 from headcount.training import Member, Recipe, train
 from headcount.training.data import Resident
@@ -137,16 +137,9 @@ def trained_from(
         scaled = (float(y.mean()), float(y.std()))
         start = [disturbed(routed(task, *scaled), noise, torch.Generator().manual_seed(seed)) for seed in seeds]
     rows = train(members, recipe, data=Resident if places else Placeless, start=start).rows
-    found = sorted(float(row["nmse"]) for row in rows)
-    seen = arch if places else replace(arch, positions=0)
-    prediction = predict(task, seen)
     begun = "from random weights" if noise is None else f"from the network within {noise:.0%}"
     with_or_without = "with positions" if places else "without positions"
-    return {
-        "cell": f"{len(task.directions)} maxima {arch.name} {with_or_without}, {begun}",
-        "length": task.length, "layers": arch.name, "positions": seen.positions, "embed_dim": arch.embed_dim,
-        "width": arch.width, "parameters": parameters(seen, task.token_dim).total,
-        "nmse": float(f"{found[0]:.4g}"), "median": float(f"{median(found):.4g}"), "members": len(found),
-        "published": None, "predicted": prediction.verdict,
-        "exponent": None if math.isinf(prediction.exponent) else prediction.exponent,
-    }  # fmt: skip
+    name = f"{len(task.directions)} maxima {arch.name} {with_or_without}, {begun}"
+    cell = Cell(name, task, arch if places else replace(arch, positions=0))
+    (row,) = position_rows([Trained.of(cell, rows)])
+    return row

@@ -8,7 +8,7 @@ from typing import Any
 from headcount.infoflow import predict
 from headcount.nets import Architecture
 from headcount.papers.cells import Cell, Trained
-from headcount.tasks import Gaussian, LinearMax, PairMax, TriangleCentre, UnitSphere, Wells
+from headcount.tasks import Gaussian, LinearMax, PairMax, Task, TriangleCentre, UnitSphere, Wells
 
 __all__ = [
     "PAIRS",
@@ -81,23 +81,21 @@ def position_cells(*, length: int = 16, width: int = 128) -> list[Cell]:
         (3, ((2, 8),), 0),
         (3, ((3, 8),), 0),
     )
-    cells = []
-    for retrievals, layers, positions in shapes:
-        arch = Architecture(layers, width=width, positions=positions, embed_dim=32)
-        name = f"{retrievals} maxima {arch.name}, {positions} position features"
-        cells.append(Cell(name, LinearMax.random(retrievals, 4, length), arch))
-    return cells
+    return [
+        _placed(f"{D} maxima", LinearMax.random(D, 4, length), Architecture(layers, width, places, 32))
+        for D, layers, places in shapes
+    ]
 
 
 def window_cells(*, length: int = 16, width: int = 64) -> list[Cell]:
     """Four wells, two in each half of the sequence: two layers of one head with positions, without, and one layer."""
     task = Wells.random(4, 2, length, windows=True)
     shapes = ((((4, 8),), 8), (((1, 8), (1, 8)), 8), (((1, 8), (1, 8)), 0), (((2, 8),), 8), (((1, 8),), 8))
-    cells = []
-    for layers, positions in shapes:
-        arch = Architecture(layers, width=width, positions=positions, embed_dim=32)
-        cells.append(Cell(f"4 wells in halves {arch.name}, {positions} position features", task, arch))
-    return cells
+    return [_placed("4 wells in halves", task, Architecture(layers, width, places, 32)) for layers, places in shapes]
+
+
+def _placed(what: str, task: Task, arch: Architecture) -> Cell:
+    return Cell(f"{what} {arch.name}, {arch.positions} position features", task, arch)
 
 
 def position_rows(trained: list[Trained]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -97,9 +98,10 @@ def fed(
     outer: Float[Tensor, "models outputs hidden"],
     shift: Float[Tensor, "models outputs"],
     residual: bool,
+    activation: Callable[[Tensor], Tensor] = relu,
 ) -> Float[Tensor, "models rows outputs"]:
-    """W2 relu(W1 x + b1) + b2 for every member's rows, x added to it where it is a residual step."""
-    out = torch.baddbmm(shift[:, None], relu(torch.baddbmm(bias[:, None], x, inner.mT)), outer.mT)
+    """W2 act(W1 x + b1) + b2 for every member's rows, x added to it where it is a residual step."""
+    out = torch.baddbmm(shift[:, None], activation(torch.baddbmm(bias[:, None], x, inner.mT)), outer.mT)
     return x + out if residual else out
 
 
@@ -176,12 +178,12 @@ def _weights(p: Stacked, layer: int) -> Stacked:
 
 def _states(bank: Bank, p: Stacked, batch: Batch) -> tuple[Tensor, Tensor]:
     """Tokens and class token as the last layer finds them: (models, batch, length or 1, embed)."""
-    tokens = _feed_forward(p, "encoder", batch.tokens(), relu)
+    tokens = _fed(p, "encoder", batch.tokens(), fed, residual=False)
     cls = p["cls"][:, None, None].expand(-1, tokens.shape[1], 1, -1)
     for layer in range(bank.depth - 1):
         both = torch.cat([tokens, cls], dim=2)
         both = both + _attend(p, layer, bank.scale[:, layer], both, tokens, batch.present)
-        both = both + _feed_forward(p, f"between.{layer}", both, relu)
+        both = _fed(p, f"between.{layer}", both, fed, residual=True)
         tokens, cls = both[:, :, :-1], both[:, :, -1:]
     return tokens, cls
 
@@ -217,13 +219,6 @@ def _side_by_side(output: Tensor) -> Float[Tensor, "models heads_dims embed"]:
     return output.transpose(2, 3).flatten(1, 2)
 
 
-def _feed_forward(p: Stacked, name: str, x: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
-    flat = x.flatten(1, -2)
-    hidden = activation(torch.baddbmm(p[f"{name}.inner.bias"][:, None], flat, p[f"{name}.inner.weight"].mT))
-    out = torch.baddbmm(p[f"{name}.outer.bias"][:, None], hidden, p[f"{name}.outer.weight"].mT)
-    return out.view(*x.shape[:-1], -1)
-
-
 def _read_out(p: Stacked, cls: Float[Tensor, "models batch embed"]) -> Float[Tensor, "models batch ..."]:
-    out = _feed_forward(p, "read_out", cls, gelu)
+    out = _fed(p, "read_out", cls, partial(fed, activation=gelu), residual=False)
     return out[:, :, 0] if out.shape[-1] == 1 else out

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
 
 from headcount.nets import Architecture, parameters
 from headcount.training.member import Member, Recipe
 from headcount.training.tiles import lanes, power
 
-__all__ = ["ROOM", "bank_bytes", "numbers_a_token"]
+__all__ = ["ROOM", "Padded", "bank_bytes"]
 
 EVALUATED = 4  # batches at once when nobody needs gradients
 # What a bank may take: on a CPU its activations should stay near the cores' caches, on a GPU everything must fit.
@@ -24,52 +26,86 @@ def bank_bytes(members: Sequence[Member], recipe: Recipe, kind: str) -> int:
     >>> grown[2] - grown[1] == grown[1] - grown[0] < 2**22
     True
     """
-    if kind == "cpu":
-        return _activations(members, recipe)
-    deep = members[0].arch.depth > 1
-    return (
-        _data(members, recipe) + _state(members, recipe) + (_activations if deep else _between_kernels)(members, recipe)
-    )
+    return reduce(Padded.plus, members[1:], Padded.of(members[0])).bytes(recipe, kind)
 
 
-def numbers_a_token(member: Member) -> int:
-    """Numbers held for one token of one sample: hidden activations, scores and states, layer by layer."""
+@dataclass(frozen=True)
+class Padded:
+    """What members are padded to when they share a bank, and what they would hold alone; grows member by member.
+
+    `numbers` are held for one token of one sample, the largest of any member; `alone` is the sum of all members'.
+    """
+
+    count: int
+    arch: Architecture
+    token_dim: int
+    longest: int
+    numbers: int
+    alone: int
+    sets: frozenset[tuple[object, int]]  # task and data seed
+
+    @classmethod
+    def of(cls, member: Member) -> Padded:
+        """One member: nothing is padded but its layers, all to the widest."""
+        arch, numbers = member.arch, _numbers_a_token(member)
+        widest = max(h for h, _ in arch.layers), max(n for _, n in arch.layers)
+        arch = Architecture((widest,) * arch.depth, arch.width, arch.positions, arch.embed_dim)
+        sets: frozenset[tuple[object, int]] = frozenset({(member.task, member.data_seed)})
+        return cls(1, arch, member.task.token_dim, member.task.length, numbers, numbers, sets)
+
+    def plus(self, member: Member) -> Padded:
+        """The same bank with one member more."""
+        one, mine = Padded.of(member), self.arch
+        (heads, head_dim), (more, larger) = mine.layers[0], one.arch.layers[0]
+        layers = ((max(heads, more), max(head_dim, larger)),) * mine.depth
+        width, embed_dim = max(mine.width, one.arch.width), max(mine.embed_dim, one.arch.embed_dim)
+        return Padded(
+            self.count + 1,
+            Architecture(layers, width, mine.positions, embed_dim),
+            self.token_dim,
+            max(self.longest, one.longest),
+            max(self.numbers, one.numbers),
+            self.alone + one.alone,
+            self.sets | one.sets,
+        )
+
+    def wastes(self, factor: float) -> bool:
+        """Whether padding makes more than `factor` times of what the members would hold alone."""
+        return self.count * self.numbers > factor * self.alone
+
+    def bytes(self, recipe: Recipe, kind: str) -> int:
+        """See `bank_bytes`."""
+        number = 8 if recipe.dtype == "float64" else 4
+        activations = number * self.count * self.numbers * recipe.batch * self.longest
+        if kind == "cpu":
+            return activations
+        deep = self.arch.depth > 1
+        return (
+            self._data(recipe, number)
+            + self._state(number)
+            + (activations if deep else self._between_kernels(recipe, number))
+        )
+
+    def _data(self, recipe: Recipe, number: int) -> int:
+        """Every set's tokens as they are and packed, and each member's order."""
+        features = self.token_dim + self.arch.positions
+        tokens = len(self.sets) * (recipe.samples + recipe.validation) * self.longest
+        return tokens * (number * features + 2 * lanes(features)) + 8 * self.count * recipe.samples
+
+    def _state(self, number: int) -> int:
+        """Parameters: values, two moments, gradient, best."""
+        return 5 * number * self.count * parameters(self.arch, self.token_dim).total
+
+    def _between_kernels(self, recipe: Recipe, number: int) -> int:
+        """One vector a head and sample, there and back or an evaluation's, and the programs' shares of gradients."""
+        (heads, head_dim), width = self.arch.layers[0], self.arch.width
+        passed = EVALUATED * recipe.batch * heads * (3 * width + 2 * head_dim)
+        shares = heads * power(width) ** 2 * -(-recipe.batch // 128)
+        return self.count * number * (passed + shares)
+
+
+def _numbers_a_token(member: Member) -> int:
+    """Hidden activations, scores and states, layer by layer."""
     arch = member.arch
     deep = sum(member.task.length * heads + 4 * arch.embed_dim for heads, _ in arch.layers[:-1])
     return 2 * arch.width + 2 * arch.layers[-1][0] + deep
-
-
-def _activations(members: Sequence[Member], recipe: Recipe) -> int:
-    longest = max(m.task.length for m in members)
-    return len(members) * max(map(numbers_a_token, members)) * recipe.batch * longest * _number(recipe)
-
-
-def _data(members: Sequence[Member], recipe: Recipe) -> int:
-    """Every set's tokens as they are and packed, and each member's order."""
-    longest = max(m.task.length for m in members)
-    features = members[0].task.token_dim + members[0].arch.positions
-    sets = len({(m.task, m.data_seed) for m in members})
-    tokens = sets * (recipe.samples + recipe.validation) * longest
-    return tokens * (_number(recipe) * features + 2 * lanes(features)) + 8 * len(members) * recipe.samples
-
-
-def _state(members: Sequence[Member], recipe: Recipe) -> int:
-    """Parameters: values, two moments, gradient, best; all members padded to one shape."""
-    archs = [m.arch for m in members]
-    heads, head_dim = (max(layer[i] for a in archs for layer in a.layers) for i in (0, 1))
-    width, embed_dim = max(a.width for a in archs), max(a.embed_dim for a in archs)
-    padded = Architecture(((heads, head_dim),) * archs[0].depth, width, archs[0].positions, embed_dim)
-    return 5 * _number(recipe) * len(members) * parameters(padded, members[0].task.token_dim).total
-
-
-def _between_kernels(members: Sequence[Member], recipe: Recipe) -> int:
-    """One vector a head and sample, there and back or an evaluation's, and the programs' shares of the gradients."""
-    heads, head_dim = (max(m.arch.layers[-1][i] for m in members) for i in (0, 1))
-    width = max(m.arch.width for m in members)
-    passed = EVALUATED * recipe.batch * heads * (3 * width + 2 * head_dim)
-    shares = heads * power(width) ** 2 * -(-recipe.batch // 128)
-    return len(members) * _number(recipe) * (passed + shares)
-
-
-def _number(recipe: Recipe) -> int:
-    return 8 if recipe.dtype == "float64" else 4

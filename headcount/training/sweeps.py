@@ -17,7 +17,7 @@ from headcount.training.loop import train
 from headcount.training.member import Member, Recipe
 from headcount.training.paths import choose
 from headcount.training.progress import Watch, silent
-from headcount.training.room import ROOM, bank_bytes, numbers_a_token
+from headcount.training.room import ROOM, Padded
 from headcount.training.spec import Sweep
 
 __all__ = ["banks", "environment", "run", "sweep"]
@@ -101,15 +101,14 @@ def _lengths(member: Member, kind: str) -> int:
 
 
 def _fitting(members: list[Member], recipe: Recipe, kind: str) -> Iterator[list[Member]]:
-    bank: list[Member] = []
-    for member in members:
-        grown = [*bank, member]
-        costs = [numbers_a_token(m) for m in grown]
-        wasteful = len(grown) * max(costs) > PADDING[kind] * sum(costs)
-        if bank and (wasteful or bank_bytes(grown, recipe, kind) > ROOM[kind]):
+    bank, held = members[:1], Padded.of(members[0])
+    for member in members[1:]:
+        grown = held.plus(member)
+        if grown.wastes(PADDING[kind]) or grown.bytes(recipe, kind) > ROOM[kind]:
             yield bank
-            bank = []
+            bank, grown = [], Padded.of(member)
         bank.append(member)
+        held = grown
     yield bank
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from headcount.training.kernels.mixing import _keep, _tile, _weights
+from headcount.training.kernels.mixing import _keep, _score_slopes, _tile, _weights
 from headcount.training.kernels.pooling import _dot
 
 __all__ = ["ask_backward", "ask_forward"]
@@ -37,8 +37,7 @@ def ask_backward(
     u = _tile(directions + sample * heads * embed, embed, heads, embed, HEADS, EMBED)
     g = _tile(slope + sample * heads * embed, embed, heads, embed, HEADS, EMBED) / size
     p = _weights(u, x, length, LENGTH, PRECISION)
-    dp = _dot(g, tl.trans(x), PRECISION)
-    ds = p * (dp - tl.sum(p * dp, 1)[:, None])
+    ds = _score_slopes(p, _dot(g, tl.trans(x), PRECISION))
     dx = (_dot(tl.trans(p), g, PRECISION) + _dot(tl.trans(ds), u, PRECISION)) * size
     _keep(d_states + sample * length * embed, embed, length, embed, dx, LENGTH, EMBED)
     _keep(d_directions + sample * heads * embed, embed, heads, embed, _dot(ds, x, PRECISION) * size, HEADS, EMBED)

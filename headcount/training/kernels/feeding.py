@@ -10,6 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from headcount.training.kernels.composition import _keep_vector, _vector
 from headcount.training.kernels.pooling import _dot, _fine_dot
 
 __all__ = ["feed_backward", "feed_forward"]
@@ -26,12 +27,6 @@ def _matrix(at, height, width, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
 def _keep_matrix(at, height, width, x, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
     i, j = tl.arange(0, HEIGHT), tl.arange(0, WIDTH)
     tl.store(at + i[None, :] * width + j[:, None], x, mask=(i < height)[None, :] & (j < width)[:, None])
-
-
-@triton.jit
-def _vector(at, length, LENGTH: tl.constexpr):
-    i = tl.arange(0, LENGTH)
-    return tl.load(at + i, mask=i < length, other=0.0)
 
 
 @triton.jit
@@ -118,6 +113,5 @@ def feed_backward(
     here = model * parts + part
     _keep_matrix(d_inner + here * hidden * inputs, hidden, inputs, d_w1 * size, HIDDEN, INPUTS)
     _keep_matrix(d_outer + here * outputs * hidden, outputs, hidden, d_w2 * size, OUTPUTS, HIDDEN)
-    i, j = tl.arange(0, HIDDEN), tl.arange(0, OUTPUTS)
-    tl.store(d_bias + here * hidden + i, d_b1 * size, mask=i < hidden)
-    tl.store(d_shift + here * outputs + j, d_b2 * size, mask=j < outputs)
+    _keep_vector(d_bias + here * hidden, d_b1 * size, hidden, HIDDEN)
+    _keep_vector(d_shift + here * outputs, d_b2 * size, outputs, OUTPUTS)

@@ -37,6 +37,12 @@ def _weights(q, k, length, LENGTH: tl.constexpr, PRECISION: tl.constexpr):
     return p / tl.sum(p, 1)[:, None]
 
 
+@triton.jit
+def _score_slopes(p, dp):
+    """Through the softmax: ds = p (dp - sum_t p dp)."""
+    return p * (dp - tl.sum(p * dp, 1)[:, None])
+
+
 @triton.jit(do_not_specialize=("length",))
 def mix_forward(
     three, mixed, length, heads, dim, LENGTH: tl.constexpr, DIM: tl.constexpr, PRECISION: tl.constexpr
@@ -69,8 +75,7 @@ def mix_backward(
     v = _tile(at + 2 * row, 3 * row, length, dim, LENGTH, DIM)
     g = _tile(slope + sample * length * row + head * dim, row, length, dim, LENGTH, DIM) / size
     p = _weights(q, k, length, LENGTH, PRECISION)
-    dp = _dot(g, tl.trans(v), PRECISION)
-    ds = p * (dp - tl.sum(p * dp, 1)[:, None])
+    ds = _score_slopes(p, _dot(g, tl.trans(v), PRECISION))
     to = out + sample * length * 3 * row + head * dim
     _keep(to, 3 * row, length, dim, _dot(ds, k, PRECISION) * size, LENGTH, DIM)
     _keep(to + row, 3 * row, length, dim, _dot(tl.trans(ds), q, PRECISION) * size, LENGTH, DIM)
