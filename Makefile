@@ -41,7 +41,7 @@ bench: $(READY)
 	$(RUN) -m benchmarks
 
 docs: $(READY)
-	$(RUN) -m headcount.papers.theorems > docs/theorems.md
+	$(RUN) -m headcount.reproduction.theorems > docs/theorems.md
 
 clean:
 	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis

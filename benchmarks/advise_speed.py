@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 from headcount.cli.printing import say, show_table
-from headcount.infoflow import advise, structure_from_toml
+from headcount.papers.infoflow import advise, structure_from_toml
 from headcount.structure import Retrieval, Structure
 from headcount.tasks import named
 

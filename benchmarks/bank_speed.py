@@ -28,7 +28,7 @@ from benchmarks.ceilings import ceilings
 from benchmarks.measuring import ALONE, Contestant, Run, growth, interleaved, race
 from benchmarks.peers import batched, one_by_one, vmapped
 from benchmarks.problem import Size, of_path
-from headcount.training.paths import eager, fused, graph, layered, recorded, reference
+from headcount.training.backends.choice import eager, fused, graph, layered, recorded, reference
 
 REFERENCE = "plain batched products"
 OURS = {"cpu": eager.name, "cuda": "fused (half), CUDA graph"}

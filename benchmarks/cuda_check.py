@@ -7,7 +7,7 @@ import torch
 from headcount.nets import Architecture
 from headcount.tasks import LinearMax
 from headcount.training import Member, Recipe, train
-from headcount.training.paths import Path, eager, recorded, reference
+from headcount.training.backends.choice import Path, eager, recorded, reference
 
 
 def trained(path: Path, device: str, shapes: list[tuple[tuple[int, int], ...]]) -> torch.Tensor:

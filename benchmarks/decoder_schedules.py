@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 
-from headcount.allocation.decoders import Settings, Text, summary, train_all
 from headcount.files import whole
+from headcount.papers.allocation.decoders import Settings, Text, summary, train_all
 
 
 def main() -> None:

@@ -15,11 +15,11 @@ import torch
 from headcount.nets import Architecture
 from headcount.tasks import LinearMax
 from headcount.training import Bank, Member, Recipe, train
-from headcount.training import fused as kernels
-from headcount.training.forward import Batch, collapsed, plain
+from headcount.training.backends import fused as kernels
+from headcount.training.backends.choice import Path, Record, as_it_is, fused, graph, recorded
+from headcount.training.backends.plain import Batch, collapsed, plain
+from headcount.training.backends.tiles import Tile
 from headcount.training.loop import _Run
-from headcount.training.paths import Path, Record, as_it_is, fused, graph, recorded
-from headcount.training.tiles import Tile
 
 SHAPES = [  # (heads, head_dim, width) of each member, longest, lengths, batch
     ([(4, 8, 32)] * 3, 32, None, 50),

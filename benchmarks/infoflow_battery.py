@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
+from benchmarks.battery import battery, confusion, judged, tiny
 from benchmarks.infoflow_stored import of_steps, stored, today, written
-from headcount.papers.cells import Cell, train_cells
-from headcount.papers.infoflow_battery import battery, confusion, judged, tiny
+from headcount.papers.infoflow.trained_cells import Entry, train_cells
 from headcount.training import Recipe
 from headcount.training.sweeps import environment
 
@@ -57,7 +57,7 @@ def main() -> None:
             written(asked.out, {"runs": runs, "confusion": confusion(rows), "rows": rows})
 
 
-def shares(groups: dict[str, list[Cell]], device: str) -> list[dict[str, list[Cell]]]:
+def shares(groups: dict[str, list[Entry]], device: str) -> list[dict[str, list[Entry]]]:
     """What is trained together: on a GPU the tasks whose tokens have one dimension, which fall into common banks."""
     if device == "cpu":
         return [{name: cells} for name, cells in groups.items()]
@@ -65,7 +65,7 @@ def shares(groups: dict[str, list[Cell]], device: str) -> list[dict[str, list[Ce
     return [{name: c for name, c in groups.items() if c[0].task.token_dim == dim} for dim in dims]
 
 
-def learned(share: dict[str, list[Cell]], recipe: Recipe, seeds: int, device: str) -> dict[str, Rows]:
+def learned(share: dict[str, list[Entry]], recipe: Recipe, seeds: int, device: str) -> dict[str, Rows]:
     """The cells of some tasks, trained together and judged task by task."""
     torch.set_float32_matmul_precision("high")  # TF32 products on a GPU; a CPU takes no notice
     torch.set_num_threads(1)

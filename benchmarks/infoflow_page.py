@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.battery_page import page
 from benchmarks.infoflow_stored import stored
-from headcount.papers.infoflow_page import page
-from headcount.papers.runner import keep
+from headcount.reproduction.runner import keep
 
 DATA = Path("docs/data")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.infoflow_stored import of_steps, stored, today, written
-from headcount.papers.infoflow_routed import trained_from
+from benchmarks.routed import trained_from
 from headcount.tasks import LinearMax
 from headcount.training import Recipe
 

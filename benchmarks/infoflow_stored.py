@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from headcount.papers.runner import keep
+from headcount.reproduction.runner import keep
 from headcount.training import Recipe
 
 __all__ = ["of_steps", "stored", "today", "written"]

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from benchmarks.infoflow_stored import of_steps, stored, today, written
-from headcount.papers.cells import Cell, train_cells
-from headcount.papers.infoflow_tables import (
+from headcount.papers.infoflow.experiments import (
     TOKENS,
     pair_cells,
     pair_rows,
@@ -24,6 +23,7 @@ from headcount.papers.infoflow_tables import (
     triangle_rows,
     window_cells,
 )
+from headcount.papers.infoflow.trained_cells import Entry, train_cells
 from headcount.training.sweeps import environment
 
 NAMES = ("gaussian", "sphere", "triangle", "positions", "windows")
@@ -73,7 +73,7 @@ def table(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     return {"rows": rows, **setup, **about}
 
 
-def cells(name: str, tiny: bool) -> list[Cell]:
+def cells(name: str, tiny: bool) -> list[Entry]:
     if name == "triangle":
         return triangle_cells(lengths=(3, 8), width=8) if tiny else triangle_cells()
     if name == "windows":

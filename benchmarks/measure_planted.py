@@ -26,9 +26,9 @@ import numpy as np
 import torch
 
 from headcount.files import whole
-from headcount.measuring import Plan, Sequences, measure, sequences
+from headcount.measuring import Sequences, StudyPlan, measure, sequences
 
-PLAN = Plan()  # what a user gets who asks for nothing else
+PLAN = StudyPlan()  # what a user gets who asks for nothing else
 NEEDED = 18
 
 

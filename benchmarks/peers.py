@@ -10,9 +10,9 @@ from torch.func import functional_call, grad, vmap
 
 from benchmarks.problem import DECAY, LR, STEPS, TOKEN_DIM, WARMUP, Problem, Train
 from headcount.nets import Transformer
-from headcount.training.forward import collapsed, plain
+from headcount.training.backends.choice import Path, Record, differentiated
+from headcount.training.backends.plain import collapsed, plain
 from headcount.training.optimiser import schedule
-from headcount.training.paths import Path, Record, differentiated
 
 __all__ = ["batched", "one_by_one", "vmapped"]
 

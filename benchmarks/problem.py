@@ -10,11 +10,11 @@ from torch import Tensor
 
 from headcount.nets import Architecture
 from headcount.tasks import LinearMax
+from headcount.training.backends.choice import Path
+from headcount.training.backends.plain import Batch, collapsed, with_positions
 from headcount.training.bank import Bank
-from headcount.training.chance import epoch_order
-from headcount.training.forward import Batch, collapsed, with_positions
 from headcount.training.optimiser import AdamW
-from headcount.training.paths import Path
+from headcount.training.shuffling import epoch_order
 
 __all__ = ["Problem", "Size", "Train", "of_path"]
 

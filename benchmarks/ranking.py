@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headcount.allocation.text import Batch, pooled
+from headcount.nets.pretrained.batches import TextBatch, pooled
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ def interval(values: Sequence[float], draws: int = 10_000, seed: int = 0) -> tup
     return float(low), float(high)
 
 
-def _batch(rows: list[list[int]], device: str) -> Batch:
+def _batch(rows: list[list[int]], device: str) -> TextBatch:
     longest = max(len(row) for row in rows)
     ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
     present = torch.tensor([[True] * len(row) + [False] * (longest - len(row)) for row in rows])
     ids, present = ids.to(device), present.to(device)
-    return Batch({"input_ids": ids, "attention_mask": present.long()}, present)
+    return TextBatch({"input_ids": ids, "attention_mask": present.long()}, present)
 
 
 def _unpacked(path: Path) -> dict[str, Any]:

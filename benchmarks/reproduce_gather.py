@@ -14,13 +14,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headcount.papers.allocation import decoder_claims
-from headcount.papers.catalogue import named
-from headcount.papers.head_count import cells_of
-from headcount.papers.infoflow import TRIANGLE_TABLE, pair_claims, triangle_claims
-from headcount.papers.record import Measured, Record
-from headcount.papers.runner import keep
+from headcount.fits.agreement import comparisons
+from headcount.papers.allocation.reproduce import decoder_claims
+from headcount.papers.head_count.reproduce import cells_of
+from headcount.papers.infoflow.reproduce import TRIANGLE_TABLE, pair_claims, triangle_claims
+from headcount.reproduction.index import named
+from headcount.reproduction.runner import keep
 from headcount.results import Study
+from headcount.results.record import Measured, Record
 
 
 def main() -> None:
@@ -36,7 +37,7 @@ def main() -> None:
             device = "NVIDIA H200"
             record = Record(name, False, asked.date, device, command, seconds, found)
             keep(asked.out / named(name).file(quick=False), record.to_json())
-            print(f"{name}: {[str(c.verdict) for c in record.comparisons(named(name))]}")
+            print(f"{name}: {[str(c.verdict) for c in comparisons(record, named(name))]}")
 
 
 def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:

@@ -15,17 +15,19 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from headcount.papers import cifar, head_count, text
-from headcount.papers.record import Measured, Reproduction, Setting
-from headcount.papers.runner import keep
+from headcount.fits.agreement import comparisons
+from headcount.papers.head_count import cifar, text_retrieval
+from headcount.papers.head_count import reproduce as head_count
+from headcount.reproduction.runner import keep
 from headcount.results import read_study
+from headcount.results.record import Measured, Reproduction, Setting
 from headcount.training.member import Recipe
 
 START = time.perf_counter()
 TABLES = ("table-2", "table-3", "table-4")
 TIMES = {"table-5": 40.0, "figure-1b": 25.0}  # after this no further length is begun
-TINY_CIFAR = cifar.Size(images=64, test=32, epochs=1, canvases=(32, 48), heads=(1, 2), seeds=2, batch=32)
-TINY_TEXT = text.Size(candidates=(8,), heads=(1, 2), seeds=2, epochs=2, sets=64, batch=32)
+TINY_CIFAR = cifar.ImageGrid(images=64, test=32, epochs=1, canvases=(32, 48), heads=(1, 2), seeds=2, batch=32)
+TINY_TEXT = text_retrieval.TextGrid(candidates=(8,), heads=(1, 2), seeds=2, epochs=2, sets=64, batch=32)
 
 
 def main() -> None:
@@ -58,7 +60,7 @@ def _cifar(setting: Setting, asked: argparse.Namespace) -> None:
 
 
 def _text(setting: Setting, asked: argparse.Namespace) -> None:
-    sized = _sized(text.TEXT, text.run, TINY_TEXT if asked.tiny else None)
+    sized = _sized(text_retrieval.TEXT, text_retrieval.run, TINY_TEXT if asked.tiny else None)
     _run(sized, dataclasses.replace(setting, seconds=max(20.0, asked.budget - _elapsed() - 4)), asked.out)
 
 
@@ -89,7 +91,7 @@ def _run(reproduction: Reproduction, setting: Setting, out: Path) -> None:
     def whole() -> None:
         record = reproduction.measure(setting)
         keep(out / reproduction.file(quick=False), record.to_json())
-        for comparison in record.comparisons(reproduction):
+        for comparison in comparisons(record, reproduction):
             _say(f"{comparison.published.title}: {comparison.verdict}")
         for claim in record.measured.claims:
             _say(f"{'holds' if claim.holds else 'FAILS'}: {claim.says}: {claim.ours}")

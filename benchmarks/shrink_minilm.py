@@ -22,14 +22,14 @@ import torch
 from torch import nn
 
 from benchmarks.ranking import Encoded, cranfield, interval, trec_dl
-from headcount.allocation.correction import corrected
-from headcount.allocation.distillation import distil
-from headcount.allocation.loading import load, tokenizer_of
-from headcount.allocation.planning import Plan, plan
-from headcount.allocation.surgery import reduce
-from headcount.allocation.text import batches_of, passages, pooled
-from headcount.allocation.units import rewrite, survey
 from headcount.files import whole
+from headcount.nets.pretrained.batches import batches_of, passages, pooled
+from headcount.nets.pretrained.folders import load, tokenizer_of
+from headcount.papers.allocation.units import rewrite, survey
+from headcount.shrinking.calibration import corrected
+from headcount.shrinking.distillation import distil
+from headcount.shrinking.rank_plan import RankPlan, plan
+from headcount.shrinking.surgery import reduce
 
 QK = ("query-key",)
 BOTH = ("query-key", "value-output")
@@ -114,7 +114,7 @@ def measure_all(options: argparse.Namespace) -> None:
 
 def shrink(
     variant: Variant, options: argparse.Namespace, tokenizer: Any, surveys: dict[Any, Any]
-) -> tuple[nn.Module, Plan, dict[str, Any]]:
+) -> tuple[nn.Module, RankPlan, dict[str, Any]]:
     """The reduced model of one variant, its plan, and the seconds it took."""
     began = time.perf_counter()
     model = load(options.model).float()

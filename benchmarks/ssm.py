@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from headcount.ssm import DiagonalSSM
-from headcount.ssm.responses import gap
-from headcount.ssm.tables import example_teacher
+from headcount.papers.ssm import DiagonalSSM
+from headcount.papers.ssm.depth_tables import example_teacher
+from headcount.papers.ssm.responses import gap
 
 
 def timed(what: str, work: Callable[[], Any]) -> Any:

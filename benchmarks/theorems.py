@@ -8,9 +8,8 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
-from headcount import bounds
-from headcount.constructions import collide, enough_heads
 from headcount.nets import Architecture, Transformer
+from headcount.papers.head_count import bounds, collide, enough_heads
 from headcount.tasks import LinearMax, Wells
 
 

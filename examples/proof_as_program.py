@@ -7,7 +7,7 @@ import copy
 from dataclasses import replace
 
 import headcount as hc
-from headcount.constructions.dissect import dissect
+from headcount.papers.head_count.networks.dissect import dissect
 
 # Two wells in the unit square: the first is looked for in the first quarter of 64 positions, the other everywhere.
 task = hc.tasks.Wells(centres=[[0.0, 0.0], [0.9, 0.6]], length=64, windows=(range(16), range(64)))

@@ -15,9 +15,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from headcount.ssm.pictures import bits_picture, svg
-from headcount.ssm.quantise import FixedPoint, bits_rows, hardened
-from headcount.ssm.speech import load_digit, made_up_vowel, prediction_filter, sharpened
+from headcount.papers.ssm.pictures import bits_picture, svg
+from headcount.papers.ssm.quantise import FixedPoint, bits_rows, hardened
+from headcount.papers.ssm.speech import load_digit, made_up_vowel, prediction_filter, sharpened
 
 BITS = (6, 8, 10, 12, 14, 16, 18, 20)
 REACH = 2.0  # a format with one bit before the point, as second-order sections use

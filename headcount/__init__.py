@@ -5,56 +5,108 @@ The nouns and verbs below load their room when first used, so that `import headc
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from headcount.lazy import lazily
 
-_ROOMS = (
+if TYPE_CHECKING:
+    from headcount import (
+        certificates,
+        drawing,
+        fits,
+        measuring,
+        nets,
+        papers,
+        report,
+        reproduction,
+        results,
+        shrinking,
+        sources,
+        structure,
+        tasks,
+        training,
+    )
+    from headcount.certificates import Built, Certificate
+    from headcount.fits import Measurement, knee
+    from headcount.measuring import measure
+    from headcount.nets import Architecture
+    from headcount.papers import allocation, head_count, infoflow, ssm
+    from headcount.papers.infoflow import advise, build, predict
+    from headcount.results import Bound, Store, Study
+    from headcount.shrinking import compress
+    from headcount.sources import Source
+    from headcount.training import sweep
+
+__version__ = "0.2.0"
+
+__all__ = [
+    "__version__",
+    "Architecture",
+    "Bound",
+    "Built",
+    "Certificate",
+    "Measurement",
+    "Source",
+    "Store",
+    "Study",
+    "advise",
     "allocation",
-    "bounds",
-    "constructions",
+    "build",
+    "certificates",
+    "compress",
+    "drawing",
     "fits",
+    "head_count",
     "infoflow",
-    "lens",
+    "knee",
+    "measure",
     "measuring",
     "nets",
     "papers",
+    "predict",
     "report",
+    "reproduction",
     "results",
+    "shrinking",
     "sources",
     "ssm",
     "structure",
+    "sweep",
     "tasks",
     "training",
+]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "certificates": ("Built", "Certificate"),
+        "fits": ("Measurement", "knee"),
+        "measuring": ("measure",),
+        "nets": ("Architecture",),
+        "papers.infoflow": ("advise", "build", "predict"),
+        "results": ("Bound", "Store", "Study"),
+        "shrinking": ("compress",),
+        "sources": ("Source",),
+        "training": ("sweep",),
+    },
+    modules=(
+        "certificates",
+        "drawing",
+        "fits",
+        "measuring",
+        "nets",
+        "papers",
+        "papers.allocation",
+        "papers.head_count",
+        "papers.infoflow",
+        "papers.ssm",
+        "report",
+        "reproduction",
+        "results",
+        "shrinking",
+        "sources",
+        "structure",
+        "tasks",
+        "training",
+    ),
 )
-_NAMES = {
-    "Architecture": "nets",
-    "Bound": "results",
-    "Built": "constructions",
-    "Certificate": "constructions",
-    "Source": "sources",
-    "Store": "results",
-    "Study": "results",
-    "Measurement": "fits",
-    "advise": "infoflow",
-    "build": "constructions",
-    "knee": "fits",
-    "measure": "measuring",
-    "predict": "infoflow",
-    "sweep": "training",
-}
-
-__all__ = ["__version__", *_ROOMS, *_NAMES]  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"headcount.{name}")
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"headcount.{_NAMES[name]}"), name)
-    raise AttributeError(f"module 'headcount' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

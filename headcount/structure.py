@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from headcount.words import refuse_unknown
+from headcount.refusals import refuse_unknown
 
 __all__ = ["Retrieval", "Structure"]
 

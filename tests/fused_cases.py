@@ -17,15 +17,16 @@ from torch import Tensor
 
 from headcount.nets import Architecture
 from headcount.tasks import KthLargest
-from headcount.training import Member, Recipe, fused
+from headcount.training import Member, Recipe
+from headcount.training.backends import fused
+from headcount.training.backends.choice import Path, as_it_is, layered, reference
+from headcount.training.backends.choice import fused as fused_path
+from headcount.training.backends.plain import Batch, plain
+from headcount.training.backends.plain import pool as plain_pool
+from headcount.training.backends.tiles import Tile
 from headcount.training.bank import Bank
-from headcount.training.forward import Batch, plain
-from headcount.training.forward import pool as plain_pool
 from headcount.training.loop import _Run
 from headcount.training.optimiser import AdamW
-from headcount.training.paths import Path, as_it_is, layered, reference
-from headcount.training.paths import fused as fused_path
-from headcount.training.tiles import Tile
 
 
 class Case(NamedTuple):

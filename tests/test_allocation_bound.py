@@ -10,10 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headcount.allocation.bound import exponential_sum_error, extraction_error, synthesis, trade_off
-from headcount.allocation.lags import allocate, brute_force, relaxed
+from headcount.papers.allocation.bounds import exponential_sum_error, extraction_error, synthesis, trade_off
+from headcount.papers.allocation.lags import allocate, relaxed
 
 E_128 = {1: 1.326, 2: 0.663, 4: 0.332, 8: 0.166, 9: 0.481, 10: 0.580, 20: 0.841, 40: 0.928, 80: 0.965}
+
+
+def brute_force(weights, token_dim, budget):
+    """The least error over every choice of (heads, head_dim) for every lag: for small sizes, the second road."""
+    pairs = [(0, 0)] + [(h, n) for h in range(1, budget + 1) for n in range(1, min(token_dim, budget // h) + 1)]
+    return min(
+        extraction_error(weights, [h for h, _ in choice], [n for _, n in choice], token_dim).value
+        for choice in itertools.product(pairs, repeat=len(weights))
+        if sum(h * n for h, n in choice) <= budget
+    )
 
 
 def test_equation_three_gives_the_published_values():
@@ -119,5 +129,5 @@ def test_nonsense_gets_one_sentence():
 
 def test_the_bound_and_the_allocation_load_without_torch():
     code = "import sys, headcount as h; h.allocation.allocate([1], 2, 4); h.allocation.trade_off(8, 2, [1]); "
-    code += "h.allocation.spend([], 0); h.allocation.ramp(2, 2, 2); assert 'torch' not in sys.modules"
+    code += "h.shrinking.spend([], 0); h.allocation.ramp(2, 2, 2); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

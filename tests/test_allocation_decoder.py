@@ -2,7 +2,7 @@
 
 import pytest
 
-from headcount.allocation.decoders import Settings, Text, summary, train_all
+from headcount.papers.allocation.decoders import Settings, Text, summary, train_all
 
 TINY = Settings(layers=3, heads=4, head_dim=4, embed_dim=8, length=16, batch=4, steps=12, checks=2)
 

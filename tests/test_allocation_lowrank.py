@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headcount.allocation.lowrank import factors, logit_error, shared_factors
+from headcount.papers.allocation.lowrank import factors, logit_error, shared_factors
 
 
 def metric(dim, generator):

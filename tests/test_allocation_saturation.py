@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headcount.allocation.jacobian import half_range, jacobian_norm, row_bound
+from headcount.papers.allocation.jacobian import half_range, jacobian_norm, row_bound
 
 
 def by_eigenvalues(p):

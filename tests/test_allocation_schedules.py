@@ -2,7 +2,7 @@
 
 import pytest
 
-from headcount.allocation.schedules import by_bound, ramp, uniform
+from headcount.papers.allocation.schedules import by_bound, ramp, uniform
 
 
 @pytest.mark.parametrize(("layers", "heads", "head_dim"), [(6, 8, 16), (6, 6, 32), (4, 4, 8), (2, 8, 16)])

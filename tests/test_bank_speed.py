@@ -8,7 +8,7 @@ import torch
 from benchmarks.bank_speed import slope
 from benchmarks.peers import one_by_one, vmapped
 from benchmarks.problem import Problem, Size, of_path
-from headcount.training.paths import eager, reference
+from headcount.training.backends.choice import eager, reference
 
 
 @pytest.fixture(scope="module")

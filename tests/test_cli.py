@@ -6,7 +6,7 @@ import pytest
 
 from headcount.cli import main
 from headcount.results import Store, read_study
-from tests.test_sweeps import SPEC
+from tests.test_training_sweeps import SPEC
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headcount.papers.theorems import table
+from headcount.reproduction.theorems import table
 from headcount.sources import results
 
 ROOT = Path(__file__).parent.parent

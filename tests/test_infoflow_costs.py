@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from headcount.infoflow.costs import comparisons_made, comparisons_needed, decoding_exponent, gate_heads
+from headcount.papers.infoflow.costs import comparisons_made, comparisons_needed, decoding_exponent, gate_heads
 
 
 def test_decoding_law_of_the_notes():

@@ -4,11 +4,12 @@ import random
 
 import pytest
 
-from headcount.infoflow import advise, exhaustive_cost
-from headcount.infoflow.advise import _least_heads, _power, _staircase
-from headcount.infoflow.analysis import analyse, impossible, is_cheap
 from headcount.nets import Architecture
+from headcount.papers.infoflow import advise
+from headcount.papers.infoflow.advise import _least_heads, _power, _staircase
+from headcount.papers.infoflow.analysis import analyse, impossible, is_cheap
 from headcount.structure import Retrieval, Structure
+from tests.exhaustive import exhaustive_cost
 
 
 def drawn_structure(rng: random.Random) -> Structure:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headcount.infoflow.lower import kth_largest_exponent, one_layer_bound, pair_exponent
 from headcount.nets import Architecture
+from headcount.papers.infoflow.lower import kth_largest_exponent, one_layer_bound, pair_exponent
 from headcount.structure import Retrieval, Structure
 
 

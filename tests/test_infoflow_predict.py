@@ -9,8 +9,8 @@ import pytest
 
 import headcount as hc
 from headcount.cli import main
-from headcount.infoflow import draw, read_structure, structure_from_toml
 from headcount.nets import Architecture
+from headcount.papers.infoflow import draw, read_structure, structure_from_toml
 from headcount.structure import Retrieval, Structure
 
 T, D, d = 64, 4, 4

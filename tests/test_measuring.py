@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.cli import main
-from headcount.measuring import Plan, measure, sequences
+from headcount.measuring import StudyPlan, measure, sequences
 from headcount.measuring.measure import _Asked
 from headcount.measuring.planning import fitting, memory, seconds, smaller, spoken
 from headcount.measuring.preparing import prepare
 from headcount.measuring.splitting import split
 from headcount.measuring.subject import Subject
-from headcount.measuring.trial import Rate, Rates
+from headcount.measuring.timing import Rate, Rates
 from headcount.results import Store
 from headcount.training import Recipe
 
-TINY = Plan(heads=(1, 2), seeds=2, steps=40, embed_dim=4, width=8)
+TINY = StudyPlan(heads=(1, 2), seeds=2, steps=40, embed_dim=4, width=8)
 
 
 def data(samples=200, length=4, classes=0, seed=0, **more):
@@ -90,44 +90,44 @@ def test_a_constant_for_classes_loses_their_entropy():
 
 
 def test_a_plan_keeps_the_state_and_shares_it_among_heads():
-    archs = [Plan().arch(heads, 3) for heads in range(1, 9)]
+    archs = [StudyPlan().arch(heads, 3) for heads in range(1, 9)]
     assert {arch.embed_dim for arch in archs} == {24}
     assert [arch.layers[0][1] for arch in archs] == [24, 12, 8, 6, 5, 4, 4, 3]
     assert all(h * n >= 24 for arch in archs for h, n in arch.layers)
 
 
 def test_plans_shrink_in_the_stated_order_and_never_grow():
-    plans = [plan for plan, _ in smaller(Plan())]
+    plans = [plan for plan, _ in smaller(StudyPlan())]
     sizes = [len(p.heads) * p.seeds * p.steps for p in plans]
     assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == len(sizes)
     assert [p.seeds for p in plans[:3]] == [4, 4, 4]  # steps go first
-    assert plans[3].seeds == 3 and plans[3].heads == Plan().heads  # then seeds
+    assert plans[3].seeds == 3 and plans[3].heads == StudyPlan().heads  # then seeds
     assert plans[4].heads == (1, 2, 4, 6, 8)  # then every other head count
     assert sizes[-1] < sizes[0] / 20
     assert all(p.heads[0] == 1 and p.heads[-1] == 8 for p in plans)
 
 
 def test_the_first_plan_that_fits_is_taken_and_none_is_said():
-    cost = {plan: float(100 - i) for i, (plan, _) in enumerate(smaller(Plan()))}
-    assert fitting(Plan(), cost.__getitem__, None) == (Plan(), "")
-    plan, given_up = fitting(Plan(), cost.__getitem__, 97.5)
+    cost = {plan: float(100 - i) for i, (plan, _) in enumerate(smaller(StudyPlan()))}
+    assert fitting(StudyPlan(), cost.__getitem__, None) == (StudyPlan(), "")
+    plan, given_up = fitting(StudyPlan(), cost.__getitem__, 97.5)
     assert plan == list(cost)[3] and given_up == "1500 steps instead of 3000, 3 seeds instead of 4"
     with pytest.raises(ValueError, match="the budget is too small: 5 s are left for training"):
-        fitting(Plan(), cost.__getitem__, 5.0)
+        fitting(StudyPlan(), cost.__getitem__, 5.0)
 
 
 def test_an_estimate_is_linear_in_steps_seeds_and_between_the_heads_timed():
     rates = Rates((1, Rate(0.001, 0.01)), (5, Rate(0.003, 0.03)), seeds=4)
     recipe = Recipe(1000, 100, 10, 100, evaluations=10)
-    one = rates.seconds(Plan((1, 5), 4), recipe)
+    one = rates.seconds(StudyPlan((1, 5), 4), recipe)
     assert one == pytest.approx(0.1 + 0.1 + 0.3 + 0.3)
-    assert rates.seconds(Plan((1, 5), 2), recipe) == pytest.approx(one / 2)
-    assert rates.seconds(Plan((1, 3, 5), 4), recipe) == pytest.approx(1.5 * one)
+    assert rates.seconds(StudyPlan((1, 5), 2), recipe) == pytest.approx(one / 2)
+    assert rates.seconds(StudyPlan((1, 3, 5), 4), recipe) == pytest.approx(1.5 * one)
 
 
 def test_memory_counts_the_data_and_grows_with_them():
-    assert memory(Plan(), 10**6, 100, 10, 1) - memory(Plan(), 0, 100, 10, 1) == 2 * 4 * 10**7
-    assert memory(Plan(seeds=8), 0, 100, 10, 1) == 2 * memory(Plan(), 0, 100, 10, 1)
+    assert memory(StudyPlan(), 10**6, 100, 10, 1) - memory(StudyPlan(), 0, 100, 10, 1) == 2 * 4 * 10**7
+    assert memory(StudyPlan(seeds=8), 0, 100, 10, 1) == 2 * memory(StudyPlan(), 0, 100, 10, 1)
 
 
 @pytest.mark.parametrize("text", ["", "-3", "5 days", "0", "m"])
@@ -175,7 +175,7 @@ def test_other_data_are_never_taken_for_these(tmp_path):
 def test_a_late_measurement_stops_between_head_counts_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(_Asked, "late", True)
     said = []
-    plan = Plan(heads=(1, 2, 3, 4), seeds=2, steps=20, embed_dim=4, width=8)
+    plan = StudyPlan(heads=(1, 2, 3, 4), seeds=2, steps=20, embed_dim=4, width=8)
     found = measure(data(), plan=plan, store=tmp_path, say=said.append)
     assert sorted(found.levels) == [1, 2]
     assert "The time is over with 2 head counts to go; run it again to go on." in said
@@ -213,7 +213,7 @@ def test_the_command_writes_the_page_and_prints_what_it_says(classes, tmp_path, 
 
 def test_windows_of_a_series_show_their_order_and_other_sequences_say_that_they_do_not():
     rng = np.random.default_rng(0)
-    x, small = rng.standard_normal((120, 4, 1)), Plan(heads=(1, 2), seeds=2, steps=20, width=8)
+    x, small = rng.standard_normal((120, 4, 1)), StudyPlan(heads=(1, 2), seeds=2, steps=20, width=8)
     for apart, seen, words in ((4, 8, "carries 8 features of its place"), (None, 0, "no order among tokens")):
         said: list[str] = []
         found = measure(sequences(x, x[:, -1, 0], apart=apart), plan=small, say=said.append)
@@ -224,7 +224,9 @@ def test_windows_of_a_series_show_their_order_and_other_sequences_say_that_they_
 def test_two_targets_are_learned_together():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((300, 4, 2))
-    found = measure(sequences(x, x.max(axis=1)), plan=Plan(heads=(1, 2), seeds=2, steps=300, embed_dim=8, width=16))
+    found = measure(
+        sequences(x, x.max(axis=1)), plan=StudyPlan(heads=(1, 2), seeds=2, steps=300, embed_dim=8, width=16)
+    )
     assert found.study.spec["data"]["target"] == "2 numbers"
     assert found.levels[2] < 0.3
 
@@ -234,6 +236,6 @@ def test_two_planted_look_ups_are_found():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2000, 6, 3))
     y = np.take_along_axis(x[:, :, 2], x[:, :, :2].argmax(axis=1), axis=1).sum(axis=1)
-    found = measure(sequences(x, y), plan=Plan(heads=(1, 2, 3), seeds=2, steps=1500))
+    found = measure(sequences(x, y), plan=StudyPlan(heads=(1, 2, 3), seeds=2, steps=1500))
     assert found.knee.value == 2
     assert found.finding == "enough"

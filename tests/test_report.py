@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headcount.drawing.axes import shade
+from headcount.drawing.palette import DARK, DARK_RAMP, LABELS, LIGHT, LIGHT_RAMP, contrast, luminance, ramp, stylesheet
+from headcount.drawing.svg import dodged
 from headcount.fits import Cells, knee, knees
 from headcount.report import against_length, curves, figure, heat_map, report, write
-from headcount.report.axes import shade
 from headcount.report.heat_map import short_number
-from headcount.report.palette import DARK, DARK_RAMP, LABELS, LIGHT, LIGHT_RAMP, contrast, luminance, ramp, stylesheet
-from headcount.report.svg import dodged
 from headcount.results import Study
 from tests import planted
 

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from headcount.ssm import DiagonalSSM, by_angle, by_modulus, entry_bounds
-from headcount.ssm.chains import coefficients, merge
-from headcount.ssm.deepen import capacity, gain_stage_depth, least_width
-from headcount.ssm.responses import gap
+from headcount.papers.ssm import DiagonalSSM, by_angle, by_modulus, entry_bounds
+from headcount.papers.ssm.chains import coefficients, merge
+from headcount.papers.ssm.deepen import capacity, gain_stage_depth, least_width
+from headcount.papers.ssm.responses import gap
 
 DEPTHS_OF_13 = {1: 13, 2: 7, 3: 5, 4: 4, 6: 3, 12: 2}
 

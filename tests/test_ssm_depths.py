@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from headcount.papers.ssm import DiagonalSSM, entry_bounds, minimal_depth
 from headcount.results import Bound
-from headcount.ssm import DiagonalSSM, entry_bounds, minimal_depth
 
 # (c_from, c_to): paper, sharper, positive-real
 TABLE = {

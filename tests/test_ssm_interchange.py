@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.signal
 
-from headcount import ssm
-from headcount.ssm import DiagonalSSM
-from headcount.ssm.responses import gap
+from headcount.papers import ssm
+from headcount.papers.ssm import DiagonalSSM
+from headcount.papers.ssm.responses import gap
 
 FILTERS = {
     "butterworth 4": scipy.signal.butter(4, 0.3, output="zpk"),

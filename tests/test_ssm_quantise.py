@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import scipy.signal
 
-from headcount.ssm import DiagonalSSM, by_angle, from_zpk, to_sos
-from headcount.ssm.pictures import bits_picture, deep_picture, svg, training_picture
-from headcount.ssm.quantise import FixedPoint, bits_rows, hardened, quantise, quantise_sos, rms_gap, sos_impulse
-from headcount.ssm.speech import linear_prediction, load_digit, made_up_vowel, prediction_filter, sharpened
+from headcount.papers.ssm import DiagonalSSM, by_angle, from_zpk, to_sos
+from headcount.papers.ssm.pictures import bits_picture, deep_picture, svg, training_picture
+from headcount.papers.ssm.quantise import FixedPoint, bits_rows, hardened, quantise, quantise_sos, rms_gap, sos_impulse
+from headcount.papers.ssm.speech import linear_prediction, load_digit, made_up_vowel, prediction_filter, sharpened
 
 DIGITS = Path(__file__).parents[2] / "shared" / "data" / "fsdd" / "fsdd_1200.npz"
 

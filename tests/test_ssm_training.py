@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from headcount.ssm import DiagonalSSM, TrainableSSM
-from headcount.ssm.responses import gap
-from headcount.ssm.tables import depth_rows, example_teacher, minimal_depth_rows
-from headcount.ssm.trainable import clip_, kernel
-from headcount.ssm.training import (
-    Recipe,
+from headcount.papers.ssm import DiagonalSSM, TrainableSSM
+from headcount.papers.ssm.depth_tables import depth_rows, example_teacher, minimal_depth_rows
+from headcount.papers.ssm.experiments import (
+    StudentRecipe,
     best_rows,
     from_construction,
     from_nearby,
@@ -21,6 +19,8 @@ from headcount.ssm.training import (
     train_bank,
     train_table,
 )
+from headcount.papers.ssm.responses import gap
+from headcount.papers.ssm.trainable import clip_, kernel
 
 SYSTEMS = {
     "real layer": DiagonalSSM([0.9, -0.5, 0.0], [1, -2, 3]),
@@ -64,7 +64,7 @@ def test_gradients_are_right_at_zero_poles_too():
 
 
 def test_a_bank_gives_each_member_what_it_gets_alone():
-    teacher, recipe = example_teacher(), Recipe(steps=30)
+    teacher, recipe = example_teacher(), StudentRecipe(steps=30)
     together = train_bank(teacher, (2, 7), [1, 3], [0, 1], recipe=recipe)
     alone = train_bank(teacher, (2, 7), [3], [1], recipe=recipe)
     (same,) = [row for row in together if row["max_entry"] == 3 and row["seed"] == 1]
@@ -73,7 +73,9 @@ def test_a_bank_gives_each_member_what_it_gets_alone():
 
 def test_students_of_more_depth_learn_more_under_a_bound():
     teacher = example_teacher()
-    rows = best_rows(train_table(teacher, [(1, 25), (2, 7), (4, 4)], [1.0], [0], recipe=Recipe(steps=400, lr=0.03)))
+    rows = best_rows(
+        train_table(teacher, [(1, 25), (2, 7), (4, 4)], [1.0], [0], recipe=StudentRecipe(steps=400, lr=0.03))
+    )
     errors = [row["best nmse"] for row in rows]
     assert errors[0] > 0.8 > errors[1] > 0.6 > errors[2]
     # One layer of width n with entries up to 1 has |rho(0)| <= n, and the teacher starts with -300.
@@ -81,7 +83,7 @@ def test_students_of_more_depth_learn_more_under_a_bound():
 
 
 def test_the_construction_starts_where_training_should_end():
-    teacher, recipe = example_teacher(), Recipe(steps=1)
+    teacher, recipe = example_teacher(), StudentRecipe(steps=1)
     exact = train_bank(teacher, (4, 4), [3.0, 1.0], [0], from_construction(teacher), recipe)
     assert exact[0]["nmse"] < 1e-25  # its entries of 2.79 fit below 3
     assert exact[1]["nmse"] > 0.1  # and not below 1
@@ -89,7 +91,7 @@ def test_the_construction_starts_where_training_should_end():
 
 def test_a_start_near_the_construction_leaves_the_local_minimum_behind():
     teacher = example_teacher()
-    rows = train_bank(teacher, (4, 4), [3.0], [0, 1], from_nearby(teacher, 0.1), Recipe(steps=300))
+    rows = train_bank(teacher, (4, 4), [3.0], [0, 1], from_nearby(teacher, 0.1), StudentRecipe(steps=300))
     assert max(row["nmse"] for row in rows) < 1e-3  # random starts stay at 0.087 for some seeds
 
 
@@ -112,7 +114,7 @@ def test_clipping_keeps_the_direction_of_complex_weights():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: Recipe(steps=0), "must be positive"),
+        (lambda: StudentRecipe(steps=0), "must be positive"),
         (lambda: TrainableSSM(DiagonalSSM([0.5], [1]), max_entry=0), "above 0"),
         (lambda: train_bank(DiagonalSSM([0.5j], [1]), (1, 2), [1], [0]), "teacher must be"),
         (lambda: TrainableSSM(mixed_widths()), "widths"),
@@ -124,7 +126,7 @@ def test_nonsense_is_refused(call, says):
 
 
 def mixed_widths():
-    from headcount.ssm import DeepSSM, Layer
+    from headcount.papers.ssm import DeepSSM, Layer
 
     return DeepSSM([Layer([0.5], [[1]]), Layer([0.1, 0.2], [[1], [1]])], [1, 1])
 

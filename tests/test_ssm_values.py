@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from headcount.ssm import DeepSSM, DiagonalSSM, Layer
-from headcount.ssm.flatten import modes_impulse
-from headcount.ssm.responses import gap
+from headcount.papers.ssm import DeepSSM, DiagonalSSM, Layer
+from headcount.papers.ssm.flatten import modes_impulse
+from headcount.papers.ssm.responses import gap
 
 
 def random_deep(rng, depth=3, width=3):
@@ -44,7 +44,7 @@ def test_scan_fft_and_frequencies_tell_the_same_response(name):
 
 
 def test_the_scan_carries_its_states_over_chunks(monkeypatch):
-    from headcount.ssm import responses
+    from headcount.papers.ssm import responses
 
     x = np.random.default_rng(2).standard_normal(1000)
     whole = SYSTEMS["deep"].scan(x)
@@ -152,7 +152,8 @@ def test_values_are_frozen_equal_and_hashable():
 
 def test_the_values_need_no_torch():
     code = (
-        "import sys, headcount.ssm as s; s.DiagonalSSM([0.5], [4]).deepen(2).flatten(); "
-        "import headcount.ssm.quantise, headcount.ssm.speech, headcount.ssm.tables; assert 'torch' not in sys.modules"
+        "import sys, headcount.papers.ssm as s; s.DiagonalSSM([0.5], [4]).deepen(2).flatten(); "
+        "import headcount.papers.ssm.quantise, headcount.papers.ssm.speech, "
+        "headcount.papers.ssm.depth_tables; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

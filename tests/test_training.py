@@ -8,12 +8,12 @@ import torch
 from headcount.nets import Architecture, Transformer
 from headcount.tasks import KthLargest, LinearMax
 from headcount.training import Bank, Member, Recipe, train
-from headcount.training.chance import epoch_order, seed_of
+from headcount.training.backends.choice import eager, reference
+from headcount.training.backends.plain import Batch, collapsed, plain, with_positions
 from headcount.training.data import Resident
-from headcount.training.forward import Batch, collapsed, plain, with_positions
 from headcount.training.loop import _Run
 from headcount.training.optimiser import schedule
-from headcount.training.paths import eager, reference
+from headcount.training.shuffling import epoch_order, seed_of
 
 ONE_LAYER = [((1, 4),), ((3, 5),), ((4, 8),)]
 TWO_LAYERS = [((1, 4), (2, 3)), ((3, 5), (1, 7)), ((2, 2), (4, 3))]

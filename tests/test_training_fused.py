@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import torch
 
-import headcount.training
+import headcount.training.backends
 from headcount.nets import Architecture
 from headcount.tasks import KthLargest
 from headcount.training import Bank, Member, Recipe
-from headcount.training.forward import Batch
-from headcount.training.paths import choose, eager, graph, recorded, where_it_compiles
-from headcount.training.room import bank_bytes
+from headcount.training.backends.choice import choose, eager, graph, recorded, where_it_compiles
+from headcount.training.backends.plain import Batch
+from headcount.training.memory import bank_bytes
 
 EPS32, EPS16 = torch.finfo(torch.float32).eps, torch.finfo(torch.float16).eps
 # A sum of n products rounds to about sqrt(n) eps; the longest chain here is five products of up to 150 terms deep,
@@ -127,11 +127,17 @@ def test_without_triton_the_recorded_bank_is_taken_and_a_line_says_so(monkeypatc
     for name in [
         n
         for n in sys.modules
-        if n.startswith(("headcount.training.fused", "headcount.training.layered", "headcount.training.kernels"))
+        if n.startswith(
+            (
+                "headcount.training.backends.fused",
+                "headcount.training.backends.layered",
+                "headcount.training.backends.kernels",
+            )
+        )
     ]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("fused", "layered"):
-        monkeypatch.delattr(headcount.training, name, raising=False)
+        monkeypatch.delattr(headcount.training.backends, name, raising=False)
     shallow = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4),), width=8))]
     deep = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4), (1, 4)), width=8))]
     assert choose(shallow, "cuda") is recorded
@@ -179,7 +185,7 @@ def test_the_memory_of_a_bank_is_linear_in_its_members_and_grows_with_length_by_
 @pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
 @pytest.mark.parametrize("token", [1e5, float("nan")])
 def test_tokens_that_float16_cannot_hold_are_refused_in_one_sentence(token):
-    from headcount.training.paths import fused, layered
+    from headcount.training.backends.choice import fused, layered
 
     for path in (fused(), layered()):
         with pytest.raises(ValueError, match="reads tokens up to 65504"):

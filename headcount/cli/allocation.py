@@ -28,8 +28,8 @@ def allocate(
     as_json: AsJson = False,
 ) -> None:
     """Divide a budget of heads times head_dim over the lags a layer must read."""
-    from headcount.allocation import allocate as solve
-    from headcount.allocation import trade_off
+    from headcount.papers.allocation import allocate as solve
+    from headcount.papers.allocation import trade_off
 
     found = solve(_numbers(weights), token_dim, budget)
     counts = [h for h in (1, 2, 4, 8, 9, 10, 16, 20, 32, 40, 64, 80, 128) if h <= budget]
@@ -59,9 +59,9 @@ def saturation(
     as_json: AsJson = False,
 ) -> None:
     """Measure where attention saturates on a text, and what smaller heads would cost there."""
-    from headcount.allocation.loading import load, tokenizer_of
-    from headcount.allocation.watching import chunks, rank_costs, verdicts
-    from headcount.allocation.watching import saturation as measure
+    from headcount.nets.pretrained.folders import load, tokenizer_of
+    from headcount.papers.allocation.attention_saturation import chunks, rank_costs, verdicts
+    from headcount.papers.allocation.attention_saturation import saturation as measure
 
     wanted = sorted({int(n) for n in _numbers(lengths)})
     if text is None:
@@ -124,12 +124,13 @@ def compress(
     as_json: AsJson = False,
 ) -> None:
     """Shrink a trained model: choose the rank of every head under one budget, and write the smaller model."""
-    from headcount.allocation.shrinking import Wish, shrink
+    from headcount.shrinking.pipeline import Wish
+    from headcount.shrinking.pipeline import compress as run_wish
 
     chosen_parts = ("query-key", "value-output") if parts == "both" else (parts,)
     wish = Wish(model, keep, text, chosen_parts, measure, rule, passages, grouping, distil, out, padded)
     with _progress() as tell:
-        report = shrink(wish, tell)
+        report = run_wish(wish, tell)
     if as_json:
         emit_json(report)
         return

@@ -19,8 +19,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Measure how many heads a small retrieval task needs, and write a page."""
         from headcount.cli.door import Interrupted
-        from headcount.cli.sweeps import summary
-        from headcount.papers.first_look import first_look
+        from headcount.cli.sweeping import summary
+        from headcount.papers.head_count.first_study import first_look
         from headcount.training.progress import bar
 
         kept = out / "study"

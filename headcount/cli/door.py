@@ -15,18 +15,18 @@ __all__ = ["Interrupted", "app", "main"]
 ROOMS = (
     "demo",
     "tasks",
-    "bounds",
-    "constructions",
-    "collisions",
+    "bounding",
+    "building",
+    "colliding",
     "infoflow",
-    "lens",
-    "sweeps",
+    "probing",
+    "sweeping",
     "fits",
     "report",
-    "measure",
+    "measuring",
     "allocation",
     "ssm",
-    "reproduce",
+    "reproducing",
 )
 
 app = typer.Typer(

@@ -12,8 +12,8 @@ import typer
 from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
 
 if TYPE_CHECKING:
-    from headcount.infoflow import Advice, Prediction
     from headcount.nets import Architecture
+    from headcount.papers.infoflow import Advice, Prediction
     from headcount.structure import Structure
 
 TaskName = Annotated[
@@ -40,8 +40,8 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
     ) -> None:
         """Say whether an architecture computes a task cheaply, by which plan, and what limits it."""
-        from headcount.infoflow import draw
-        from headcount.infoflow import predict as ask
+        from headcount.papers.infoflow import draw
+        from headcount.papers.infoflow import predict as ask
 
         prediction = ask(structure_named(task, length, fields or []), shape_named(layers, positions, embed_dim))
         if as_json:
@@ -65,8 +65,8 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
     ) -> None:
         """Rank architectures for a task by predicted parameters, and say which cannot and why."""
-        from headcount.infoflow import advise as ask
-        from headcount.infoflow import draw
+        from headcount.papers.infoflow import advise as ask
+        from headcount.papers.infoflow import draw
 
         structure = structure_named(task, length, fields or [])
         advice = ask(structure, eps, max_layers=max_layers, max_heads=max_heads)
@@ -82,7 +82,7 @@ def register(app: typer.Typer) -> None:
 
 def structure_named(task: str, length: int, fields: list[str]) -> Structure:
     """The structure of a shipped task, or of the one a TOML file describes."""
-    from headcount.infoflow import read_structure
+    from headcount.papers.infoflow import read_structure
 
     if task.endswith(".toml"):
         if fields:

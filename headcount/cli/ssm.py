@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
-from headcount.words import nearest
+from headcount.refusals import nearest
 
 if TYPE_CHECKING:
-    from headcount.ssm import DeepSSM, DiagonalSSM
-    from headcount.ssm.chains import Deal
+    from headcount.papers.ssm import DeepSSM, DiagonalSSM
+    from headcount.papers.ssm.chains import Deal
 
 SystemFile = Annotated[
     Path, typer.Argument(help="JSON or safetensors: poles and residues, or a filter in scipy's forms.")
@@ -43,8 +43,8 @@ def deepen(
 
     The result and a picture go beside the file, or into --out. Give the largest entry wanted, or a depth.
     """
-    from headcount.ssm import save
-    from headcount.ssm.pictures import deep_picture, svg
+    from headcount.papers.ssm import save
+    from headcount.papers.ssm.pictures import deep_picture, svg
 
     shallow = _load_shallow(system)
     deep = _deepened(shallow, max_entry, depth, width, _deal(deal), route)
@@ -68,7 +68,7 @@ def flatten(system: SystemFile, out: Out = None, as_json: AsJson = False) -> Non
 
     Refused where one diagonal layer cannot have the response: a pole met twice on a path.
     """
-    from headcount.ssm import DiagonalSSM, load, save, to_json
+    from headcount.papers.ssm import DiagonalSSM, load, save, to_json
 
     deep = load(system)
     if isinstance(deep, DiagonalSSM):
@@ -95,8 +95,8 @@ def depth(
 
     With the number of modes all six bounds speak. Without sizes, a table.
     """
-    from headcount.ssm import minimal_depth
-    from headcount.ssm.tables import minimal_depth_rows
+    from headcount.papers.ssm import minimal_depth
+    from headcount.papers.ssm.depth_tables import minimal_depth_rows
 
     if c_from is None or c_to is None:
         if c_from is not None:
@@ -126,7 +126,7 @@ def table(
 
     Without a system, thirteen real modes with entries of 10, which six depths hold exactly.
     """
-    from headcount.ssm.tables import depth_rows, example_teacher
+    from headcount.papers.ssm.depth_tables import depth_rows, example_teacher
 
     shallow = example_teacher() if system is None else _load_shallow(system)
     rows = depth_rows(shallow, _whole_numbers(depths, "--depths"), _deal(deal))
@@ -167,8 +167,8 @@ def quantise(
 
     One layer, nested chains and second-order sections. Without a system, the prediction filter of a made-up vowel.
     """
-    from headcount.ssm.pictures import bits_picture, svg
-    from headcount.ssm.quantise import FixedPoint, bits_rows, hardened
+    from headcount.papers.ssm.pictures import bits_picture, svg
+    from headcount.papers.ssm.quantise import FixedPoint, bits_rows, hardened
 
     counts = _whole_numbers(bits, "--bits")
     shallow = _load_shallow(system) if system else _speech_filter(speech, digit, order, sharpen)
@@ -200,29 +200,31 @@ def train(
 
     The teacher is the system of `headcount ssm table`. Takes minutes on a CPU.
     """
-    from headcount.ssm import training
-    from headcount.ssm.pictures import svg, training_picture
-    from headcount.ssm.tables import example_teacher
+    from headcount.papers.ssm import experiments
+    from headcount.papers.ssm.depth_tables import example_teacher
+    from headcount.papers.ssm.pictures import svg, training_picture
 
     teacher = example_teacher()
     starts = {
-        "random": training.from_random,
-        "wiring": training.from_wiring,
-        "nearby": training.from_nearby(teacher, 0.1),
-        "construction": training.from_construction(teacher),
+        "random": experiments.from_random,
+        "wiring": experiments.from_wiring,
+        "nearby": experiments.from_nearby(teacher, 0.1),
+        "construction": experiments.from_construction(teacher),
     }
     if start not in starts:
         raise ValueError(f"unknown start {start!r}; {nearest(start, starts)}")
     if seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {seeds}")
     shapes, bounds = _sizes(sizes), _numbers(clips, "--clips")
-    rows = training.train_table(teacher, shapes, bounds, range(seeds), starts[start], training.Recipe(steps))
+    rows = experiments.train_table(
+        teacher, shapes, bounds, range(seeds), starts[start], experiments.StudentRecipe(steps)
+    )
     if out:
         out_file(out, "train.svg", svg(training_picture(rows)))
     if as_json:
         emit_json(rows)
         return
-    show_table(_by_size(training.best_rows(rows)), ("depth", "width", "parameters", *(f"{c:g}" for c in bounds)))
+    show_table(_by_size(experiments.best_rows(rows)), ("depth", "width", "parameters", *(f"{c:g}" for c in bounds)))
     say(f"\nsquared error over the kernel's square for each bound on the entries, best of {seeds} seeds, start {start}")
 
 
@@ -244,7 +246,7 @@ def _deepened(
 
 
 def _load_shallow(path: Path) -> DiagonalSSM:
-    from headcount.ssm import DeepSSM, load
+    from headcount.papers.ssm import DeepSSM, load
 
     system = load(path)
     if isinstance(system, DeepSSM):
@@ -253,7 +255,7 @@ def _load_shallow(path: Path) -> DiagonalSSM:
 
 
 def _deal(name: str) -> Deal:
-    from headcount.ssm import by_angle, by_modulus
+    from headcount.papers.ssm import by_angle, by_modulus
 
     deals = {"modulus": by_modulus, "angle": by_angle}
     if name not in deals:
@@ -262,7 +264,7 @@ def _deal(name: str) -> Deal:
 
 
 def _speech_filter(archive: Path | None, digit: int, order: int, times: int) -> DiagonalSSM:
-    from headcount.ssm.speech import load_digit, made_up_vowel, prediction_filter, sharpened
+    from headcount.papers.ssm.speech import load_digit, made_up_vowel, prediction_filter, sharpened
 
     wave = load_digit(archive, digit)[0] if archive else made_up_vowel()
     return sharpened(prediction_filter(wave, order), times)
@@ -279,7 +281,7 @@ def _comparison(shallow: DiagonalSSM, deep: DeepSSM) -> list[dict[str, Any]]:
 
 
 def _gap(shallow: DiagonalSSM, deep: DeepSSM) -> dict[str, float]:
-    from headcount.ssm.responses import gap
+    from headcount.papers.ssm.responses import gap
 
     return {"gap": gap(deep.impulse(256), shallow.impulse(256))}
 

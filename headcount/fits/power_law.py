@@ -13,8 +13,8 @@ from headcount.fits.cells import Cells
 from headcount.fits.projection import fit_law, fit_line
 from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Estimate, Verdict, judge
+from headcount.refusals import nearest
 from headcount.results import Study
-from headcount.words import nearest
 
 __all__ = ["PowerLaw", "power_law", "power_laws"]
 

@@ -2,7 +2,7 @@
 
 from headcount.measuring.loading import load
 from headcount.measuring.measure import measure
-from headcount.measuring.planning import Plan
+from headcount.measuring.planning import StudyPlan
 from headcount.measuring.sequences import Sequences, sequences
 
-__all__ = ["Plan", "Sequences", "load", "measure", "sequences"]
+__all__ = ["StudyPlan", "Sequences", "load", "measure", "sequences"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from headcount.measuring.sequences import Sequences, sequences
 from headcount.measuring.tables import Reading, from_columns, read_csv, read_parquet
-from headcount.words import refuse_unknown
+from headcount.refusals import refuse_unknown
 
 __all__ = ["KEYS", "load"]
 

@@ -14,11 +14,11 @@ import torch
 
 from headcount.fits import Measurement
 from headcount.measuring.loading import load
-from headcount.measuring.planning import Estimate, Plan, fitting, memory, spoken
+from headcount.measuring.planning import CostEstimate, StudyPlan, fitting, memory, spoken
 from headcount.measuring.sequences import Sequences
 from headcount.measuring.subject import Subject
 from headcount.measuring.tables import Reading
-from headcount.measuring.trial import timed
+from headcount.measuring.timing import timed
 from headcount.report import write_measured
 from headcount.results import Store
 from headcount.results.study import Row
@@ -41,7 +41,7 @@ def measure(
     data: Sequences | str | Path,
     *,
     reading: Reading | None = None,
-    plan: Plan | None = None,
+    plan: StudyPlan | None = None,
     budget: float | None = None,
     split_seed: int = 0,
     device: str = "cpu",
@@ -59,7 +59,7 @@ def measure(
     >>> import numpy as np
     >>> from headcount.measuring.sequences import sequences
     >>> x = np.random.default_rng(0).standard_normal((200, 4, 1))
-    >>> found = measure(sequences(x, x.max(axis=(1, 2))), plan=Plan(heads=(1, 2), seeds=2, steps=20, width=8))
+    >>> found = measure(sequences(x, x.max(axis=(1, 2))), plan=StudyPlan(heads=(1, 2), seeds=2, steps=20, width=8))
     >>> sorted(found.levels), list(found.files)
     ([1, 2], ['report.html', 'curves.svg', 'study.json'])
     """
@@ -67,7 +67,7 @@ def measure(
     began = time.monotonic()
     given = data if isinstance(data, Sequences) else load(data, reading)
     subject = Subject.of(given, split_seed, device)
-    settled = (plan or Plan()).settled(ordered=given.apart is not None)
+    settled = (plan or StudyPlan()).settled(ordered=given.apart is not None)
     for line in (*subject.lines(), settled.order):
         say(line)
     asked = _Asked(subject, settled, budget, began, say, watch)
@@ -82,7 +82,7 @@ class _Asked:
     """One question: these data, this plan, this much time."""
 
     subject: Subject
-    plan: Plan
+    plan: StudyPlan
     budget: float | None
     began: float
     say: Say
@@ -101,14 +101,14 @@ class _Asked:
     def question(self) -> dict[str, Any]:
         return {"data": self.subject.digest, "plan": self.plan.to_json(), "budget": self.budget}
 
-    def resumed(self, store: Store) -> tuple[Plan, str] | None:
+    def resumed(self, store: Store) -> tuple[StudyPlan, str] | None:
         """The plan made for the same question before an interruption: a new one would not fit the rows kept."""
         spec = store.study().spec if store.stated else {}
         if spec.get("question") != _as_read(self.question):
             return None
-        return Plan(**{**spec["plan"], "heads": tuple(spec["plan"]["heads"])}), spec["given_up"]
+        return StudyPlan(**{**spec["plan"], "heads": tuple(spec["plan"]["heads"])}), spec["given_up"]
 
-    def fitted(self) -> tuple[Plan, str]:
+    def fitted(self) -> tuple[StudyPlan, str]:
         """The plan that fits the time, after a timed trial; its estimate is said before anything is trained."""
         rates = timed(self.subject, self.plan)
         left = None if self.budget is None else SPARE * (self.budget - (time.monotonic() - self.began))
@@ -117,10 +117,10 @@ class _Asked:
         shape = self.subject.data.x.shape
         bytes_held = memory(plan, shape[0] * shape[1], shape[1], shape[2] + (plan.positions or 0), self.subject.outputs)
         networks = f"{len(plan.heads) * plan.seeds} networks of {self.subject.recipe(plan).steps} steps"
-        self.say(f"{networks} take {Estimate(seconds, bytes_held)}.")
+        self.say(f"{networks} take {CostEstimate(seconds, bytes_held)}.")
         return plan, given_up
 
-    def train(self, store: Store, plan: Plan, given_up: str) -> None:
+    def train(self, store: Store, plan: StudyPlan, given_up: str) -> None:
         """Train and keep the banks that are missing, fewest heads first; stop between two when the time is over."""
         subject, recipe = self.subject, self.subject.recipe(plan)
         banks = [subject.members(plan, heads) for heads in plan.heads]
@@ -142,7 +142,7 @@ class _Asked:
     def late(self) -> bool:
         return self.budget is not None and time.monotonic() > self.began + self.budget
 
-    def spec(self, plan: Plan, given_up: str) -> dict[str, Any]:
+    def spec(self, plan: StudyPlan, given_up: str) -> dict[str, Any]:
         """What is stored beside the rows: enough to draw the page a year later."""
         subject = self.subject
         return {

@@ -11,20 +11,20 @@ from typing import Any
 from headcount.nets import Architecture
 from headcount.training import Recipe
 
-__all__ = ["Estimate", "Plan", "fitting", "memory", "seconds", "smaller", "spoken"]
+__all__ = ["CostEstimate", "StudyPlan", "fitting", "memory", "seconds", "smaller", "spoken"]
 
 
 PLACES = 8  # position features where the order matters: the place, and almost four turns of sine and cosine
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """Head counts at one state width, seeds, and how each network is trained.
 
     `positions` is how many features tell a token its place; None leaves it to the data: some for windows of a series,
     where the order is half of what there is to know, and none for others.
 
-    >>> Plan(heads=(1, 3)).arch(3, outputs=1)
+    >>> StudyPlan(heads=(1, 3)).arch(3, outputs=1)
     Architecture(layers=((3, 8),), width=32, positions=0, embed_dim=24, outputs=1)
     """
 
@@ -51,10 +51,10 @@ class Plan:
         shape = (heads, ceil(self.embed_dim / heads))
         return Architecture((shape,) * self.layers, self.width, self.positions or 0, self.embed_dim, outputs)
 
-    def settled(self, *, ordered: bool) -> Plan:
+    def settled(self, *, ordered: bool) -> StudyPlan:
         """The plan with what it left to the data.
 
-        >>> Plan().settled(ordered=True).positions, Plan(positions=2).settled(ordered=True).positions
+        >>> StudyPlan().settled(ordered=True).positions, StudyPlan(positions=2).settled(ordered=True).positions
         (8, 2)
         """
         return self if self.positions is not None else replace(self, positions=PLACES if ordered else 0)
@@ -78,7 +78,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """What a plan takes: seconds from a timed trial, bytes from the shapes."""
 
     seconds: float
@@ -88,10 +88,10 @@ class Estimate:
         return f"about {spoken(self.seconds)} and {max(1, round(self.memory / 2**20))} MB"
 
 
-def smaller(plan: Plan) -> Iterator[tuple[Plan, str]]:
+def smaller(plan: StudyPlan) -> Iterator[tuple[StudyPlan, str]]:
     """The plan and ever smaller ones, each with what was given up: steps, then seeds, then head counts, then steps.
 
-    >>> [words for _, words in smaller(Plan())][:3]
+    >>> [words for _, words in smaller(StudyPlan())][:3]
     ['', '2000 steps instead of 3000', '1500 steps instead of 3000']
     """
     yield plan, ""
@@ -106,10 +106,10 @@ def smaller(plan: Plan) -> Iterator[tuple[Plan, str]]:
             yield shrunk, _given_up(plan, shrunk)
 
 
-def fitting(plan: Plan, cost: Callable[[Plan], float], budget: float | None) -> tuple[Plan, str]:
+def fitting(plan: StudyPlan, cost: Callable[[StudyPlan], float], budget: float | None) -> tuple[StudyPlan, str]:
     """The first of the ever smaller plans whose cost in seconds is within the budget, and what was given up for it.
 
-    >>> fitting(Plan(), lambda plan: plan.steps / 10, budget=200.0)[1]
+    >>> fitting(StudyPlan(), lambda plan: plan.steps / 10, budget=200.0)[1]
     '2000 steps instead of 3000'
     """
     least = 0.0
@@ -149,7 +149,7 @@ def spoken(time: float) -> str:
     return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 >= 60 else "")
 
 
-def memory(plan: Plan, tokens: int, length: int, features: int, outputs: int) -> int:
+def memory(plan: StudyPlan, tokens: int, length: int, features: int, outputs: int) -> int:
     """Bytes held at the peak: the data twice, one bank's parameters with their moments, its activations."""
     arch = plan.arch(plan.heads[-1], outputs)
     heads, head_dim = arch.layers[0]
@@ -160,21 +160,21 @@ def memory(plan: Plan, tokens: int, length: int, features: int, outputs: int) ->
     return 2 * 4 * tokens * features + 4 * plan.seeds * (8 * parameters + 2 * evaluation)
 
 
-def _fewer_seeds(plan: Plan, asked: Plan) -> Plan:
+def _fewer_seeds(plan: StudyPlan, asked: StudyPlan) -> StudyPlan:
     return replace(plan, seeds=max(2, min(plan.seeds, plan.seeds - 1)))
 
 
-def _fewer_heads(plan: Plan, asked: Plan) -> Plan:
+def _fewer_heads(plan: StudyPlan, asked: StudyPlan) -> StudyPlan:
     """Every other head count, counted from the largest; the smallest stays."""
     kept = {plan.heads[0], *plan.heads[::-1][::2]}
     return replace(plan, heads=tuple(kept)) if len(kept) >= 3 else plan
 
 
-def _fewer_steps(plan: Plan, asked: Plan) -> Plan:
+def _fewer_steps(plan: StudyPlan, asked: StudyPlan) -> StudyPlan:
     return replace(plan, steps=max(min(plan.steps, 200), plan.steps // 2))
 
 
-def _given_up(asked: Plan, plan: Plan) -> str:
+def _given_up(asked: StudyPlan, plan: StudyPlan) -> str:
     parts = [
         f"{getattr(plan, name)} {name} instead of {getattr(asked, name)}"
         for name in ("steps", "seeds")

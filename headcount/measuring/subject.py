@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headcount.measuring.planning import Plan
+from headcount.measuring.planning import StudyPlan
 from headcount.measuring.preparing import loss_of, outputs_of, prepare
 from headcount.measuring.sequences import Sequences
 from headcount.measuring.splitting import Split, split
 from headcount.results.store import address
 from headcount.training import Given, Member, Outcome, Recipe, train
+from headcount.training.backends.choice import Path, ordinary
 from headcount.training.given import Parts
-from headcount.training.paths import Path, ordinary
 
 __all__ = ["Subject"]
 
@@ -45,11 +45,11 @@ class Subject:
         """How banks are computed: the ordinary way, with the loss that the target asks for."""
         return ordinary(self.device, loss_of(self.data))
 
-    def recipe(self, plan: Plan) -> Recipe:
+    def recipe(self, plan: StudyPlan) -> Recipe:
         """How the plan trains on these data."""
         return plan.recipe(len(self.parts.training), len(self.parts.validation))
 
-    def members(self, plan: Plan, heads: int) -> list[Member]:
+    def members(self, plan: StudyPlan, heads: int) -> list[Member]:
         """Every seed at one head count: a bank without padding, and the most that an interruption can lose."""
         given = Given(self.digest, self.data.x.shape[1], self.data.x.shape[2])
         arch = plan.arch(heads, self.outputs)

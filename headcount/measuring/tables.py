@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headcount.measuring.sequences import Sequences, sequences
-from headcount.words import nearest
+from headcount.refusals import nearest
 
 __all__ = ["Columns", "Reading", "cut_windows", "from_columns", "read_csv", "read_parquet"]
 

@@ -1,25 +1,49 @@
 """Architectures as frozen values, and the plain modules they describe.
 
-The modules load when first used, so that a shape can be stated and counted without torch.
+A shape can be stated and counted without torch; modules load it when first used.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headcount.nets.architecture import Architecture, Parameters, parameters
+from headcount.lazy import lazily
 
 if TYPE_CHECKING:
+    from headcount.nets.architecture import Architecture, Parameters, parameters
+    from headcount.nets.saved import load_net, save_net
     from headcount.nets.transformer import Transformer
     from headcount.nets.weighing import Weighing, hardmax, softmax
 
-__all__ = ["Architecture", "Parameters", "Transformer", "Weighing", "hardmax", "parameters", "softmax"]
+__all__ = [
+    "Architecture",
+    "Parameters",
+    "Transformer",
+    "Weighing",
+    "hardmax",
+    "load_net",
+    "parameters",
+    "save_net",
+    "softmax",
+]
 
-_WITH_TORCH = {"Transformer": "transformer", "Weighing": "weighing", "hardmax": "weighing", "softmax": "weighing"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _WITH_TORCH:
-        return getattr(importlib.import_module(f"headcount.nets.{_WITH_TORCH[name]}"), name)
-    raise AttributeError(f"module 'headcount.nets' has no attribute {name!r}")
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "architecture": (
+            "Architecture",
+            "Parameters",
+            "parameters",
+        ),
+        "transformer": ("Transformer",),
+        "weighing": (
+            "Weighing",
+            "hardmax",
+            "softmax",
+        ),
+        "saved": (
+            "load_net",
+            "save_net",
+        ),
+    },
+)

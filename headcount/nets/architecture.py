@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
-from headcount.words import refuse_unknown
+from headcount.refusals import refuse_unknown
 
 __all__ = ["Architecture", "Parameters", "parameters"]
 

@@ -1,1 +1,1 @@
-"""Recipes above all rooms: the first look, the table of theorems, and one file a paper."""
+"""One folder a paper: its bounds, networks, experiments, published numbers and how they are made again."""

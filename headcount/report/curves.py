@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from headcount.drawing.axes import Frame, across, axis_name, decades, end_labels, nmse_axis, shade, ticks
+from headcount.drawing.svg import Figure, Scale, dodged, path, tag, text
 from headcount.fits import Cells, Knee
-from headcount.report.axes import Frame, across, axis_name, decades, end_labels, nmse_axis, shade, ticks
-from headcount.report.svg import Figure, Scale, dodged, path, tag, text
 
 __all__ = ["curves"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from headcount.drawing.axes import Frame, decades
+from headcount.drawing.palette import STEPS
+from headcount.drawing.svg import Figure, path, power_of_ten, tag, text
 from headcount.fits import Cells
-from headcount.report.axes import Frame, decades
-from headcount.report.palette import STEPS
-from headcount.report.svg import Figure, path, power_of_ten, tag, text
 
 __all__ = ["heat_map", "short_number"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from headcount.drawing.axes import Frame, across, axis_name, decades, end_labels, nmse_axis, shade, ticks
+from headcount.drawing.svg import Figure, Scale, dodged, path, tag, text
 from headcount.fits import Measurement
 from headcount.fits.measurement import Worth
-from headcount.report.axes import Frame, across, axis_name, decades, end_labels, nmse_axis, shade, ticks
-from headcount.report.svg import Figure, Scale, dodged, path, tag, text
 
 __all__ = ["learning", "worths"]
 

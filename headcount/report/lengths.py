@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
+from headcount.drawing.axes import Frame, across, decades, end_labels, nmse_axis, shade, ticks
+from headcount.drawing.svg import Figure, dodged, path, tag, text
 from headcount.fits import Cells
-from headcount.report.axes import Frame, across, decades, end_labels, nmse_axis, shade, ticks
-from headcount.report.svg import Figure, dodged, path, tag, text
 
 __all__ = ["against_length"]
 

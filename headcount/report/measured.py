@@ -7,14 +7,14 @@ from typing import Any
 
 from markupsafe import Markup
 
+from headcount.drawing.palette import stylesheet
+from headcount.drawing.svg import Figure
 from headcount.fits import Measurement
 from headcount.fits.knee import RESAMPLES, SLOWER
 from headcount.report.curves import curves
 from headcount.report.learning import learning, worths
 from headcount.report.page import NARROW, WIDE, both, claim, environment_of, listed, spelt, templates, words_of
-from headcount.report.palette import stylesheet
 from headcount.report.rows import table
-from headcount.report.svg import Figure
 
 __all__ = ["measured", "write_measured"]
 

@@ -10,14 +10,14 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from headcount.drawing.palette import stylesheet
+from headcount.drawing.svg import Figure
 from headcount.fits import Cells, Knee, knee, knees, predicted_heads, variants
 from headcount.fits.knee import RESAMPLES, SLOWER
 from headcount.report.curves import curves
 from headcount.report.heat_map import heat_map, short_number
 from headcount.report.lengths import against_length
-from headcount.report.palette import stylesheet
 from headcount.report.rows import table
-from headcount.report.svg import Figure
 from headcount.results import Study
 from headcount.sources import Source
 

@@ -10,13 +10,13 @@ from headcount.report.heat_map import short_number
 from headcount.results import Study
 from headcount.results.study import COLUMNS
 
-__all__ = ["Cell", "Table", "table"]
+__all__ = ["ShownCell", "Table", "table"]
 
 FIRST = ("heads", "length", "seed", "nmse", "status")
 
 
 @dataclass(frozen=True)
-class Cell:
+class ShownCell:
     """What a cell shows, and what it sorts by."""
 
     shown: str
@@ -29,7 +29,7 @@ class Table:
     """The columns that vary with what they mean, the rows, and the columns that hold one value throughout."""
 
     columns: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[ShownCell, ...], ...]
     constant: tuple[tuple[str, str], ...]
 
 
@@ -45,14 +45,14 @@ def table(study: Study) -> Table:
     return Table(tuple((n, COLUMNS.get(n, "")) for n in order), rows, constant)
 
 
-def _cell(value: Any, column: str = "") -> Cell:
+def _cell(value: Any, column: str = "") -> ShownCell:
     if value is None:
-        return Cell("–", "inf", numeric=True)
+        return ShownCell("–", "inf", numeric=True)
     if isinstance(value, bool) or not isinstance(value, int | float):
         shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-        return Cell(shown[:8] if column == "run" else shown, shown, numeric=False)
+        return ShownCell(shown[:8] if column == "run" else shown, shown, numeric=False)
     if isinstance(value, float) and not math.isfinite(value):
-        return Cell("∞" if value > 0 else "–", "inf", numeric=True)
+        return ShownCell("∞" if value > 0 else "–", "inf", numeric=True)
     shown = (
         short_number(value)
         if column.endswith("nmse") and value > 0
@@ -60,4 +60,4 @@ def _cell(value: Any, column: str = "") -> Cell:
         if isinstance(value, int)
         else f"{value:g}"
     )
-    return Cell(shown.replace(",", "\u202f"), repr(value), numeric=True)
+    return ShownCell(shown.replace(",", "\u202f"), repr(value), numeric=True)

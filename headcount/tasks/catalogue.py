@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from headcount.refusals import nearest, refuse_unknown
 from headcount.tasks.linear_max import LinearMax
 from headcount.tasks.opposite import OppositePair
 from headcount.tasks.pairs import Gaussian, PairMax, TriangleCentre, UnitSphere
@@ -16,7 +17,6 @@ from headcount.tasks.places import Induction, PositionSum
 from headcount.tasks.ranks import KthLargest
 from headcount.tasks.task import Task
 from headcount.tasks.wells import Wells
-from headcount.words import nearest, refuse_unknown
 
 __all__ = ["SHIPPED", "catalogue", "describe", "named", "sentence"]
 

@@ -10,16 +10,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headcount.tasks import Task
-from headcount.training.chance import seed_of
-from headcount.training.forward import Batch, with_positions
+from headcount.training.backends.plain import Batch, with_positions
 from headcount.training.member import Member, Recipe
+from headcount.training.shuffling import seed_of
 
-__all__ = ["Pack", "Resident", "Samples", "Source", "as_it_lies"]
+__all__ = ["Pack", "Resident", "Samples", "SampleSource", "as_it_lies"]
 
 Pack = Callable[[Tensor], Tensor | None]
 
 
-class Source(Protocol):
+class SampleSource(Protocol):
     """What the loop asks of its samples; the factors turn a mean loss into a share of the constant predictor's."""
 
     y: Float[Tensor, "sets samples ..."]
@@ -33,7 +33,7 @@ class Source(Protocol):
     def held_out(self, rows: Tensor) -> tuple[Batch, Tensor]: ...
 
 
-Samples = Callable[[Sequence[Member], Recipe, torch.dtype, torch.device | str, Pack], Source]
+Samples = Callable[[Sequence[Member], Recipe, torch.dtype, torch.device | str, Pack], SampleSource]
 
 
 def as_it_lies(data: Tensor) -> None:

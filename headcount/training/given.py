@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from headcount.training.backends.plain import Batch, with_positions
 from headcount.training.data import Pack
-from headcount.training.forward import Batch, with_positions
 from headcount.training.member import Member, Recipe
 
 __all__ = ["GivenSamples", "Part", "Parts"]

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from headcount.nets import Transformer
 from headcount.results.study import Row
+from headcount.training.backends.choice import Path, choose
 from headcount.training.bank import Bank
-from headcount.training.chance import Orders, seed_of
 from headcount.training.data import Resident, Samples
 from headcount.training.member import Member, Recipe
 from headcount.training.optimiser import AdamW
-from headcount.training.paths import Path, choose
+from headcount.training.shuffling import Orders, seed_of
 
 __all__ = ["Outcome", "Progress", "train"]
 

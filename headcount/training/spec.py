@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from headcount.nets import Architecture
+from headcount.refusals import refuse_unknown
 from headcount.structure import Structure
 from headcount.tasks import Task, named, sentence
 from headcount.training.member import Member, Recipe
-from headcount.words import refuse_unknown
 
 __all__ = ["Sweep"]
 

@@ -13,11 +13,11 @@ import torch
 from headcount.nets import Architecture
 from headcount.results import Store, Study
 from headcount.tasks import Task
+from headcount.training.backends.choice import choose
 from headcount.training.loop import train
 from headcount.training.member import Member, Recipe
-from headcount.training.paths import choose
+from headcount.training.memory import ROOM, Padded
 from headcount.training.progress import Watch, silent
-from headcount.training.room import ROOM, Padded
 from headcount.training.spec import Sweep
 
 __all__ = ["banks", "environment", "run", "sweep"]

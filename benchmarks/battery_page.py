@@ -1,0 +1,169 @@
+"""The InfoFlow page: the battery as a confusion table, published tables beside ours. Stored JSON in, no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from benchmarks.battery_scatter import scatter
+from benchmarks.battery_solved import FACTOR, FAILED, FLOOR
+from headcount.drawing.palette import stylesheet
+from headcount.refusals import refuse_unknown
+
+__all__ = ["UNSEEN", "page"]
+
+UNSEEN = "not looked into yet"
+WIDE, NARROW = 760, 372  # pixels of the figure on a wide and on a narrow screen
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table of the page: its title, a sentence on how it was measured, what it comes to, and its rows."""
+
+    title: str
+    measured: str
+    says: str
+    rows: tuple[Row, ...]
+    published: bool
+    ratios: bool
+
+
+def page(tables: Mapping[str, Any], battery: Mapping[str, Any], looked_into: Mapping[str, str] | None = None) -> str:
+    """One self-contained HTML page of what `benchmarks.infoflow_tables` and `infoflow_battery` wrote.
+
+    `looked_into` holds a sentence for each cell whose disagreement somebody has followed up, by the cell's name.
+    """
+    rows: list[Row] = list(battery.get("rows", []))
+    notes = dict(looked_into or {})
+    if rows:
+        refuse_unknown(notes, [row["cell"] for row in rows], "the disagreements looked into")
+    return _template().render(
+        style=stylesheet(),
+        rule={"factor": FACTOR, "floor": FLOOR, "failed": FAILED},
+        battery=battery if rows else None,
+        figures=_figures(rows),
+        groups=_groups(rows, battery.get("runs", {})),
+        apart=[{**row, "note": notes.get(row["cell"], UNSEEN)} for row in rows if not row["agree"]],
+        unseen=UNSEEN,
+        agree=sum(row["agree"] for row in rows),
+        total=len(rows),
+        shown=[table for table in (_shown(name, tables[name]) for name in TITLES if name in tables) if table.rows],
+        tables=tables,
+    )
+
+
+def _template() -> jinja2.Template:
+    packages = ("benchmarks", "headcount.report")
+    loader = jinja2.ChoiceLoader([jinja2.PackageLoader(name, "templates") for name in packages])
+    made = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made.filters["number"] = _number
+    return made.get_template("infoflow.html")
+
+
+def _number(value: Any) -> str:
+    """A number in three digits, a dash where there is none.
+
+    >>> _number(0.0589), _number(5.89e-5), _number(None), _number(10.666)
+    ('0.0589', '5.89e-05', '-', '10.7')
+    """
+    known = isinstance(value, float | int) and math.isfinite(value)
+    return f"{value:.3g}" if known else "-"
+
+
+def _figures(rows: Sequence[Row]) -> dict[str, Markup]:
+    if not rows:
+        return {}
+    sizes = {"wide": WIDE, "narrow": NARROW}
+    return {name: Markup(scatter(rows, width=width).inline(f"scatter-{name}")) for name, width in sizes.items()}
+
+
+def _groups(rows: Sequence[Row], runs: Mapping[str, Any]) -> list[tuple[str, str, list[Row]]]:
+    """Rows by task, each with a line on how it was trained."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["group"], []).append(row)
+    return [(name, _trained(group, runs.get(name)), group) for name, group in groups.items()]
+
+
+def _trained(rows: Sequence[Row], run: Mapping[str, Any] | None) -> str:
+    lengths = ", ".join(dict.fromkeys(str(row["length"]) for row in rows))
+    if run is None:
+        return f"length {lengths}"
+    seeds = f"{run['seeds']} seed{'' if run['seeds'] == 1 else 's'}"
+    return f"length {lengths}; {run['steps']:,} steps of {run['batch']}, {seeds}, {run['device']}, {run['date']}"
+
+
+TITLES = {
+    "gaussian": "Pair task, Gaussian tokens",
+    "sphere": "Pair task, tokens of unit length",
+    "triangle": "Triangle centre",
+    "windows": "Four wells by two layers of one head, with and without positions",
+    "routed": "Six maxima by two layers of one head, started near the network that solves them",
+    "positions": "Maxima by two layers of one head, with and without positions",
+    "positions, longer": "The same, trained longer",
+}
+
+
+def _shown(name: str, table: Mapping[str, Any]) -> Shown:
+    pairs = name in ("gaussian", "sphere")
+    rows = tuple(_with_ratios(table["rows"]) if pairs else table["rows"])
+    measured = f"Best and median of {table['seeds']} seeds, {table['steps']:,} steps of {table['batch']} sequences"
+    measured += f" ({table['device']}, {table['date']})." if "device" in table else "."
+    published = any(row["published"] is not None for row in rows)
+    says = " ".join(part for part in (_short_says(rows) if pairs else "", _level_says(rows)) if part)
+    return Shown(TITLES[name], measured, says, rows, published, pairs)
+
+
+def _with_ratios(rows: Sequence[Row]) -> list[Row]:
+    """Every row with its NMSE relative to the (D,D) row of the same D: the published one, and ours by the best."""
+    found, full = [], None
+    for row in rows:
+        full = row if row["cell"].endswith("(D,D)") else full
+        ratios = {f"{key} ratio": _ratio(row[key], full[key]) if full else None for key in ("published", "nmse")}
+        found.append({**row, **ratios})
+    return found
+
+
+def _ratio(one: float | None, other: float | None) -> float | None:
+    return one / other if one is not None and other else None
+
+
+def _short_says(rows: Sequence[Row]) -> str:
+    """How often a head too few came out worse, and by how much."""
+    short = [row for row in rows if not row["cell"].endswith("(D,D)") and row["nmse ratio"] is not None]
+    if not short:
+        return ""
+    worse = sum(row["nmse ratio"] > 1 for row in short)
+    factor = median(row["nmse ratio"] for row in short)
+    theirs = [row["published ratio"] for row in short if row["published ratio"] is not None]
+    beside = f"; in the paper {sum(r > 1 for r in theirs)} of {len(theirs)} are" if theirs else ""
+    return (
+        f"{worse} of the {len(short)} cells with a head too few are worse than (D,D), "
+        f"the middle one by a factor of {_factor(factor)}{beside}."
+    )
+
+
+def _level_says(rows: Sequence[Row]) -> str:
+    """How far above or below the published level ours lies."""
+    ratios = [row["nmse"] / row["published"] for row in rows if row["published"]]
+    if not ratios:
+        return "Nothing is published for these cells."
+    low, middle, high = (_factor(find(ratios)) for find in (min, median, max))
+    return f"Our best NMSE is {low} to {high} times the published one, {middle} times in the middle."
+
+
+def _factor(value: float) -> str:
+    """A factor in two digits, or whole.
+
+    >>> _factor(0.437), _factor(27.6), _factor(3112.0)
+    ('0.44', '28', '3,112')
+    """
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}"

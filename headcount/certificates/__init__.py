@@ -1,0 +1,69 @@
+"""A network, its promise, the attack on it, and the independent recheck."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headcount.lazy import lazily
+
+if TYPE_CHECKING:
+    from headcount.certificates.attack import Check, Trial
+    from headcount.certificates.attempts import in_box, on_samples
+    from headcount.certificates.built import Built, load
+    from headcount.certificates.certificate import Certificate, Term
+    from headcount.certificates.domains import Box, Drawn
+    from headcount.certificates.excess import gibbs_excess, mass_outside
+    from headcount.certificates.network import ClassTokenNet, NetworkShape, ReluNet
+
+__all__ = [
+    "Box",
+    "Built",
+    "Certificate",
+    "Check",
+    "ClassTokenNet",
+    "Drawn",
+    "NetworkShape",
+    "ReluNet",
+    "Term",
+    "Trial",
+    "gibbs_excess",
+    "in_box",
+    "load",
+    "mass_outside",
+    "on_samples",
+]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "attempts": (
+            "in_box",
+            "on_samples",
+        ),
+        "built": (
+            "Built",
+            "load",
+        ),
+        "certificate": (
+            "Certificate",
+            "Term",
+        ),
+        "domains": (
+            "Box",
+            "Drawn",
+        ),
+        "network": (
+            "ClassTokenNet",
+            "NetworkShape",
+            "ReluNet",
+        ),
+        "attack": (
+            "Check",
+            "Trial",
+        ),
+        "excess": (
+            "gibbs_excess",
+            "mass_outside",
+        ),
+    },
+)

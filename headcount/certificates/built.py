@@ -1,0 +1,131 @@
+"""A network with its promise: what a construction returns, kept in one file and exported to other runtimes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import struct
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from headcount.certificates.attack import Attempt, Check, Trial
+from headcount.certificates.certificate import Certificate
+from headcount.certificates.domains import Domain
+from headcount.files import whole
+from headcount.frozen import class_named, name_of, plain, rebuilt
+from headcount.tasks import Task
+
+__all__ = ["Built", "load"]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A network built by a theorem, the task it solves, where, and the certificate of its error.
+
+    `net` is called with (batch, length, token_dim) and gives (batch,). `attempts` are how `check` tries to break
+    the certificate.
+    """
+
+    net: nn.Module
+    task: Task
+    certificate: Certificate
+    domain: Domain
+    attempts: tuple[Attempt, ...]
+
+    def __post_init__(self) -> None:
+        trial = Trial(self.net, self.task, self.domain, self.attempts)
+        object.__setattr__(self, "certificate", self.certificate.about(trial))
+
+    @property
+    def feedforward_parameters(self) -> int:
+        """The paper's M: weights and biases of the feed-forwards, attention not counted."""
+        return int(getattr(self.net, "feedforward_parameters"))  # noqa: B009
+
+    def check(self, *, seed: int = 0) -> Check:
+        """Try to break the certificate; the same as `certificate.check`."""
+        return self.certificate.check(seed=seed)
+
+    def save(self, path: str | Path) -> Path:
+        """Write weights and, in the metadata, all the rest to one safetensors file; whole or not at all."""
+        path = Path(path)
+        weights = {k: v.contiguous() for k, v in self.net.state_dict().items()}
+        with whole(path) as scratch:
+            save_file(weights, scratch, {"headcount": json.dumps(self._metadata())})
+        return path
+
+    def export(self, path: str | Path) -> Path:
+        """Write the network alone for other runtimes: `.onnx`, or `.pt2` (a plain torch program). Any batch size."""
+        path = Path(path)
+        if path.suffix not in (".onnx", ".pt2"):
+            raise ValueError(f"export writes .onnx or .pt2, got {path.name!r}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_name("part." + path.name)
+        example = self.domain.sample(2, generator=torch.Generator().manual_seed(0))
+        shapes = {"x": {0: torch.export.Dim("batch")}}
+        program = torch.export.export(self.net.eval(), (example,), dynamic_shapes=shapes)
+        if path.suffix == ".pt2":
+            torch.export.save(program, scratch)
+        else:
+            _write_onnx(program, scratch)
+        scratch.replace(path)
+        return path
+
+    def _metadata(self) -> dict[str, Any]:
+        shape = getattr(self.net, "shape", None)
+        if shape is None:
+            raise ValueError(f"{type(self.net).__name__} has no `shape` to be rebuilt from, so it cannot be saved")
+        return {
+            "certificate": self.certificate.to_json(),
+            "task": plain(self.task),
+            "domain": plain(self.domain),
+            "attempts": [plain(a) for a in self.attempts],
+            "net": {"is": name_of(type(self.net)), "shape": plain(shape)},
+        }
+
+
+def load(path: str | Path, *, task: Task | None = None) -> Built:
+    """The `Built` that `save` wrote. A task that is not one of headcount's own must be given as `task`."""
+    weights, data = _read(Path(path))
+    net = class_named(data["net"]["is"])(rebuilt(data["net"]["shape"]))
+    try:
+        net.load_state_dict(weights)
+    except RuntimeError:
+        raise ValueError(f"{path}: the weights do not fit the network that the file describes") from None
+    solved: Task = task if task is not None else rebuilt(data["task"])
+    certificate = Certificate.from_json(data["certificate"])
+    return Built(net, solved, certificate, rebuilt(data["domain"]), tuple(rebuilt(a) for a in data["attempts"]))
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    if not path.is_file():
+        raise FileNotFoundError(2, "No such file", str(path))
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get("headcount")
+            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (SafetensorError, struct.error):
+        raise ValueError(f"{path}: not a safetensors file") from None
+    if text is None:
+        raise ValueError(f"{path}: holds weights but no certificate; it was not written by headcount")
+    return weights, json.loads(text)
+
+
+def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> None:
+    chatter = logging.getLogger("torch.onnx")  # the exporter speaks of packages we do not use, and of its own future
+    level = chatter.level
+    chatter.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = torch.onnx.export(program, dynamo=True, verbose=False)
+    finally:
+        chatter.setLevel(level)
+    assert made is not None
+    made.save(str(path), external_data=False)

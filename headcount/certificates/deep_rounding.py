@@ -1,0 +1,80 @@
+"""Rounding of networks with several layers: what float64 arithmetic can add, by forward error analysis.
+
+Scores off by at most a multiply every attention weight by a factor within exp(+-2 beta a), so the mean of values of
+size v moves by at most 2 v (exp(2 beta a) - 1). A value that is the score itself moves less: the derivative of
+sum_i p_i s_i along s_i is p_i (1 + beta (s_i - mean)), and beta E|s - mean| <= 2 beta (max - mean) <= 2 W((T-1)/e).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from headcount.certificates.excess import gibbs_excess
+from headcount.certificates.network import ClassTokenNet, ReluNet
+from headcount.certificates.rounding import EXP_ULPS, KnownBounds, U, _g, _plus
+from headcount.nets.transformer import Attention
+
+__all__ = ["averaged", "rounding_through", "scores_off", "within"]
+
+
+def rounding_through(
+    net: ClassTokenNet, largest_token: float, length: int, *, sizes: Sequence[np.ndarray] = ()
+) -> float:
+    """What rounding adds to the output of a network of any depth on tokens of at most this magnitude.
+
+    `sizes` are magnitudes that a proof gives for a token's state, after the encoder and after each layer; without
+    them every sum is taken at the sum of its magnitudes.
+    """
+    tokens = np.append(np.full(net.shape.token_dim, largest_token), float(length))
+    token = within(KnownBounds(tokens, np.zeros_like(tokens)).through(net.encoder), sizes, 0)
+    cls = KnownBounds(np.abs(net.cls.detach().numpy()), np.zeros(net.shape.embed_dim))
+    for layer, (attend, forward) in enumerate(zip(net.attention, net.between, strict=False)):
+        assert isinstance(attend, Attention) and isinstance(forward, ReluNet)
+        beta = net.shape.betas[layer]
+        token, cls = (_plus(q, _attended(attend, q, token, beta, length)) for q in (token, cls))
+        token, cls = (_plus(q, q.through(forward)) for q in (token, cls))
+        token = within(token, sizes, layer + 1)
+    last = net.attention[-1]
+    assert isinstance(last, Attention)
+    cls = _plus(cls, _attended(last, cls, token, net.shape.betas[-1], length))
+    return float(cls.through(net.read_out).error[0])
+
+
+def within(state: KnownBounds, sizes: Sequence[np.ndarray], at: int) -> KnownBounds:
+    """The state with the magnitudes that a proof gives, where it gives any."""
+    return KnownBounds(np.minimum(state.size, sizes[at]), state.error) if at < len(sizes) else state
+
+
+def scores_off(attention: Attention, head: int, asker: KnownBounds, tokens: KnownBounds, beta: float) -> float:
+    """How far off the scores are of which the computed weights are the exact softmax; its own rounding counted in."""
+    q = asker.mapped(attention.query[head].detach().numpy())
+    k = tokens.mapped(attention.key[head].detach().numpy())
+    size = float(q.size @ k.size)
+    error = float(q.size @ k.error + q.error @ k.size + q.error @ k.error) + float(_g(len(q.size))) * size
+    return error + 8 * U * size + (8 + 2 * EXP_ULPS) * U / max(beta, U)
+
+
+def averaged(
+    attention: Attention, head: int, tokens: KnownBounds, length: int, moved: np.ndarray | float = 0.0
+) -> KnownBounds:
+    """What a head brings when the weights it was given are taken as they are, or move its values by `moved`."""
+    values = tokens.mapped(attention.value[head].detach().numpy())
+    summed = _g(length + 2 * EXP_ULPS) * values.size
+    return KnownBounds(values.size, values.error + moved + summed).mapped(attention.output[head].detach().numpy())
+
+
+def _attended(attention: Attention, asker: KnownBounds, tokens: KnownBounds, beta: float, length: int) -> KnownBounds:
+    total = KnownBounds(np.zeros_like(asker.size), np.zeros_like(asker.size))
+    for head in range(attention.query.shape[0]):
+        query, key, value = (p[head].detach().numpy() for p in (attention.query, attention.key, attention.value))
+        wobble = scores_off(attention, head, asker, tokens, beta)
+        moved = 2 * math.expm1(min(700.0, 2 * beta * wobble)) * tokens.mapped(value).size
+        if len(key) == 1 and torch.equal(attention.key[head], attention.value[head]):
+            worth = max(asker.mapped(query).size[0], U)
+            moved = np.minimum(moved, wobble * (1 + 2 * gibbs_excess(max(1, length - 1), 1.0).value) / worth)
+        total = _plus(total, averaged(attention, head, tokens, length, moved))
+    return total

@@ -1,0 +1,77 @@
+"""How far a softmax falls short of a minimum: exactly, by Lambert's W."""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import lambertw
+
+from headcount.refusals import at_least_one, positive
+from headcount.results import Bound
+from headcount.sources import Source, implements
+
+__all__ = ["gibbs_excess", "mass_outside", "worst_distance"]
+
+EXCESS = Source("headcount", "Gibbs excess (sharpens Equation 15 of Yu et al. 2025)")
+OUTSIDE = Source("headcount", "repaired gate (Theorem 2(1) of Yu et al. 2025)")
+
+
+@implements(EXCESS, test="tests/test_certificates_excess.py::test_the_excess_is_attained_and_never_exceeded")
+def gibbs_excess(competitors: int, beta: float) -> Bound:
+    """The softmax average of m + 1 numbers exceeds their minimum by at most W(m/e)/beta, and this is attained.
+
+    Departs: Equation 15 of the paper has m/(e beta), ten times more at m = 63.
+
+    >>> gibbs_excess(63, beta=1.0).value
+    2.3071...
+    """
+    if competitors < 0:
+        raise ValueError(f"competitors must be at least 0, got {competitors}")
+    positive(beta=beta)
+    # The excess E = sum u_t e^{-b u_t} / (1 + sum e^{-b u_t}) is stationary in u_t only where b u_t = 1 + b E, the
+    # same for all t, or where the token has left (u_t infinite); E grows with their number. With all m at u it is
+    # m u e^{-bu} / (1 + m e^{-bu}) = (b u - 1)/b there, so w = b E solves w e^w = m/e.
+    value = _w(competitors) / beta
+    meaning = f"the worst input has every competitor {worst_distance(competitors, beta):.4g} above the minimum"
+    sizes = {"competitors": competitors, "beta": beta}
+    return Bound("softmax excess", value, "exact", EXCESS, ("beta > 0",), meaning=meaning, sizes=sizes)
+
+
+def worst_distance(competitors: int, beta: float) -> float:
+    """How far above the minimum all competitors stand where the excess is attained: (1 + W(m/e))/beta.
+
+    >>> worst_distance(0, beta=2.0)
+    0.5
+    """
+    return (1.0 + _w(competitors)) / beta
+
+
+@implements(
+    OUTSIDE,
+    test="tests/test_head_count_gate.py::test_the_repaired_gate_keeps_its_promise",
+)
+def mass_outside(inside: int, outside: int, *, beta: float, gate: float, spread: float = 1.0) -> Bound:
+    """Tokens outside a window get at most r/(1 + r) of the weight, r = (outside/inside) exp(-beta (gate - spread)).
+
+    `spread` is the range of the feature. The worst input has the whole window at the top of the range and all else
+    at the bottom: it attains the bound.
+    Departs: the paper's gate of 1 equals the spread, so r never falls below outside/inside, whatever beta (its
+    proof overlooks this input); a gate of 2 repairs it.
+
+    >>> mass_outside(16, 48, beta=1e6, gate=1.0).value, mass_outside(16, 48, beta=100.0, gate=2.0).value < 1e-42
+    (0.75, True)
+    """
+    at_least_one(inside=inside)
+    positive(beta=beta, spread=spread)
+    if outside < 0:
+        raise ValueError(f"outside must be at least 0, got {outside}")
+    # sum over the window >= inside e^{-beta spread}, sum over the rest <= outside e^{-beta gate}
+    ratio = outside / inside * math.exp(min(700.0, -beta * (gate - spread)))
+    weak = outside > 0 and gate <= spread
+    meaning = "a gate no stronger than the spread of the feature keeps nothing out at any beta" if weak else ""
+    sizes = {"inside": inside, "outside": outside, "beta": beta, "gate": gate, "spread": spread}
+    return Bound("weight outside the window", ratio / (1 + ratio), "exact", OUTSIDE, (), weak, meaning, sizes)
+
+
+def _w(competitors: int) -> float:
+    return float(lambertw(competitors / math.e).real)

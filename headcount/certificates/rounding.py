@@ -1,0 +1,93 @@
+"""Rounding as part of the proof: what float64 arithmetic can add to a network's error, by forward error analysis.
+
+Every sum of n products is off by at most g(n) times the sum of their magnitudes, in any order of summation, with
+g(n) = n u/(1 - n u), u = 2^-53 (Higham 2002, Section 3.1). `SLACK` further roundings cover how the weights
+themselves were computed and stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headcount.certificates.network import ClassTokenNet, ReluNet
+from headcount.nets.transformer import Attention
+
+__all__ = ["KnownBounds", "rounding_error"]
+
+U = 2.0**-53
+SLACK = 64
+EXP_ULPS = 8  # the exponential of the mathematical libraries in use is within 1 ulp; so much is granted
+
+
+@dataclass(frozen=True)
+class KnownBounds:
+    """Numbers known up to an error: |exact value| <= size, |computed - exact| <= error, coordinate by coordinate."""
+
+    size: np.ndarray
+    error: np.ndarray
+
+    def mapped(self, weight: np.ndarray, bias: np.ndarray | float = 0.0) -> KnownBounds:
+        """After x -> weight x + bias."""
+        size = np.abs(weight) @ self.size + np.abs(bias)
+        error = np.abs(weight) @ self.error
+        terms = np.count_nonzero(weight, axis=1) + 2  # a product with zero is exact
+        return KnownBounds(size, error + _g(terms) * (size + error))
+
+    def through(self, net: ReluNet) -> KnownBounds:
+        """After a ReLU network: relu moves no two numbers apart, so sizes and errors pass it unchanged."""
+        here = self
+        for weight, bias in net.weights:
+            here = here.mapped(weight.numpy(), bias.numpy())
+        return here
+
+
+def rounding_error(net: ClassTokenNet, largest_token: float, length: int, *, encoded: float, spread: float) -> float:
+    """What rounding adds to the output of a one-layer network on tokens of at most this magnitude.
+
+    `encoded` bounds every coordinate of an encoded token in exact arithmetic, `spread` the distance of two values
+    that a head averages. Attention: scores off by at most a, seen through exp(beta .) and its own rounding, are the
+    exact softmax of scores off by a + (8 + 2 EXP_ULPS) u/beta; the average of a value that the score itself ranks
+    then moves by at most twice that, and by g(T) of its size for the two sums.
+    """
+    tokens = np.append(np.full(net.shape.token_dim, largest_token), float(length))
+    seen = KnownBounds(tokens, np.zeros_like(tokens)).through(net.encoder)
+    seen = KnownBounds(np.minimum(seen.size, encoded), seen.error)
+    (attention,) = net.attention
+    assert isinstance(attention, Attention)
+    cls = net.cls.detach().numpy()
+    state = KnownBounds(np.abs(cls), np.zeros_like(cls))
+    for head in range(attention.query.shape[0]):
+        state = _plus(state, _attended(attention, head, cls, seen, net.shape.betas[0], length, spread))
+    return float(state.through(net.read_out).error[0])
+
+
+def _attended(
+    attention: Attention, head: int, cls: np.ndarray, encoded: KnownBounds, beta: float, length: int, spread: float
+) -> KnownBounds:
+    query, key, value, out = (
+        p[head].detach().numpy() for p in (attention.query, attention.key, attention.value, attention.output)
+    )
+    asked = query @ cls  # exact up to g(E), which SLACK covers for the integer-like class tokens used here
+    score = encoded.mapped(key).mapped(asked[None, :])
+    wobble = score.error[0] + 8 * U * score.size[0] + (8 + 2 * EXP_ULPS) * U / max(beta, U)
+    values = encoded.mapped(value)
+    moved = min(2 * wobble / _ranking(asked, spread, beta), spread) + _g(length + 2 * EXP_ULPS) * (values.size + spread)
+    return KnownBounds(values.size, values.error + moved).mapped(out)
+
+
+def _ranking(asked: np.ndarray, spread: float, beta: float) -> float:
+    """How much score a unit of the averaged value is worth; where nothing is asked, 1/(beta spread) serves as well."""
+    scales = np.abs(asked[asked != 0])
+    return float(scales.min()) if scales.size else 1 / (beta * spread)
+
+
+def _plus(a: KnownBounds, b: KnownBounds) -> KnownBounds:
+    size = a.size + b.size
+    return KnownBounds(size, a.error + b.error + 2 * U * size)
+
+
+def _g(n: np.ndarray | int) -> np.ndarray:
+    total = (np.asarray(n) + SLACK) * U
+    return np.asarray(total / (1 - total))

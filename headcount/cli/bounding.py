@@ -1,0 +1,43 @@
+"""`headcount bound`: what too few heads cost, as the theorem states it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headcount.cli.printing import AsJson, emit_json, say, show_table
+
+LENGTHS = (32, 64, 128, 256, 512, 1024)
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("bound")
+    def bound(
+        length: Annotated[int, typer.Option(help="Tokens in a sequence (T).")] = 128,
+        retrievals: Annotated[int, typer.Option(help="Retrievals of the target (D).")] = 4,
+        heads: Annotated[int, typer.Option(help="Heads of the one attention layer.")] = 1,
+        head_dim: Annotated[int, typer.Option(help="Dimension of each head (n).")] = 2,
+        table: Annotated[bool, typer.Option("--table", help="A grid over lengths and heads instead.")] = False,
+        as_json: AsJson = False,
+    ) -> None:
+        """Print how the feed-forward must grow with 1/eps when heads are fewer than retrievals."""
+        from headcount.papers.head_count import bounds
+
+        if table:
+            rows = bounds.few_heads_table(LENGTHS, range(1, retrievals + 1), retrievals=retrievals, head_dim=head_dim)
+            _show(rows, retrievals) if not as_json else emit_json(rows)
+            return
+        found = bounds.few_heads_exponent(length=length, retrievals=retrievals, heads=heads, head_dim=head_dim)
+        if as_json:
+            emit_json(found.as_row())
+            return
+        say(str(found))
+        say(found.meaning[:1].upper() + found.meaning[1:] + ".")
+        say(f"Hypotheses: {'; '.join(found.hypotheses)}.")
+
+
+def _show(rows: list[dict[str, object]], retrievals: int) -> None:
+    columns = ("heads", "head_dim", *(f"T={t}" for t in LENGTHS), "bites from")
+    show_table(rows, columns, title=f"exponent k of eps^-k parameters for {retrievals} retrievals, Theorem 2(2)")
+    say("At or below 0 the theorem says nothing; with enough heads (last row) Theorem 2(1) applies instead.")

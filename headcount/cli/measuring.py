@@ -1,0 +1,151 @@
+"""`headcount measure`: how many heads given data need, measured on this machine, on a page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headcount.cli.printing import AsJson, emit_json, out_file, say, show_table
+
+if TYPE_CHECKING:
+    from headcount.fits import Measurement
+
+Data = Annotated[
+    str,
+    typer.Argument(help=".npz, .csv, .parquet, a folder of safetensors, or module:function.", show_default=False),
+]
+Target = Annotated[str, typer.Option(metavar="COLUMN", help="Table: the column to predict.")]
+Sequence = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Table: a row a token; this column tells sequences apart.", show_default=False),
+]
+Window = Annotated[
+    int | None, typer.Option(metavar="N", help="Table: a row a moment; predict from N on end.", show_default=False)
+]
+Horizon = Annotated[int, typer.Option(metavar="N", help="With --window: so many rows ahead.")]
+Group = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Table: sequences of a group stay together.", show_default=False)
+]
+KindOf = Annotated[str | None, typer.Option("--kind", help="regression or classification.", show_default=False)]
+Heads = Annotated[str, typer.Option(help="Head counts to try, as 1-8 or 1,2,4.")]
+Positions = Annotated[
+    int | None,
+    typer.Option(help="Position features a token sees. Default: 8 with --window, else 0.", show_default=False),
+]
+Budget = Annotated[str | None, typer.Option(help="Time to keep to, as 90s or 5m.", show_default=False)]
+To = Annotated[Path | None, typer.Option("--out", help="Folder for page and rows. Default: out/measure-NAME.")]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("measure")
+    def measure(
+        data: Data,
+        target: Target = "target",
+        sequence: Sequence = None,
+        window: Window = None,
+        horizon: Horizon = 1,
+        group: Group = None,
+        kind: KindOf = None,
+        heads: Heads = "1-8",
+        seeds: Annotated[int, typer.Option(help="Networks for each head count.")] = 4,
+        steps: Annotated[int, typer.Option(help="Training steps.")] = 3000,
+        embed_dim: Annotated[int, typer.Option(help="Width of the state, shared by the heads.")] = 24,
+        width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
+        layers: Annotated[int, typer.Option(help="Attention layers.")] = 1,
+        positions: Positions = None,
+        lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-2,
+        split_seed: Annotated[int, typer.Option(help="Another split of the data.")] = 0,
+        budget: Budget = None,
+        device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+        out: To = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Say how many heads your data need: train networks of 1 to 8 heads on them, and write a page."""
+        from headcount.cli.door import Interrupted
+        from headcount.measuring import StudyPlan, measure
+        from headcount.measuring.planning import seconds
+        from headcount.measuring.tables import Reading
+        from headcount.training.progress import bar
+
+        plan = StudyPlan(
+            _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=positions, lr=lr
+        )
+        reading = Reading(target, sequence, window, horizon, group, kind)
+        folder = out or Path("out") / f"measure-{_name(data)}"
+        try:
+            found = measure(
+                data,
+                reading=reading,
+                plan=plan,
+                budget=None if budget is None else seconds(budget),
+                split_seed=split_seed,
+                device=device,
+                store=folder / "study",
+                command=_command(),
+                say=(lambda line: None) if as_json else say,
+                watch=bar,
+            )
+        except KeyboardInterrupt:
+            raise Interrupted(f"Finished head counts are kept in {folder}; run the same command to go on.") from None
+        paths = {name: str(out_file(folder, name, text)) for name, text in found.files.items()}
+        if as_json:
+            emit_json({**found.as_row(), "files": paths, "rows": list(found.study.rows)})
+        else:
+            _show(found, paths["report.html"])
+
+
+def _show(found: Measurement, page: str) -> None:
+    rows = [
+        {
+            "heads": row["heads"],
+            found.words: f"{row['level']:.3g}",
+            "seeds": f"{row['best']:.2g} to {row['worst']:.2g}",
+            "training": f"{row['training']:.2g}",
+            "wrong": None if row["error_rate"] is None else f"{row['error_rate']:.1%}",
+            "against": "the knee" if row["against"] is None else _factor(row["against"]),
+        }
+        for row in found.by_heads()
+    ]
+    wrong = ("wrong",) if rows[0]["wrong"] is not None else ()
+    say()
+    show_table(rows, ("heads", found.words, "seeds", "training", *wrong, "against"))
+    say()
+    sentence = found.sentence
+    say(f"{sentence[:1].upper()}{sentence[1:]}.")
+    for warning in found.warnings:
+        say(f"Note: {warning}.")
+    say(found.advice)
+    say(f"The page: {page}")
+
+
+def _factor(worth) -> str:
+    return f"x {worth.factor.value:.3g} [{worth.factor.low:.3g}, {worth.factor.high:.3g}]"
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    """Head counts as 1-8 or 1,2,4.
+
+    >>> _counts("1-3,6")
+    (1, 2, 3, 6)
+    """
+    try:
+        ends = [[int(end) for end in part.split("-")] for part in text.split(",")]
+        counts = tuple(count for part in ends for count in range(part[0], part[-1] + 1))
+    except ValueError:
+        raise ValueError(f"--heads must be counts such as 1-8 or 1,2,4, got {text!r}") from None
+    if any(len(part) > 2 for part in ends) or max(counts, default=0) > 64:
+        raise ValueError(f"--heads must be counts from 1 to 64 such as 1-8 or 1,2,4, got {text!r}")
+    return counts
+
+
+def _name(data: str) -> str:
+    return Path(data.partition(":")[2] if ":" in data and "/" not in data else data).stem or "data"
+
+
+def _command() -> str:
+    import shlex
+
+    return shlex.join(["headcount", *sys.argv[1:]])

@@ -1,0 +1,88 @@
+"""`headcount probe`: look into a network, trained here or kept in a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headcount.cli.infoflow import Layers, Length, TaskName, With, fields_of, shape_named
+from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+
+if TYPE_CHECKING:
+    from headcount.nets import Transformer
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("probe")
+    def probe(
+        task: TaskName,
+        layers: Layers = "",
+        length: Length = 16,
+        fields: With = None,
+        positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
+        width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
+        epochs: Annotated[int, typer.Option(help="Passes over 8000 samples.")] = 100,
+        seed: Annotated[int, typer.Option(help="Seed of weights and samples.")] = 0,
+        net: Annotated[
+            Path | None, typer.Option(help="Probe this file instead of training.", show_default=False)
+        ] = None,
+        save: Annotated[Path | None, typer.Option(help="Keep the trained network here.", show_default=False)] = None,
+        as_json: AsJson = False,
+        out: Out = None,
+    ) -> None:
+        """Ask a network whom its class token attends to, and which tokens its states contain."""
+        from headcount.nets import load_net, save_net
+        from headcount.papers.infoflow import class_attention, contained
+        from headcount.tasks import named
+
+        asked = named(task, length, **fields_of(fields or []))
+        if net is None and not layers:
+            raise ValueError("give --layers to train a network, or --net FILE to probe one that is kept")
+        if net is not None:
+            looked_at, nmse = load_net(net), None
+            if looked_at.token_dim != asked.token_dim:
+                raise ValueError(
+                    f"{net} takes tokens of dimension {looked_at.token_dim}, the task has {asked.token_dim}"
+                )
+        else:
+            looked_at, nmse = _trained(asked, shape_named(layers, positions, width=width), epochs, seed)
+        if save is not None:
+            save_net(looked_at, save)
+        deep = looked_at.arch.depth > 1
+        found: dict[str, Any] = {
+            "task": task,
+            "layers": looked_at.arch.name,
+            "nmse": nmse,
+            "attends": [row.as_row() for row in class_attention(looked_at, asked)],
+            "contains": [row.as_row() for row in contained(looked_at, asked)] if deep else [],
+        }
+        if as_json:
+            emit_json(found)
+        else:
+            _print(found)
+        if out is not None:
+            out_file(out, "probe.json", json.dumps(found, indent=2) + "\n")
+
+
+def _trained(task: Any, arch: Any, epochs: int, seed: int) -> tuple[Transformer, float]:
+    from headcount.training import Member, Recipe, train
+
+    recipe = Recipe(epochs=epochs, evaluations=min(epochs, 50))
+    outcome = train([Member(task, arch, seed=seed, data_seed=seed)], recipe)
+    return outcome.net(0), outcome.rows[0]["nmse"]
+
+
+def _print(found: dict[str, Any]) -> None:
+    trained = "" if found["nmse"] is None else f", trained to NMSE {found['nmse']:.2e}"
+    say(f"{found['task']} by {found['layers']}{trained}")
+    say("\nWhere the class token attends in the last layer (positions by weight)")
+    for row in found["attends"]:
+        order = sorted(range(len(row["mean"])), key=lambda i: -row["mean"][i])[:4]
+        shown = ", ".join(f"{i}: {row['mean'][i]:.3f} +- {row['spread'][i]:.3f}" for i in order)
+        say(f"  head {row['head']}  {shown}")
+    if found["contains"]:
+        say("\nWhat the states after layer 1 linearly contain (ratio to an untrained network)")
+        show_table(found["contains"], ("head", "rank", "gap", "gap_untrained", "ratio"))

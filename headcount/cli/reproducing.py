@@ -1,0 +1,134 @@
+"""`headcount reproduce`: every published table beside ours, with a verdict and a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headcount.cli.printing import AsJson, emit_json, out_file, say, show_table
+
+if TYPE_CHECKING:
+    from headcount.results.record import Record, Reproduction
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("reproduce")
+    def reproduce(
+        names: Annotated[
+            list[str] | None,
+            typer.Argument(help="paper:table, a paper, or all; none lists what there is.", show_default=False),
+        ] = None,
+        quick: Annotated[bool, typer.Option(help="A smaller version, in minutes on a CPU.")] = False,
+        device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+        data: Annotated[Path | None, typer.Option(help="Folder of data sets.", show_default=False)] = None,
+        out: Annotated[Path, typer.Option(help="Folder for results and the page.")] = Path("out/reproduce"),
+        budget: Annotated[
+            float | None, typer.Option(help="Seconds for each; CIFAR-10 and text take what fits.", show_default=False)
+        ] = None,
+        again: Annotated[bool, typer.Option(help="Run again what is kept already.")] = False,
+        redraw: Annotated[
+            Path | None, typer.Option(help="Only draw the page, from this folder of results.", show_default=False)
+        ] = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Reproduce published tables; without a name, list them."""
+        from headcount.reproduction.index import REPRODUCTIONS, chosen
+        from headcount.reproduction.runner import read_records
+
+        if redraw is not None:
+            _draw(read_records(redraw), out, as_json)
+        elif not names:
+            _list(REPRODUCTIONS, out, as_json)
+        else:
+            from headcount.results.record import Setting
+            from headcount.training.sweeps import check_device
+
+            check_device(device)
+            if budget is not None and not budget > 0:
+                raise ValueError(f"--budget is a time in seconds, above 0; got {budget:g}")
+            setting = Setting(device, quick, data, out / "kept", budget)
+            _run(chosen(names), setting, out, again, as_json)
+
+
+def _list(found: tuple[Reproduction, ...], out: Path, as_json: bool) -> None:
+    rows = [
+        {
+            "name": r.name,
+            "reproduces": r.says,
+            "quick": r.times[0],
+            "CPU": r.times[1],
+            "GPU": r.times[2],
+            "needs": r.needs or None,
+            "kept": any((out / r.file(quick=quick)).exists() for quick in (True, False)),
+        }
+        for r in found
+    ]
+    if as_json:
+        emit_json(rows)
+        return
+    show_table(rows, ("name", "quick", "CPU", "GPU", "needs"))
+    say("One: headcount reproduce allocation:e-128. Everything, smaller: headcount reproduce --quick all --data DIR")
+
+
+def _run(asked: list[Reproduction], setting: Any, out: Path, again: bool, as_json: bool) -> None:
+    from headcount.cli.door import Interrupted
+    from headcount.reproduction.runner import reproduce
+
+    missing: list[str] = []
+
+    def told(reproduction: Reproduction, record: Record | None) -> None:
+        if as_json:
+            return
+        if record is None:
+            say(f"{reproduction.name}: {reproduction.says} ...")
+        else:
+            _tell(reproduction, record)
+
+    done: dict[str, Record] = {}
+    for reproduction in asked:
+        try:
+            done |= {r.name: r for r in reproduce([reproduction], setting, out, again=again, told=told)}
+        except FileNotFoundError as problem:
+            if len(asked) == 1:
+                raise
+            missing.append(f"{reproduction.name} skipped: {problem}")
+        except KeyboardInterrupt:
+            raise Interrupted(f"Finished tables are kept in {out}; run the same command to go on.") from None
+    _draw(done, out, as_json, missing)
+
+
+def _tell(reproduction: Reproduction, record: Record) -> None:
+    from headcount.fits.agreement import comparisons
+
+    smaller = " (quick: smaller than published)" if record.quick else ""
+    for comparison in comparisons(record, reproduction):
+        say(f"  {comparison.published.title}: {comparison.verdict}{smaller}")
+    for claim in record.measured.claims:
+        say(f"  {'holds' if claim.holds else 'does not hold'}: {claim.says}. Here: {claim.ours}")
+    for note in record.measured.notes:
+        say(f"  {note}")
+
+
+def _draw(records: dict[str, Record], out: Path, as_json: bool, missing: list[str] | None = None) -> None:
+    from headcount.reproduction.side_by_side import entries, html, markdown
+
+    files = [out_file(out, name, text) for name, text in _pages(records, markdown, html)]
+    rows = [
+        {"name": e.reproduction.name, "table": table, "verdict": v.outcome, "reason": v.reason, "run": e.size}
+        for e in entries(records)
+        if e.record is not None
+        for table, v in e.outcomes
+    ]
+    if as_json:
+        emit_json({"verdicts": rows, "skipped": missing or [], "files": [str(f) for f in files]})
+        return
+    show_table(rows, ("name", "table", "verdict", "run"))
+    for line in missing or []:
+        say(line)
+    say(f"The page: {files[-1]}")
+
+
+def _pages(records: dict[str, Record], markdown: Any, html: Any) -> list[tuple[str, str]]:
+    return [("reproduction.md", markdown(records)), ("reproduction.html", html(records))]

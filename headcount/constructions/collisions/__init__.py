@@ -1,5 +1,0 @@
-"""The lower bound made visible: two sequences that too few heads cannot tell apart, found, measured and drawn."""
-
-from headcount.constructions.collisions.collision import Collision, collide
-
-__all__ = ["Collision", "collide"]

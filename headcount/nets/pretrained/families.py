@@ -1,0 +1,290 @@
+"""Which models can be read and rewritten: BERT, GPT-2, Llama and our own, each as a few lines of naming."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from headcount.nets import Transformer
+from headcount.nets.pretrained.layout import HeadLayout
+from headcount.nets.pretrained.ragged_heads import Heads, Weights
+from headcount.nets.pretrained.rewritten import BertHeads, Gpt2Heads, LlamaHeads, OwnHeads
+
+__all__ = ["FAMILIES", "Family", "family_of"]
+
+
+@runtime_checkable
+class Family(Protocol):
+    """How one family of models names its attention."""
+
+    name: str
+    causal: bool
+
+    def layers(self, model: nn.Module) -> list[nn.Module]:
+        """The modules that each hold one attention layer, first to last."""
+        ...
+
+    def read(self, layer: nn.Module) -> Weights:
+        """The attention of a stock or an already rewritten layer."""
+        ...
+
+    def write(self, layer: nn.Module, weights: Weights) -> None:
+        """Replace the layer's attention by ragged heads with these weights."""
+        ...
+
+    def heads(self, layer: nn.Module) -> Heads | None:
+        """The layer's ragged heads, or None when it is still stock."""
+        ...
+
+    def stock(self, layer: nn.Module, prefix: str, head_dim: int) -> dict[str, Tensor]:
+        """The rewritten layer under the names and in the shapes of the stock model, padded with zeros."""
+        ...
+
+    def refuses(self, layer: nn.Module) -> dict[str, str]:
+        """The products that cannot be reduced here, with the reason."""
+        ...
+
+
+class Bert:
+    name, causal = "bert", False
+
+    def layers(self, model: nn.Module) -> list[nn.Module]:
+        return list(_base(model).encoder.layer)
+
+    def heads(self, layer: Any) -> Heads | None:
+        return layer.attention.self if isinstance(layer.attention.self, Heads) else None
+
+    def read(self, layer: Any) -> Weights:
+        own, dense = layer.attention.self, layer.attention.output.dense
+        if isinstance(own, Heads):
+            return own.weights(dense)
+        bias = dense.bias.detach() + dense.weight.detach() @ own.value.bias.detach()
+        return Weights(
+            HeadLayout.full(own.num_attention_heads, own.attention_head_size),
+            own.query.weight.detach(),
+            own.query.bias.detach(),
+            own.key.weight.detach(),
+            own.value.weight.detach(),
+            dense.weight.detach(),
+            bias,
+            float(own.attention_head_size**-0.5),
+        )
+
+    def write(self, layer: Any, weights: Weights) -> None:
+        layer.attention.self = BertHeads(weights, layer.attention.self)
+        layer.attention.output.dense = output_of(weights)
+
+    def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
+        w = self.read(layer)
+        q, bias, k, v, o = padded(w, head_dim)
+        assert q is not None and bias is not None and k is not None and w.output_bias is not None
+        at = f"{prefix}attention."
+        return {
+            f"{at}self.query.weight": q,
+            f"{at}self.query.bias": bias,
+            f"{at}self.key.weight": k,
+            f"{at}self.key.bias": torch.zeros_like(bias),
+            f"{at}self.value.weight": v,
+            f"{at}self.value.bias": torch.zeros_like(bias),
+            f"{at}output.dense.weight": o,
+            f"{at}output.dense.bias": w.output_bias,
+        }
+
+    def refuses(self, layer: Any) -> dict[str, str]:
+        config = getattr(layer.attention.self, "config", None)
+        kind = getattr(config, "position_embedding_type", None) or "absolute"
+        if kind == "absolute":
+            return {}
+        return {"query-key": f"{kind} positions enter the logits beside the product of query and key"}
+
+
+class Gpt2:
+    name, causal = "gpt2", True
+
+    def layers(self, model: nn.Module) -> list[nn.Module]:
+        return list(_base(model).h)
+
+    def heads(self, layer: Any) -> Heads | None:
+        return layer.attn.heads if isinstance(layer.attn, Gpt2Heads) else None
+
+    def read(self, layer: Any) -> Weights:
+        attn = layer.attn
+        if isinstance(attn, Gpt2Heads):
+            return attn.heads.weights(attn.c_proj)
+        q, k, v = attn.c_attn.weight.detach().T.split(attn.embed_dim)
+        q_bias, _, v_bias = attn.c_attn.bias.detach().split(attn.embed_dim)
+        out = attn.c_proj.weight.detach().T
+        bias = attn.c_proj.bias.detach() + out @ v_bias
+        layout = HeadLayout.full(attn.num_heads, attn.head_dim)
+        return Weights(layout, q, q_bias, k, v, out, bias, float(attn.scaling))
+
+    def write(self, layer: Any, weights: Weights) -> None:
+        layer.attn = Gpt2Heads(weights, layer.attn, output_of(weights))
+
+    def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
+        w = self.read(layer)
+        q, bias, k, v, o = padded(w, head_dim)
+        assert q is not None and bias is not None and k is not None and w.output_bias is not None
+        return {
+            f"{prefix}attn.c_attn.weight": torch.cat([q, k, v]).T.contiguous(),
+            f"{prefix}attn.c_attn.bias": torch.cat([bias, torch.zeros_like(bias), torch.zeros_like(bias)]),
+            f"{prefix}attn.c_proj.weight": o.T.contiguous(),
+            f"{prefix}attn.c_proj.bias": w.output_bias,
+        }
+
+    def refuses(self, layer: Any) -> dict[str, str]:
+        return {}
+
+
+class Llama:
+    name, causal = "llama", True
+
+    def layers(self, model: nn.Module) -> list[nn.Module]:
+        return list(_base(model).layers)
+
+    def heads(self, layer: Any) -> Heads | None:
+        return layer.self_attn.heads if isinstance(layer.self_attn, LlamaHeads) else None
+
+    def read(self, layer: Any) -> Weights:
+        attn = layer.self_attn
+        if isinstance(attn, LlamaHeads):
+            return attn.heads.weights(attn.o_proj)
+        n, out = attn.head_dim, attn.o_proj.weight.detach()
+        heads, keys = attn.q_proj.weight.shape[0] // n, attn.k_proj.weight.shape[0] // n
+        bias = None if attn.o_proj.bias is None else attn.o_proj.bias.detach()
+        if attn.v_proj.bias is not None:
+            repeated = attn.v_proj.bias.detach().view(keys, 1, n).expand(keys, heads // keys, n).reshape(-1)
+            bias = out @ repeated + (0 if bias is None else bias)
+        layout = HeadLayout.full(heads, n, keys, rotary=True)
+        return Weights(layout, None, None, None, attn.v_proj.weight.detach(), out, bias, float(attn.scaling))
+
+    def write(self, layer: Any, weights: Weights) -> None:
+        layer.self_attn = LlamaHeads(weights, layer.self_attn, output_of(weights))
+
+    def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
+        w = self.read(layer)
+        _, _, _, v, o = padded(w, head_dim)
+        at = f"{prefix}self_attn."
+        named = {f"{at}v_proj.weight": v, f"{at}o_proj.weight": o}
+        for part in ("q_proj", "k_proj"):
+            for name, tensor in getattr(layer.self_attn, part).state_dict().items():
+                named[f"{at}{part}.{name}"] = tensor
+        if w.output_bias is not None:
+            named[f"{at}v_proj.bias"] = v.new_zeros(v.shape[0])
+            named[f"{at}o_proj.bias"] = w.output_bias
+        return named
+
+    def refuses(self, layer: Any) -> dict[str, str]:
+        return {"query-key": "rotary positions make the product depend on the distance of query and key"}
+
+
+class Own:
+    """The package's own `Transformer`."""
+
+    name, causal = "headcount", False
+
+    def layers(self, model: nn.Module) -> list[nn.Module]:
+        assert isinstance(model, Transformer)
+        return [_Slot(model, i) for i in range(model.arch.depth)]
+
+    def heads(self, layer: Any) -> Heads | None:
+        return layer.attention.heads if isinstance(layer.attention, OwnHeads) else None
+
+    def read(self, layer: Any) -> Weights:
+        attention = layer.attention
+        if isinstance(attention, OwnHeads):
+            return attention.heads.weights(attention.output)
+        heads, n, _ = attention.query.shape
+        flat = [p.detach().flatten(0, 1) for p in (attention.query, attention.key, attention.value)]
+        out = attention.output.detach().permute(1, 0, 2).flatten(1)
+        return Weights(HeadLayout.full(heads, n), flat[0], None, flat[1], flat[2], out, None, 1.0)
+
+    def write(self, layer: Any, weights: Weights) -> None:
+        layer.attention = OwnHeads(weights, layer.attention.weigh, output_of(weights))
+
+    def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
+        w = self.read(layer)
+        q, _, k, v, o = padded(w, head_dim)
+        assert q is not None and k is not None
+        heads, embed = len(w.layout.groups), o.shape[0]
+        named = {name: m.view(heads, head_dim, embed) for name, m in (("query", q), ("key", k), ("value", v))}
+        named["output"] = o.view(embed, heads, head_dim).permute(1, 0, 2).contiguous()
+        return {f"{prefix}{name}": tensor for name, tensor in named.items()}
+
+    def refuses(self, layer: Any) -> dict[str, str]:
+        return {}
+
+
+class _Slot(nn.Module):
+    """Layer i of our own network, with its attention under one name."""
+
+    def __init__(self, model: Transformer, index: int) -> None:
+        super().__init__()
+        self._model, self._index = (model,), index  # a tuple, so that the model is not registered as a part
+
+    @property
+    def attention(self) -> nn.Module:
+        return self._model[0].attention[self._index]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "attention":
+            self._model[0].attention[self._index] = value
+        else:
+            super().__setattr__(name, value)
+
+
+FAMILIES: dict[str, Family] = {f.name: f for f in (Bert(), Gpt2(), Llama(), Own())}
+
+
+def family_of(model: nn.Module) -> Family:
+    """The family a model belongs to; a ValueError names the known ones otherwise."""
+    if isinstance(model, Transformer):
+        return FAMILIES["headcount"]
+    kind = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
+    if kind not in FAMILIES:
+        known = ", ".join(name for name in FAMILIES if name != "headcount")
+        raise ValueError(f"models of type {kind!r} cannot be shrunk; known: {known} and headcount's own Transformer")
+    return FAMILIES[kind]
+
+
+def output_of(weights: Weights) -> nn.Linear:
+    """The output projection as a module."""
+    out = nn.Linear(
+        weights.output.shape[1], weights.output.shape[0], bias=weights.output_bias is not None, device="meta"
+    )
+    out.weight = nn.Parameter(weights.output.contiguous())
+    if weights.output_bias is not None:
+        out.bias = nn.Parameter(weights.output_bias.contiguous())
+    return out
+
+
+def padded(w: Weights, head_dim: int) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor, Tensor]:
+    """Query, its bias, key, value and output with every head back at `head_dim`, new rows and columns zero."""
+    layout = w.layout
+    heads, shared = len(layout.groups), len(layout.widths)
+    value = w.value.new_zeros(shared * head_dim, w.value.shape[1])
+    for j, (first, width) in enumerate(zip(layout.value_starts(), layout.widths, strict=True)):
+        value[j * head_dim : j * head_dim + width] = w.value[first : first + width]
+    output = w.output.new_zeros(w.output.shape[0], heads * head_dim)
+    for head, first in zip(layout.alive, layout.output_starts(), strict=True):
+        width = layout.widths[layout.sharing[head]]
+        output[:, head * head_dim : head * head_dim + width] = w.output[:, first : first + width]
+    if w.query is None or w.key is None:
+        return None, None, None, value, output
+    query, key = (w.query.new_zeros(heads * head_dim, w.query.shape[1]) for _ in range(2))
+    bias = None if w.query_bias is None else w.query_bias.new_zeros(heads * head_dim)
+    starts = layout.key_starts()
+    for head, first in zip(layout.alive, layout.query_starts(), strict=True):
+        group = layout.groups[head]
+        to = slice(head * head_dim, head * head_dim + layout.ranks[group])
+        query[to] = w.query[first : first + layout.ranks[group]]
+        key[to] = w.key[starts[group] : starts[group] + layout.ranks[group]]
+        if bias is not None and w.query_bias is not None:
+            bias[to] = w.query_bias[first : first + layout.ranks[group]]
+    return query, bias, key, value, output
+
+
+def _base(model: Any) -> Any:
+    return getattr(model, "base_model", model)

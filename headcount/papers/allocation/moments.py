@@ -1,0 +1,321 @@
+"""What passes through a layer's heads on some text: the moments that make truncation data-aware.
+
+Three metrics of one product, from crude to faithful: its weights alone; the inputs it sees (mean-square logits and
+head outputs); and the model's outputs, through the derivative of the whole network by the hidden identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from headcount.nets.pretrained.batches import Readout, TextBatch
+from headcount.nets.pretrained.families import Family
+from headcount.nets.pretrained.layout import HeadLayout
+from headcount.nets.pretrained.ragged_heads import Probe, Weights
+from headcount.papers.allocation.lowrank import Factors
+
+__all__ = ["Moments", "Pair", "curves", "input_moments", "output_metrics", "weight_metrics"]
+
+PARTS = ("query-key", "value-output")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The metrics of one product: one for the left factor of every head in it, one for the right they share."""
+
+    left: Float[Tensor, "members dim dim"]
+    right: Float[Tensor, "dim dim"]
+
+
+Metrics = dict[tuple[int, str], list[Pair]]  # (layer, part) -> one pair a key group or value head
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Second moments of one layer's queries, keys and attended values, and the mean of the last.
+
+    `key` is the covariance of all keys of the layer together, centred within each sequence: softmax does not see
+    what is constant over keys.
+    """
+
+    query: Float[Tensor, "heads dim dim"]
+    key: Float[Tensor, "keys_dim keys_dim"]
+    attended: Float[Tensor, "heads dim dim"]
+    mean: Float[Tensor, "heads dim"]
+
+
+def members(layout: HeadLayout, part: str) -> list[tuple[int, ...]]:
+    """The heads of every key group, or of every value head."""
+    of, count = (layout.groups, layout.ranks) if part == "query-key" else (layout.sharing, layout.widths)
+    return [tuple(i for i, g in enumerate(of) if g == group) for group in range(len(count))]
+
+
+class _Watch:
+    """Adds up moments of one full-rank layer; changes nothing."""
+
+    def __init__(self, heads: int, key_heads: int, dim: int) -> None:
+        self.query = torch.zeros(heads, dim, dim, dtype=torch.float64)
+        self.key = torch.zeros(key_heads * dim, key_heads * dim, dtype=torch.float64)
+        self.attended = torch.zeros(heads, dim, dim, dtype=torch.float64)
+        self.mean = torch.zeros(heads, dim, dtype=torch.float64)
+        self.each = heads // key_heads
+        self.rows = self.tokens = 0
+        self.present: Bool[Tensor, "batch length"]
+
+    def queries(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        here = _rows(self.present, q.shape[2])
+        seen = q.detach() * here[:, None, :, None]
+        self.query += torch.einsum("bhti,bhtj->hij", seen, seen).double()
+        keys = k.detach()[:, :: self.each].transpose(1, 2).flatten(2)  # batch, length, all keys of the layer
+        there = self.present[:, :, None].to(keys.dtype)
+        centred = (keys - (keys * there).sum(1, keepdim=True) / there.sum(1, keepdim=True)) * there
+        self.key += (centred.flatten(0, 1).mT @ centred.flatten(0, 1)).double()
+        self.tokens += int(self.present.sum())
+        return q
+
+    def outputs(self, u: Tensor) -> Tensor:
+        here = _rows(self.present, u.shape[1])
+        seen = u.detach() * here[:, :, None, None]
+        self.attended += torch.einsum("bthi,bthj->hij", seen, seen).double()
+        self.mean += seen.sum((0, 1)).double()
+        self.rows += int(here.sum())
+        return u
+
+    def moments(self) -> Moments:
+        rows, tokens = max(self.rows, 1), max(self.tokens, 1)
+        return Moments(self.query / rows, self.key / tokens, self.attended / rows, self.mean / rows)
+
+
+class _Insert:
+    """Puts a matrix, the identity, in every product of every sequence, so that the network can be derived by it."""
+
+    def __init__(
+        self, heads: int, dim: int, batch: int, mean: Float[Tensor, "heads dim"], parts: Sequence[str]
+    ) -> None:
+        eye = torch.eye(dim).repeat(batch, heads, 1, 1)
+        self.leaf = {part: eye.clone().requires_grad_() for part in parts}
+        self.mean = mean
+
+    def queries(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return q @ self.leaf["query-key"].to(q.dtype) if "query-key" in self.leaf else q
+
+    def outputs(self, u: Tensor) -> Tensor:
+        if "value-output" not in self.leaf:
+            return u
+        leaf, mean = self.leaf["value-output"].to(u.dtype), self.mean.to(u.dtype)
+        return torch.einsum("bthi,bhji->bthj", u - mean, leaf) + mean
+
+
+@torch.no_grad()
+def input_moments(
+    model: nn.Module,
+    family: Family,
+    batches: Iterable[TextBatch],
+    read: Readout,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[Moments]:
+    """The moments of every layer on the given text, in one forward pass over it."""
+    layers = family.layers(model)
+    watches = [_Watch(*_sizes(family, layer)) for layer in layers]
+    with probing(family, layers, watches):
+        for number, batch in enumerate(batches, start=1):
+            for watch in watches:
+                watch.present = batch.present
+            read(model, batch)
+            progress(f"moments of the inputs, batch {number}")
+    return [watch.moments() for watch in watches]
+
+
+def weight_metrics(weights: Weights) -> dict[str, list[Pair]]:
+    """The metrics of the weights alone: truncating under them is the plain singular value decomposition."""
+    layout, out = weights.layout, {}
+    dim = layout.padded
+    if weights.query is not None and weights.key is not None:
+        q = weights.query.double()
+        if weights.query_bias is not None:
+            q = torch.cat([q, weights.query_bias.double()[:, None]], dim=1)  # the bias reads a constant 1
+        q, k = q.unflatten(0, (-1, dim)), weights.key.double().unflatten(0, (-1, dim))
+        out["query-key"] = [
+            Pair(q[list(m)] @ q[list(m)].mT, k[g] @ k[g].mT) for g, m in enumerate(members(layout, "query-key"))
+        ]
+    o = weights.output.double().mT.unflatten(0, (-1, dim))
+    v = weights.value.double().unflatten(0, (-1, dim))
+    out["value-output"] = [
+        Pair(o[list(m)] @ o[list(m)].mT, v[j] @ v[j].mT) for j, m in enumerate(members(layout, "value-output"))
+    ]
+    return out
+
+
+def input_metrics(weights: Weights, moments: Moments, *, centred: bool) -> dict[str, list[Pair]]:
+    """Mean-square logits (times scale^2) and mean-square head outputs on the text the moments come from.
+
+    `centred`: what the mean of the attended values adds is moved to the output bias.
+    """
+    layout, dim = weights.layout, weights.layout.padded
+    out: dict[str, list[Pair]] = {}
+    if weights.query is not None:
+        out["query-key"] = [
+            Pair(moments.query[list(m)] * weights.scale**2, _block(moments.key, g, dim))
+            for g, m in enumerate(members(layout, "query-key"))
+        ]
+    o = weights.output.double().mT.unflatten(0, (-1, dim))
+    spread = moments.attended - (moments.mean[:, :, None] * moments.mean[:, None, :] if centred else 0)
+    out["value-output"] = [
+        Pair(o[list(m)] @ o[list(m)].mT, spread[list(m)].mean(0)) for m in members(layout, "value-output")
+    ]
+    return out
+
+
+def output_metrics(
+    model: nn.Module,
+    family: Family,
+    batches: Sequence[TextBatch],
+    read: Readout,
+    means: Sequence[Tensor],
+    parts: Sequence[str],
+    *,
+    seed: int = 0,
+    directions: int = 2,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Metrics:
+    """Metrics under which the error of a product is, to first order, the change of the model's outputs.
+
+    Putting P for the identity of one product changes the read-out f by <F, I - P> with F = df/dI. The metrics are the
+    Kronecker factors of E[vec F vec F']: L = E[F F'], R = E[F' F] / E |F|^2, over sequences and random read-outs.
+    The softmax's Jacobian diag(p) - p p' is inside F, so a saturated row counts for nothing.
+    """
+    layers = family.layers(model)
+    left: dict[tuple[int, str], Tensor] = {}
+    right: dict[tuple[int, str], Tensor] = {}
+    for where, slope in _slopes(model, family, batches, read, means, parts, seed, directions, progress):
+        f = slope.double()
+        left[where] = left.get(where, 0) + torch.einsum("bhij,bhkj->hik", f, f)
+        right[where] = right.get(where, 0) + torch.einsum("bhij,bhik->hjk", f, f)
+    metrics: Metrics = {}
+    for (number, part), l in left.items():
+        r = right[number, part]
+        metrics[number, part] = []
+        for m in members(family.read(layers[number]).layout, part):
+            size = r[list(m)].diagonal(dim1=-2, dim2=-1).sum().clamp_min(torch.finfo(r.dtype).tiny)
+            metrics[number, part].append(Pair(l[list(m)], r[list(m)].sum(0) / size))
+    return metrics
+
+
+def curves(
+    model: nn.Module,
+    family: Family,
+    batches: Sequence[TextBatch],
+    read: Readout,
+    means: Sequence[Tensor],
+    found: dict[tuple[int, str], list[Factors]],
+    *,
+    seed: int = 1,
+    directions: int = 2,
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[tuple[int, str], list[Tensor]]:
+    """E <F, I - P_r>^2 for every product and rank r: the first-order change of the read-out that a plan adds up."""
+    parts = [part for part in PARTS if any(p == part for _, p in found)]
+    layers = family.layers(model)
+    units = {where: members(family.read(layers[where[0]]).layout, where[1]) for where in found}
+    total: dict[tuple[int, str], list[Tensor]] = {
+        where: [fs.values.new_zeros(len(fs.values) + 1) for fs in several] for where, several in found.items()
+    }
+    count = 0
+    for where, slope in _slopes(model, family, batches, read, means, parts, seed, directions, progress):
+        if where not in found:
+            continue
+        if where == next(iter(found)):
+            count += len(slope)
+        for unit, (heads, factors) in enumerate(zip(units[where], found[where], strict=True)):
+            total[where][unit] += _remaining(slope[:, list(heads)].double(), factors).square().sum(0)
+    return {where: [t / max(count, 1) for t in several] for where, several in total.items()}
+
+
+def _remaining(
+    slopes: Float[Tensor, "batch members dim dim"], factors: Factors
+) -> Float[Tensor, "batch ranks_and_one"]:
+    """<F, I - P_r> for r = 0, 1, ..., summed over the heads that share the right factor."""
+    left = factors.left.unflatten(0, (slopes.shape[1], -1))
+    kept = torch.einsum("bmij,mir,jr->br", slopes, left, factors.right).cumsum(1)
+    whole = slopes.diagonal(dim1=-2, dim2=-1).sum((-2, -1))[:, None]
+    return whole - torch.cat([kept.new_zeros(len(kept), 1), kept], dim=1)
+
+
+def _slopes(
+    model: nn.Module,
+    family: Family,
+    batches: Sequence[TextBatch],
+    read: Readout,
+    means: Sequence[Tensor],
+    parts: Sequence[str],
+    seed: int,
+    directions: int,
+    progress: Callable[[str], None],
+) -> Iterable[tuple[tuple[int, str], Float[Tensor, "batch heads dim dim"]]]:
+    """df/dI for every product, sequence by sequence, f a random direction of the read-out."""
+    layers = family.layers(model)
+    generator = torch.Generator().manual_seed(seed)
+    for number, batch in enumerate(batches, start=1):
+        size = len(batch.present)
+        inserts = [
+            _Insert(*_head_sizes(family, layer), size, means[i], _open(family, layer, parts))
+            for i, layer in enumerate(layers)
+        ]
+        where = [(i, part) for i, insert in enumerate(inserts) for part in insert.leaf]
+        with probing(family, layers, inserts), torch.enable_grad():
+            outputs = read(model, batch)
+            leaves = [inserts[i].leaf[part] for i, part in where]
+            for left in reversed(range(directions)):
+                direction = torch.randn(outputs.shape, generator=generator, dtype=torch.float32).to(outputs.dtype)
+                slopes = torch.autograd.grad((outputs * direction).sum(), leaves, retain_graph=left > 0)
+                yield from zip(where, slopes, strict=True)
+        progress(f"derivative of the outputs, batch {number} of {len(batches)}")
+
+
+class probing:
+    """Probes in, and out again whatever happens."""
+
+    def __init__(self, family: Family, layers: Sequence[nn.Module], probes: Sequence[Probe]) -> None:
+        self.heads = [family.heads(layer) for layer in layers]
+        self.probes = probes
+
+    def __enter__(self) -> None:
+        for heads, probe in zip(self.heads, self.probes, strict=True):
+            assert heads is not None, "write the layer as ragged heads first"
+            heads.probe = probe
+
+    def __exit__(self, *_: object) -> None:
+        for heads in self.heads:
+            if heads is not None:
+                heads.probe = None
+
+
+def _open(family: Family, layer: nn.Module, parts: Sequence[str]) -> list[str]:
+    refused = family.refuses(layer)
+    return [part for part in parts if part not in refused]
+
+
+def _sizes(family: Family, layer: nn.Module) -> tuple[int, int, int]:
+    layout = family.read(layer).layout
+    return len(layout.groups), len(layout.ranks), layout.padded
+
+
+def _head_sizes(family: Family, layer: nn.Module) -> tuple[int, int]:
+    heads, _, dim = _sizes(family, layer)
+    return heads, dim
+
+
+def _rows(present: Bool[Tensor, "batch length"], count: int) -> Tensor:
+    """Which queries count: the tokens that are there, or all rows when queries are not the tokens."""
+    if present.shape[1] == count:
+        return present.float()
+    return torch.ones(present.shape[0], count)
+
+
+def _block(matrix: Tensor, index: int, size: int) -> Tensor:
+    return matrix[index * size : (index + 1) * size, index * size : (index + 1) * size]

@@ -1,0 +1,250 @@
+"""The lower bound made visible: two sequences that attention can hardly tell apart, with targets that differ."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.spatial import KDTree
+from torch import Tensor, nn
+
+from headcount.certificates.minima import minima_of
+from headcount.papers.head_count import steepness_width
+from headcount.papers.head_count.collisions.placement import Placement, place
+from headcount.papers.head_count.collisions.sight import Sight, sight_of
+from headcount.results import Bound
+from headcount.sources import Source, implements
+from headcount.tasks import Task
+
+__all__ = ["Collision", "collide"]
+
+SOURCE = Source("yu2025heads", "Theorem 2(2), Claim 2.1")
+FLAT = 4  # up to so many dimensions of heads * head_dim, nearest neighbours are quickly found
+EXHAUSTIVE, EXHAUSTIVE_DEEP = 12, 10  # free positions up to which every filling is looked at; the latter beyond FLAT
+NEIGHBOURS, ROUNDS, KEPT = 6, 2, 8
+
+
+@dataclass(frozen=True)
+class Collision:
+    """Two sequences, how far their targets and their attention outputs are apart, and what that costs."""
+
+    first: Tensor  # length token_dim
+    second: Tensor
+    placement: Placement
+    target_gap: float
+    attention_distance: float
+    heads: int
+    head_dim: int
+    embed_dim: int
+    outer_slope: float  # a bound of |dF_0/dz|
+    looked_at: int
+
+    @property
+    def steepness(self) -> float:
+        """How much the read-out must rise per unit of its input."""
+        return self.target_gap / self.attention_distance
+
+    def found(self, eps: float = 0.0) -> bool:
+        """Whether a read-out within eps needs more hidden units than F_0 would if attention gave it the minima.
+
+        Given the minima, states |z - z'| apart have targets at most |dF_0/dz| |z - z'| apart: attention that tells
+        sequences apart as well as that leaves no collision.
+        """
+        return self.width(eps).value > max(1.0, self.outer_slope)
+
+    def width(self, eps: float = 0.0) -> Bound:
+        """The width below which no read-out with weights at most 1 on this attention is within eps of the target."""
+        # Within eps of both targets, the outputs differ by at least target_gap - 2 eps.
+        return steepness_width(max(0.0, self.target_gap - 2 * eps), self.attention_distance, self.embed_dim)
+
+    def as_row(self, eps: float = 0.0) -> dict[str, Any]:
+        """The numbers as one flat machine-readable row."""
+        return {
+            "heads": self.heads,
+            "head_dim": self.head_dim,
+            "length": len(self.first),
+            "free": len(self.placement.free),
+            "levels": self.placement.levels,
+            "retrieval": self.placement.retrieval,
+            "target_gap": self.target_gap,
+            "attention_distance": self.attention_distance,
+            "steepness": self.steepness,
+            "eps": eps,
+            "width": self.width(eps).value,
+            "found": self.found(eps),
+            "looked_at": self.looked_at,
+        }
+
+
+@implements(SOURCE, test="tests/test_head_count_collide.py::test_steepness_grows_exponentially_with_free_positions")
+def collide(
+    task: Task, net: nn.Module, *, free: int = 12, levels: int = 3, radius: float | None = None, seed: int = 0
+) -> Collision:
+    """The steepest pair of sequences for a one-layer attention: almost the same attention output, different targets.
+
+    Up to 12 free positions all levels^free fillings are compared; beyond, fillings whose output is close to one of
+    a few chosen points are found by meeting in the middle, and compared with each other.
+    Source: Yu et al. 2025 (heads), Theorem 2(2).
+    """
+    minima = minima_of(task, radius)
+    placement = place(minima, net, free=free, levels=levels)
+    net = copy.deepcopy(net).double().cpu()
+    tables = _tables(placement, net)
+    pairs, looked_at = [], 0
+    for fillings in _batches(tables, free, seed):
+        pairs += _closest(tables, fillings)
+        looked_at += len(fillings)
+    best = max((_measured(task, net, placement, a, b) for a, b in pairs), key=lambda found: found[0] / found[1])
+    gap, distance, first, second = best
+    sight, slope = tables.sight, math.hypot(*minima.outer.partial_bounds())
+    return Collision(
+        first, second, placement, gap, distance, sight.heads, sight.head_dim, sight.embed_dim, slope, looked_at
+    )
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """Weights and weighted values of the fixed tokens together, and of every level at every free position."""
+
+    sight: Sight
+    fixed_weight: np.ndarray  # heads
+    fixed_value: np.ndarray  # heads head_dim
+    weight: np.ndarray  # free levels heads
+    value: np.ndarray  # free levels heads head_dim
+
+    def sums(self, positions: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(choices, weights, values) of all fillings of some free positions, without the fixed tokens."""
+        choices = np.zeros((1, 0), dtype=np.int8)
+        weight, value = np.zeros((1, *self.fixed_weight.shape)), np.zeros((1, *self.fixed_value.shape))
+        for w, v in zip(self.weight[positions], self.value[positions], strict=True):
+            m = len(w)
+            choices = np.concatenate(
+                [np.repeat(choices, m, axis=0), np.tile(np.arange(m, dtype=np.int8), len(choices))[:, None]], axis=1
+            )
+            weight = (weight[:, None] + w).reshape(-1, *w.shape[1:])
+            value = (value[:, None] + v).reshape(-1, *v.shape[1:])
+        return choices, weight, value
+
+    def states(self, choices: np.ndarray) -> np.ndarray:
+        """The attention output of every filling."""
+        weight = np.broadcast_to(self.fixed_weight, (len(choices), *self.fixed_weight.shape)).copy()
+        value = np.broadcast_to(self.fixed_value, (len(choices), *self.fixed_value.shape)).copy()
+        for p in range(choices.shape[1]):
+            weight += self.weight[p][choices[:, p]]
+            value += self.value[p][choices[:, p]]
+        return self.sight.state(value / weight[..., None])
+
+
+def _tables(placement: Placement, net: nn.Module) -> _Tables:
+    length = len(placement.fixed)
+    free = list(placement.free)
+    kept = [t for t in range(length) if t not in set(free)]
+    distinct, which = torch.unique(placement.fixed, dim=0, return_inverse=True)
+    sight = sight_of(net, torch.cat([distinct, placement.tokens.flatten(0, 1)]), length)
+    here = len(distinct) + np.arange(placement.tokens.shape[0] * placement.levels).reshape(-1, placement.levels)
+    at = np.asarray(free)[:, None]
+    fixed_log, free_log = sight.log_weights[which.numpy()[kept], kept], sight.log_weights[here, at]
+    top = np.maximum(fixed_log.max(axis=0), free_log.max(axis=(0, 1)))
+    fixed_weight, weight = np.exp(fixed_log - top), np.exp(free_log - top)
+    fixed_value = (fixed_weight[..., None] * sight.values[which.numpy()[kept], kept]).sum(axis=0)
+    return _Tables(sight, fixed_weight.sum(axis=0), fixed_value, weight, weight[..., None] * sight.values[here, at])
+
+
+def _batches(tables: _Tables, free: int, seed: int) -> Iterator[np.ndarray]:
+    """All fillings at once where they are few, else those near a few points."""
+    flat = tables.fixed_value.size <= FLAT
+    if free <= (EXHAUSTIVE if flat else EXHAUSTIVE_DEEP):
+        yield tables.sums(slice(None))[0]
+    else:
+        yield from _near_points(tables, seed)
+
+
+def _near_points(tables: _Tables, seed: int) -> Iterator[np.ndarray]:
+    """Fillings whose head averages are near a point o, for a few o: sum_t w_t (v_t - o) = 0, half by half.
+
+    For every filling of the right half, the nearest fillings of the left half are looked up, once for each level of
+    the first position, so that fillings with different targets are found in equal numbers.
+    """
+    rng = np.random.default_rng(seed)
+    half = len(tables.weight) // 2
+    left, right = tables.sums(slice(0, half)), tables.sums(slice(half, None))
+    for _ in range(ROUNDS):
+        o, total = _typical(tables, rng)
+        scale = 1 / total[:, None]
+        wanted = -scale * (tables.fixed_value - tables.fixed_weight[:, None] * o + _pull(right, o))
+        have = scale * _pull(left, o)
+        yield np.concatenate([_met(left[0], have, right[0], wanted, level) for level in range(tables.weight.shape[1])])
+
+
+def _met(left: np.ndarray, have: np.ndarray, right: np.ndarray, wanted: np.ndarray, level: int) -> np.ndarray:
+    mine = np.flatnonzero(left[:, 0] == level)
+    points, asked = have[mine].reshape(len(mine), -1), wanted.reshape(len(wanted), -1)
+    count = NEIGHBOURS if points.shape[1] <= FLAT else 1
+    _, near = _tree(points).query(asked, k=count, workers=2)
+    near = np.asarray(near)
+    return np.concatenate([left[mine[near.reshape(-1)]], np.repeat(right, count, axis=0)], axis=1)
+
+
+def _tree(points: np.ndarray) -> KDTree:
+    return KDTree(points, balanced_tree=False, compact_nodes=False)
+
+
+def _pull(half: tuple[np.ndarray, np.ndarray, np.ndarray], o: np.ndarray) -> np.ndarray:
+    """sum_t w_t (v_t - o) over one half."""
+    return half[2] - half[1][..., None] * o
+
+
+def _typical(tables: _Tables, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The head averages and total weights of a random filling."""
+    choice = rng.integers(tables.weight.shape[1], size=len(tables.weight))
+    at = np.arange(len(choice)), choice
+    weight = tables.fixed_weight + tables.weight[at].sum(axis=0)
+    return (tables.fixed_value + tables.value[at].sum(axis=0)) / weight[:, None], weight
+
+
+def _closest(tables: _Tables, fillings: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Pairs of fillings that differ at the first free position and are nearest in attention output."""
+    states = tables.states(fillings)
+    groups = [_distinct(states, np.flatnonzero(fillings[:, 0] == k)) for k in range(tables.weight.shape[1])]
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
+    for a in range(len(groups) - 1):
+        tree = _tree(states[groups[a]])
+        for b in range(a + 1, len(groups)):
+            distance, near = (np.asarray(a) for a in tree.query(states[groups[b]], workers=2))
+            order = np.argpartition(distance, min(KEPT, len(distance) - 1))[:KEPT]
+            pairs += [(fillings[groups[a][near[k]]], fillings[groups[b][k]]) for k in order]
+    return pairs
+
+
+def _distinct(states: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """One row for each distinct state: a tree full of equal points is no tree."""
+    return rows[np.unique(states[rows], axis=0, return_index=True)[1]]
+
+
+def _measured(
+    task: Task, net: nn.Module, placement: Placement, a: np.ndarray, b: np.ndarray
+) -> tuple[float, float, Tensor, Tensor]:
+    """(target gap, attention distance, both sequences), with dummies where they agree if that is steeper."""
+    agree = a == b
+    plain = _gap_and_distance(task, net, placement.filled(a), placement.filled(b))
+    dummies = [placement.filled(np.where(agree, -1, choice)) for choice in (a, b)]
+    return max(plain, _gap_and_distance(task, net, *dummies), key=lambda found: found[0] / found[1])
+
+
+@torch.no_grad()
+def _gap_and_distance(task: Task, net: nn.Module, x: Tensor, y: Tensor) -> tuple[float, float, Tensor, Tensor]:
+    """Measured on the network itself, not on the tables: the second road."""
+    both = torch.stack([x, y])
+    states, targets = _attended(net, both), task(both)
+    distance = float((states[0] - states[1]).norm())
+    return abs(float(targets[0] - targets[1])), max(distance, 1e-300), x, y
+
+
+def _attended(net: nn.Module, x: Tensor) -> Tensor:
+    cls = net.get_parameter("cls").expand(len(x), 1, -1)
+    return (cls + net.get_submodule("attention.0")(cls, getattr(net, "encode")(x)))[:, 0]  # noqa: B009

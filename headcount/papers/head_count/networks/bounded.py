@@ -1,0 +1,116 @@
+"""The weight-bounded view: the same function with every entry at most 1 and beta explicit, as Assumption 1 asks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from headcount.certificates.built import Built
+from headcount.certificates.certificate import Certificate
+from headcount.certificates.domains import Box
+from headcount.certificates.network import ClassTokenNet
+from headcount.certificates.rounding import rounding_error
+from headcount.nets.transformer import Attention
+from headcount.sources import Source, implements
+
+__all__ = ["largest_entry", "weight_bounded"]
+
+SOURCE = Source("yu2025heads", "Assumption 1")
+
+
+@implements(SOURCE, test="tests/test_head_count_bounded.py::test_the_bounded_view_is_the_same_function")
+def weight_bounded(built: Built) -> Built:
+    """The same function with embeddings of norm at most 1 and all entries of attention and read-out at most 1.
+
+    The encoder's output is divided by its largest norm c, beta multiplied by c; the read-out undoes it: a hidden
+    unit's weights and bias are divided by their largest magnitude, and an outer weight above 1 is shared by copies
+    of its unit. What grows is the width of the read-out, by a factor that does not depend on eps once the outer
+    slopes are fixed.
+    Source: Yu et al. 2025 (heads), Assumption 1 (which leaves the encoder's own weights free).
+    """
+    net, box = built.net, built.domain
+    if not (isinstance(net, ClassTokenNet) and len(net.shape.layers) == 1 and len(net.shape.read_out) == 3):
+        raise ValueError("the bounded view is for networks of one layer with a two-layer read-out")
+    assert isinstance(box, Box)
+    c = _largest_norm(net, box)
+    (w1, b1), (w2, b2) = net.encoder.weights
+    first, last = net.read_out.weights
+    inner, outer = _bounded_read_out(first, last, c)
+    shape = net.shape
+    bounded = ClassTokenNet(
+        replace(
+            shape,
+            betas=(shape.betas[0] * c * _norm(net.cls),),
+            read_out=(shape.embed_dim, len(inner[1]), 1),
+        )
+    )
+    bounded.encoder.fill((w1, b1), (w2 / c, b2 / c))
+    bounded.read_out.fill(inner, outer)
+    _copy_attention(net, bounded)
+    bounded.cls.copy_(net.cls / _norm(net.cls))
+    return replace(built, net=bounded, certificate=_with_rounding(built.certificate, bounded, box))
+
+
+def _with_rounding(certificate: Certificate, net: ClassTokenNet, box: Box) -> Certificate:
+    """The same promise with the rounding of this network: all other terms are about the function, which is the same."""
+    value = rounding_error(net, max(abs(box.low), abs(box.high)), box.length, encoded=1.0, spread=2.0)
+    terms = tuple(replace(t, value=value) if t.name == "rounding" else t for t in certificate.terms)
+    return replace(certificate, terms=terms)
+
+
+def largest_entry(net: ClassTokenNet) -> float:
+    """The largest magnitude among the entries that Assumption 1 bounds: attention and read-out."""
+    return max(float(p.abs().max()) for part in (net.attention, net.read_out) for p in part.parameters())
+
+
+def _copy_attention(net: ClassTokenNet, bounded: ClassTokenNet) -> None:
+    for mine, theirs in zip(net.attention, bounded.attention, strict=True):
+        assert isinstance(mine, Attention)
+        theirs.load_state_dict(mine.state_dict())
+
+
+def _norm(cls: Tensor) -> float:
+    """The class token's norm, by which it is divided (1 if it is zero)."""
+    return float(cls.norm()) or 1.0
+
+
+def _largest_norm(net: ClassTokenNet, box: Box) -> float:
+    """A bound of |encoded token| over the box: every coordinate of the output at its largest, by its exact range.
+
+    Each hidden unit reads one input alone, so a coordinate is a sum of functions of one variable, each linear
+    between the knots: its range is found at the knots.
+    """
+    (w1, b1), (w2, b2) = net.encoder.weights
+    low, high = b2.clone(), b2.clone()
+    for j in range(w1.shape[1]):
+        mine = w1[:, j] != 0
+        knots = -b1[mine] / w1[mine, j]
+        ends = torch.tensor([box.low, box.high] if j < box.token_dim else [1.0, float(box.length)])
+        at = torch.cat([knots, ends.to(knots)]).clamp(float(ends[0]), float(ends[1]))
+        part = torch.relu(at[:, None] * w1[mine, j] + b1[mine]) @ w2[:, mine].T
+        low, high = low + part.amin(dim=0), high + part.amax(dim=0)
+    return float(torch.maximum(low.abs(), high.abs()).norm()) * (1 + 1e-12)
+
+
+def _bounded_read_out(
+    inner: tuple[Tensor, Tensor], outer: tuple[Tensor, Tensor], c: float
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """sum_p v_p relu(<u_p, c y> + b_p) + v_0 with every entry at most 1; a constant v_0 becomes units relu(1)."""
+    (u, b), (v, v0) = inner, outer
+    scale = torch.maximum((c * u).abs().amax(dim=1), b.abs()).clamp(min=1e-300)
+    # relu(<c u, y> + b) = scale relu(<c u/scale, y> + b/scale)
+    rows, biases, weights = [], [], []
+    for row, bias, weight in zip(c * u / scale[:, None], b / scale, v[0] * scale, strict=True):
+        copies = max(1, math.ceil(abs(float(weight)) - 1e-12))
+        rows += [row] * copies
+        biases += [bias] * copies
+        weights += [weight / copies] * copies
+    spare = max(0, math.ceil(abs(float(v0[0])) - 1))
+    share = v0[0] / (spare + 1)
+    rows += [torch.zeros_like(rows[0])] * spare
+    biases += [torch.ones_like(biases[0])] * spare
+    weights += [share] * spare
+    return (torch.stack(rows), torch.stack(biases)), (torch.stack(weights)[None, :], share[None])

@@ -1,0 +1,169 @@
+"""Theorem 2(1) as a program: one head of dimension 2 for each retrieval, and a certificate of the error."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from headcount.certificates.attempts import in_box
+from headcount.certificates.built import Built
+from headcount.certificates.certificate import Certificate, Term
+from headcount.certificates.minima import Minima, minima_of
+from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.relu import interpolant, interpolation_error
+from headcount.certificates.rounding import rounding_error
+from headcount.nets.transformer import Attention
+from headcount.papers.head_count.networks.choices import GATE, ROUNDING, Choices, plan_for
+from headcount.papers.head_count.networks.gates import gate_places, gate_steps
+from headcount.papers.head_count.networks.worst_inputs import BetterOutside, WorstTies
+from headcount.sources import Source, implements
+from headcount.tasks import Task
+
+__all__ = ["assemble", "enough_heads", "up"]
+
+SOURCE = Source("yu2025heads", "Theorem 2(1)")
+
+
+@implements(SOURCE, test="tests/test_head_count_enough_heads.py::test_the_worst_gap_is_below_and_near_the_certificate")
+def enough_heads(task: Task, eps: float = 1e-3, *, radius: float | None = None, gate: float = GATE) -> Built:
+    """D heads of dimension 2 reach any eps, with eps^(-1/2) feed-forward parameters whatever the length.
+
+    Head i scores a token by -Psi_i(x_t) - gate [t outside S_i] and averages Psi_i; the read-out is F_0 on the D
+    averages. Psi_i and F_0 are piecewise linear; beta is the smallest that the sharp Gibbs excess allows.
+    Source: Yu et al. 2025 (heads), Theorem 2(1).
+    Departs: gate 2 for 1 (the printed proof fails at 1), W(m/e)/beta for m/(e beta), and the error is split as
+    |Phi(z~) - F_0(z~)| + |F_0(z~) - F_0(z)|, which needs no Lipschitz bound of Phi.
+    """
+    if not (math.isfinite(eps) and eps > 0):
+        raise ValueError(f"eps must be a finite number above 0, got {eps}")
+    minima = minima_of(task, radius)
+    plan, net, certificate = _certified(minima, eps, gate)
+    ties = WorstTies(minima.slopes, minima.curve, minima.lowest, minima.windows, plan.beta)
+    outside = BetterOutside(minima.lowest, minima.highest, minima.windows)
+    return Built(net, task, certificate, minima.box, in_box(ties, outside))
+
+
+def _certified(minima: Minima, eps: float, gate: float) -> tuple[Choices, ClassTokenNet, Certificate]:
+    """The first plan, with ever more of eps kept for rounding, whose terms add up to at most eps."""
+    rounding = math.inf
+    for kept in ROUNDING:
+        plan = plan_for(minima, eps, gate, kept)
+        net = assemble(plan)
+        certificate = Certificate(_terms(plan, net), SOURCE, _hypotheses(plan))
+        if certificate.error <= eps:
+            return plan, net, certificate
+        rounding = certificate["rounding"].value
+    raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding alone may add {rounding:.2g}")
+
+
+def assemble(plan: Choices) -> ClassTokenNet:
+    """The network of a plan, with no promise made."""
+    minima = plan.minima
+    inner, outer = _encoder(plan)
+    read = _read_out(plan)
+    D = minima.count
+    shape = NetworkShape(
+        encoder=(minima.box.token_dim + 1, len(inner[1]), 2 * D),
+        layers=((D, 2),),
+        betas=(plan.beta,),
+        read_out=(2 * D, len(read[0][1]), 1),
+    )
+    net = ClassTokenNet(shape)
+    net.encoder.fill(inner, outer)
+    net.read_out.fill(*read)
+    _wire(net, D)
+    return net
+
+
+@torch.no_grad()
+def _wire(net: ClassTokenNet, D: int) -> None:
+    """Head i reads block i = (Psi_i, gate_i) and asks (-1, 1), which it finds in the class token's gate coordinate."""
+    (attention,) = net.attention
+    assert isinstance(attention, Attention)
+    net.cls[1::2] = 1.0
+    for i in range(D):
+        psi, gate = 2 * i, 2 * i + 1
+        attention.query[i, 0, gate], attention.query[i, 1, gate] = -1.0, 1.0
+        for p in (attention.key[i], attention.value[i], attention.output[i].T):
+            p[0, psi], p[1, gate] = 1.0, 1.0
+
+
+def _encoder(plan: Choices) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Hidden units: relu(x_j - knot) for every coordinate, then relu(t - p) around every window boundary."""
+    minima, box = plan.minima, plan.minima.box
+    square = interpolant(torch.square, box.low, box.high, plan.pieces)
+    shift = interpolation_error(2.0, box.low, box.high, plan.pieces) / 2  # the interpolant lies above the square
+    places = gate_places(minima)
+    N, d, D = plan.pieces, box.token_dim, minima.count
+    inner = torch.zeros(d * N + len(places), d + 1, dtype=torch.float64)
+    outer = torch.zeros(2 * D, len(inner), dtype=torch.float64)
+    bias_in, bias_out = torch.zeros(len(inner), dtype=torch.float64), torch.zeros(2 * D, dtype=torch.float64)
+    slopes = torch.tensor(minima.slopes, dtype=torch.float64)
+    for j in range(d):
+        units = slice(j * N, (j + 1) * N)
+        inner[units, j], bias_in[units] = 1.0, -square.knots
+        outer[::2, units] = minima.curve * square.weights
+        outer[::2, j * N] += slopes[:, j]  # the first unit is x_j - low itself
+    bias_out[::2] = torch.tensor(minima.offsets, dtype=torch.float64) + slopes.sum(dim=1) * box.low
+    bias_out[::2] += minima.curve * d * (square.offset - shift)
+    inner[d * N :, d], bias_in[d * N :] = 1.0, -torch.tensor(places, dtype=torch.float64)
+    start, steps = gate_steps(minima, places)
+    bias_out[1::2], outer[1::2, d * N :] = -plan.gate * start, -plan.gate * steps
+    return (inner, bias_in), (outer, bias_out)
+
+
+def _read_out(plan: Choices) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Every ridge g_j(<u_j, z>) as its interpolant on the reach; the gate coordinates are not read."""
+    outer = plan.minima.outer
+    rows, knots, weights, constant = [], [], [], plan.minima.constant
+    ridges = zip(outer.directions, outer.profiles, outer.intervals(*plan.reach), plan.ridge_pieces, strict=True)
+    for u, g, (low, high), pieces in ridges:
+        part = interpolant(g, low, high, pieces)
+        row = torch.zeros(2 * len(u), dtype=torch.float64)
+        row[::2] = torch.tensor(u, dtype=torch.float64)
+        rows.append(row.expand(pieces, -1))
+        knots.append(part.knots)
+        weights.append(part.weights)
+        constant += part.offset
+    bias = torch.tensor([constant], dtype=torch.float64)
+    return (torch.cat(rows), -torch.cat(knots)), (torch.cat(weights)[None, :], bias)
+
+
+def _terms(plan: Choices, net: ClassTokenNet) -> tuple[Term, ...]:
+    box = plan.minima.box
+    largest = max(abs(box.low), abs(box.high))
+    rounding = rounding_error(
+        net, largest, box.length, encoded=max(*plan.spreads, plan.gate), spread=max(plan.spreads) + plan.gate
+    )
+    return (
+        Term(
+            "features",
+            up(plan.feature_error * math.fsum(plan.slopes)),
+            f"squares on {plan.pieces} pieces: h^2/8 each" if plan.minima.curve else "linear features are exact",
+        ),
+        Term("softmax excess", up(plan.softmax_term()), f"W(m/e)/beta each, beta = {plan.beta:.6g}"),
+        Term(
+            "mass outside the window",
+            up(plan.outside_term()),
+            f"gate {plan.gate:g}: (T/|S|-1) e^(-beta (gate-1))",
+        ),
+        Term("outer function", up(plan.outer_term()), f"ridges on {sum(plan.ridge_pieces)} pieces: |g''| h^2/8"),
+        Term("rounding", rounding, "float64, forward error analysis"),
+    )
+
+
+def _hypotheses(plan: Choices) -> tuple[str, ...]:
+    minima = plan.minima
+    return (
+        str(minima.box),
+        f"length {minima.length}",
+        f"{minima.count} retrievals, {minima.count} heads of dimension 2",
+        "float64 arithmetic",
+    )
+
+
+def up(value: float) -> float:
+    """A little more than a number that was computed in float64, so that it stays a bound."""
+    return value * (1 + 1e-12)

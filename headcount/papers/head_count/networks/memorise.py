@@ -1,0 +1,269 @@
+"""Theorem 2(3) as a program: one head that keeps the whole sequence, and a read-out of five ReLU layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headcount.certificates.attempts import in_box
+from headcount.certificates.built import Built
+from headcount.certificates.certificate import Certificate, Term
+from headcount.certificates.minima import Minima, minima_of
+from headcount.certificates.network import ClassTokenNet, NetworkShape, refuse_too_large
+from headcount.certificates.relu import interpolant, interpolation_error, pieces_for
+from headcount.certificates.rounding import rounding_error
+from headcount.nets.transformer import Attention
+from headcount.papers.head_count.networks.enough_heads import up
+from headcount.sources import Source, implements
+from headcount.tasks import Task
+
+__all__ = ["Memory", "memorise", "steps_of_maximum"]
+
+SOURCE = Source("yu2025heads", "Theorem 2(3)")
+MAXIMUM = Source("yu2025heads", "Lemma 9")
+FEATURES, OUTER, ROUNDING = 0.25, 0.25, 0.01  # shares of eps; the maximum network takes what is left
+
+Layer = tuple[Tensor, Tensor]
+
+
+@implements(MAXIMUM, test="tests/test_head_count_memorise.py::test_the_maximum_network_keeps_and_attains_half_a_step")
+def steps_of_maximum(levels: int) -> Callable[[Tensor], Tensor]:
+    """max_t v_t for v in [0,1] by two hidden ReLU layers, within half a step 1/(2 levels).
+
+    S_j = sum_t relu(v_t - j/n); sum_j relu(S_j) - relu(S_j - 1/n) lies in [max, max + 1/n], and half a step less
+    is the middle. If the maximum is in (m/n, (m+1)/n], the first m summands are 1/n, the next is between
+    max - m/n and 1/n, the rest are 0.
+    Source: Yu et al. 2025 (heads), Lemma 9.
+    Departs: the shift by half a step halves the error.
+
+    >>> steps_of_maximum(4)(torch.tensor([[0.5, 0.25]]))
+    tensor([0.3750])
+    """
+
+    def maximum(v: Tensor) -> Tensor:
+        j = torch.arange(levels, dtype=v.dtype) / levels
+        S = torch.relu(v[..., None] - j).sum(dim=-2)
+        return (torch.relu(S) - torch.relu(S - 1 / levels)).sum(dim=-1) - 0.5 / levels
+
+    return maximum
+
+
+@dataclass(frozen=True)
+class Memory:
+    """All choices of the construction: pieces of the square, levels of the maximum, pieces of each ridge."""
+
+    minima: Minima
+    pieces: int
+    levels: int
+    ridge_pieces: tuple[int, ...]
+
+    @property
+    def feature_error(self) -> float:
+        """|Psi_i - f_i| on the box, as for enough heads."""
+        box = self.minima.box
+        return self.minima.curve * box.token_dim * interpolation_error(2.0, box.low, box.high, self.pieces) / 2
+
+    @property
+    def spreads(self) -> tuple[float, ...]:
+        """The range of each Psi_i on the box."""
+        return tuple(top + 2 * self.feature_error for top in self.minima.tops)
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """An interval that holds every minimum as the network finds it."""
+        margin = self.feature_error + max(self.spreads) / (2 * self.levels) + 1e-9
+        return -margin, 1 + margin
+
+    @property
+    def slopes(self) -> tuple[float, ...]:
+        return self.minima.outer.partial_bounds(*self.reach)
+
+    def maximum_term(self) -> float:
+        """sum_i |dF_0/dz_i| spread_i/(2 levels)."""
+        return math.fsum(s * w for s, w in zip(self.slopes, self.spreads, strict=True)) / (2 * self.levels)
+
+    def features_term(self) -> float:
+        """sum_i |dF_0/dz_i| |Psi_i - f_i|."""
+        return self.feature_error * math.fsum(self.slopes)
+
+    def proved(self) -> float:
+        """All terms but rounding."""
+        return self.features_term() + self.maximum_term() + self.outer_term()
+
+    def outer_term(self) -> float:
+        """sum_j |g_j''| h_j^2/8."""
+        parts = zip(
+            self.minima.outer.profiles, self.minima.outer.intervals(*self.reach), self.ridge_pieces, strict=True
+        )
+        return math.fsum(interpolation_error(g.curvature(*iv), *iv, n) for g, iv, n in parts)
+
+
+@implements(SOURCE, test="tests/test_head_count_memorise.py::test_the_worst_gap_is_below_and_near_the_certificate")
+def memorise(task: Task, eps: float = 1e-2, *, radius: float | None = None) -> Built:
+    """One head of dimension T d attends uniformly, keeps every token, and the read-out does all the work.
+
+    The encoder puts token t into its own block, so the average holds the whole sequence; the read-out's four hidden
+    layers are the features of every token, two for the maximum of Lemma 9, and the outer function.
+    Source: Yu et al. 2025 (heads), Theorem 2(3).
+    """
+    if not (math.isfinite(eps) and eps > 0):
+        raise ValueError(f"eps must be a finite number above 0, got {eps}")
+    memory = _memory(minima_of(task, radius), eps)
+    net = _assemble(memory)
+    box, D = memory.minima.box, memory.minima.count
+    terms = (
+        Term("features", up(memory.features_term()), f"squares on {memory.pieces} pieces"),
+        Term("maximum", up(memory.maximum_term()), f"half a step of {memory.levels} levels per retrieval"),
+        Term("outer function", up(memory.outer_term()), f"ridges on {sum(memory.ridge_pieces)} pieces: |g''| h^2/8"),
+        Term(
+            "rounding",
+            rounding_error(net, max(abs(box.low), abs(box.high)), box.length, encoded=1.0, spread=1.0),
+            "float64",
+        ),
+    )
+    hypotheses = (str(box), f"length {box.length}", f"{D} retrievals, one head of dimension T d", "float64 arithmetic")
+    certificate = Certificate(terms, SOURCE, hypotheses)
+    if certificate.error > eps:
+        raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding may add {terms[-1].value:.2g}")
+    return Built(net, task, certificate, box, in_box())
+
+
+def _memory(minima: Minima, eps: float) -> Memory:
+    box = minima.box
+    widest = Memory(minima, 1, 1, (1,) * len(minima.outer.profiles))
+    scale = math.fsum(widest.slopes) * minima.curve * box.token_dim / 2
+    pieces = pieces_for(FEATURES * eps, 2.0 * scale, box.low, box.high)
+    ridges = list(zip(minima.outer.profiles, minima.outer.intervals(*widest.reach), strict=True))
+    curved = sum(g.curvature(*iv) > 0 for g, iv in ridges) or 1
+    ridge_pieces = tuple(pieces_for(OUTER * eps / curved, g.curvature(*iv), *iv) for g, iv in ridges)
+    levels = _levels(lambda n: Memory(minima, pieces, n, ridge_pieces).proved() <= (1 - ROUNDING) * eps)
+    tokens = sum(len(w) for w in minima.windows)
+    refuse_too_large(box.length * box.token_dim * pieces * tokens * levels, f"one head that memorises within {eps:g}")
+    return Memory(minima, pieces, levels, ridge_pieces)
+
+
+def _levels(fits: Callable[[int], bool]) -> int:
+    """The smallest number of levels that fits; more always fit."""
+    high = 1
+    while not fits(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _assemble(memory: Memory) -> ClassTokenNet:
+    box = memory.minima.box
+    E = box.length * box.token_dim
+    encoder, read_out = _encoder(box.length, box.token_dim, box.low, box.high), _read_out(memory)
+    shape = NetworkShape(
+        encoder=(box.token_dim + 1, len(encoder[0][1]), E),
+        layers=((1, E),),
+        betas=(1.0,),
+        read_out=(E, *(len(bias) for _, bias in read_out)),
+    )
+    net = ClassTokenNet(shape)
+    net.encoder.fill(*encoder)
+    net.read_out.fill(*read_out)
+    (attention,) = net.attention
+    assert isinstance(attention, Attention)
+    for p in (attention.value, attention.output):  # queries and keys stay zero: uniform attention
+        p[0] = torch.eye(E, dtype=torch.float64)
+    return net
+
+
+def _encoder(T: int, d: int, low: float, high: float) -> tuple[Layer, Layer]:
+    """e_t (x) y with y = (x - low)/(high - low) in [0,1], exact at whole positions.
+
+    With k = position - t: relu(y + k) - relu(y + k - 1) - relu(k) + relu(k - 1) is y at k = 0 and 0 elsewhere.
+    Hidden unit (t, j) is relu(y_j + position - t), then one unit relu(position - t) for every t.
+    """
+    hidden = T * (d + 1)
+    inner, bias = torch.zeros(hidden, d + 1, dtype=torch.float64), torch.zeros(hidden, dtype=torch.float64)
+    outer = torch.zeros(T * d, hidden, dtype=torch.float64)
+    place = torch.arange(1, T + 1, dtype=torch.float64)
+    inner[:, d] = 1.0
+    for j in range(d):
+        units = torch.arange(T) * d + j
+        inner[units, j], bias[units] = 1 / (high - low), -place - low / (high - low)
+        outer[units, units], outer[units, T * d + torch.arange(T)] = 1.0, -1.0
+        outer[units[:-1], units[1:]], outer[units[:-1], T * d + torch.arange(1, T)] = -1.0, 1.0
+    bias[T * d :] = -place
+    return (inner, bias), (outer, torch.zeros(T * d, dtype=torch.float64))
+
+
+def _read_out(memory: Memory) -> list[Layer]:
+    """Five layers: hinges of every coordinate; v_ti - k/n; the two hinges of S_ik; hinges of every ridge; their sum."""
+    hinges, (psi, psi_bias) = _hinges(memory), _features(memory)
+    levels = torch.arange(memory.levels, dtype=torch.float64) / memory.levels
+    owners = [(i, t) for i, w in enumerate(memory.minima.windows) for t in w]
+    rows = [_feature_row(memory, i, t) for i, t in owners]
+    v, v_bias = torch.stack([psi[r] for r in rows]), torch.stack([psi_bias[r] for r in rows])
+    second = v.repeat_interleave(memory.levels, 0), (v_bias[:, None] - levels).flatten()
+    gather = _gather(owners, memory)
+    third = torch.cat([gather, gather]), torch.zeros(2 * len(gather), dtype=torch.float64)
+    third[1][len(gather) :] = -1 / memory.levels
+    fourth, fifth = _outer(memory, len(gather))
+    return [hinges, second, third, fourth, fifth]
+
+
+def _hinges(memory: Memory) -> Layer:
+    """relu(x_tj - knot_k), from the average y_tj/T."""
+    box = memory.minima.box
+    knots = interpolant(torch.square, box.low, box.high, memory.pieces).knots
+    E = box.length * box.token_dim
+    weight = torch.eye(E, dtype=torch.float64).repeat_interleave(memory.pieces, 0) * (box.length * (box.high - box.low))
+    return weight, (box.low - knots).repeat(E)
+
+
+def _features(memory: Memory) -> Layer:
+    """v_ti = (top_i - Psi_i(x_t))/spread_i in [0,1], for every token t and retrieval i."""
+    minima, box, N = memory.minima, memory.minima.box, memory.pieces
+    T, d, D = box.length, box.token_dim, minima.count
+    square = interpolant(torch.square, box.low, box.high, N)
+    shift = interpolation_error(2.0, box.low, box.high, N) / 2
+    slopes = torch.tensor(minima.slopes, dtype=torch.float64)
+    one = (minima.curve * square.weights).repeat(D, d)
+    one[:, ::N] += slopes
+    offset = torch.tensor(minima.offsets, dtype=torch.float64) + slopes.sum(dim=1) * box.low
+    offset += minima.curve * d * (square.offset - shift)
+    spread = torch.tensor(memory.spreads, dtype=torch.float64)
+    top = torch.tensor(minima.tops, dtype=torch.float64) + memory.feature_error
+    return torch.kron(torch.eye(T, dtype=torch.float64), -one / spread[:, None]), ((top - offset) / spread).repeat(T)
+
+
+def _feature_row(memory: Memory, i: int, t: int) -> int:
+    return t * memory.minima.count + i
+
+
+def _gather(owners: list[tuple[int, int]], memory: Memory) -> Tensor:
+    """S_ik = sum over t in S_i of unit (i, t, k)."""
+    sums = torch.zeros(memory.minima.count, len(owners), dtype=torch.float64)
+    sums[[i for i, _ in owners], range(len(owners))] = 1.0
+    return torch.kron(sums, torch.eye(memory.levels, dtype=torch.float64))
+
+
+def _outer(memory: Memory, sums: int) -> tuple[Layer, Layer]:
+    """z_i = top_i - spread_i (sum_k of the two hinges' difference - half a step), then every ridge's interpolant."""
+    minima = memory.minima
+    D, spread = minima.count, torch.tensor(memory.spreads, dtype=torch.float64)
+    ones = torch.eye(D, dtype=torch.float64).repeat_interleave(memory.levels, 1)
+    z = -spread[:, None] * torch.cat([ones, -ones], dim=1)
+    z_bias = torch.tensor(minima.tops, dtype=torch.float64) + memory.feature_error + spread / (2 * memory.levels)
+    rows, biases, weights, constant = [], [], [], minima.constant
+    parts = zip(minima.outer.directions, minima.outer.profiles, minima.outer.intervals(*memory.reach), strict=True)
+    for (u, g, interval), pieces in zip(parts, memory.ridge_pieces, strict=True):
+        part, along = interpolant(g, *interval, pieces), torch.tensor(u, dtype=torch.float64)
+        rows.append((along @ z).expand(pieces, -1))
+        biases.append(along @ z_bias - part.knots)
+        weights.append(part.weights)
+        constant += part.offset
+    last = torch.cat(weights)[None, :], torch.tensor([constant], dtype=torch.float64)
+    assert z.shape[1] == 2 * sums
+    return (torch.cat(rows), torch.cat(biases)), last

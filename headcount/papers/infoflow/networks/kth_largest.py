@@ -1,0 +1,235 @@
+"""The k-th largest: k layers of one head by masking the winner, or one layer of gated heads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headcount.certificates.attack import Attempt, Trial
+from headcount.certificates.attempts import AllEqual, Ascent, NearTies, Random, Ties
+from headcount.certificates.built import Built
+from headcount.certificates.certificate import Certificate, Term
+from headcount.certificates.deep_rounding import rounding_through
+from headcount.certificates.excess import gibbs_excess
+from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.wiring import Hidden, Layout, composed, integer_square, wire
+from headcount.sources import Source, implements
+from headcount.tasks.ranks import KthLargest
+
+__all__ = ["Leader", "Spaced", "kth_largest"]
+
+SOURCE = Source("headcount", "k-th largest by masking")
+
+
+@implements(SOURCE, test="tests/test_infoflow_ranks.py::test_masking_keeps_its_certificate_and_comes_near_it")
+def kth_largest(task: KthLargest, eps: float = 0.05) -> Built:
+    """k layers of one head find the k-th largest within eps; the parameters do not depend on eps.
+
+    Layers 1..k-1, at every token: score c (at first the token's value), value (t, t^2). With their means m_1, m_2 a
+    token knows q = m_2 - 2 t m_1 + t^2, the mean squared distance from its place to the winner's, and steps back by
+    2 clip(2 - 4 q, 0, 1): fully when q <= 1/4, and only if more than half of all attention is its own. Layer k, class
+    token: score and value c.
+    Source: the notes' masking construction for the second largest, two layers of one head.
+    Departs: places on a parabola, where the product t m_1 is exact. For k >= 3 the top values must be spaced: a tie for
+    the first place masks nobody, which is harmless only in the last masking layer.
+    """
+    if not (math.isfinite(eps) and 0 < eps <= 1):
+        raise ValueError(f"eps must lie in (0, 1], got {eps}")
+    if task.length < 2:
+        raise ValueError(f"masking needs at least 2 tokens, got length {task.length}")
+    plan = _plan(task, 0.98 * eps)
+    net = _assemble(task, plan)
+    rounding = _rounding(task, plan)
+    certificate = Certificate(_terms(task, plan, rounding), SOURCE, _hypotheses(task, plan))
+    if certificate.error > eps:
+        raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding adds up to {rounding:.2g}")
+    domain = Spaced(task.length, plan.lead if task.rank > 2 else 0.0, task.rank)
+    return Built(net, task, certificate, domain, _attempts(task, plan))
+
+
+def _rounding(task: KthLargest, plan: _Plan) -> float:
+    """Rounding of the last masking layer and the last layer.
+
+    With spaced leaders the masks before are saturated: q is at most 1/8 at the winner and at least 7/8 elsewhere, so as
+    long as rounding moves q by less than 1/8 the clip is exactly 1 or 0, and c is exact up to a few roundings.
+    """
+    last = KthLargest(min(task.rank, 2), task.length)
+    rounding = rounding_through(_assemble(last, plan), 1.0, task.length, sizes=_sizes(last))
+    if task.rank > 2 and 8 * rounding > 1:
+        raise ValueError(f"float64 cannot certify masks at length {task.length} and beta {plan.beta:.3g}")
+    return rounding + (task.rank > 2) * task.rank * 1e-12
+
+
+@dataclass(frozen=True)
+class Spaced:
+    """Tokens in [0, 1], the rank - 1 largest each at least `lead` above the next; lead 0: all of [0, 1]."""
+
+    length: int
+    lead: float = 0.0
+    rank: int = 1
+    token_dim: int = 1
+
+    def sample(self, batch: int, *, generator: torch.Generator) -> Float[Tensor, "batch length token_dim"]:
+        return self.project(torch.rand(batch, self.length, 1, generator=generator, dtype=torch.float64))
+
+    def project(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, "batch length token_dim"]:
+        """A member near x, in the same order: everything is shrunk and the leaders are lifted apart where needed."""
+        x = x.clamp(0.0, 1.0)
+        if not self.lead or self.rank < 3:
+            return x
+        place = x[:, :, 0].argsort(dim=1, descending=True).argsort(dim=1)
+        lift = (self.rank - 2 - place).clamp(min=0).to(x.dtype)[:, :, None] * self.lead
+        moved = x * (1 - (self.rank - 2) * self.lead) + lift
+        top = x[:, :, 0].topk(self.rank - 1, dim=1).values
+        spaced = (-top.diff(dim=1) >= self.lead).all(dim=1)
+        return torch.where(spaced[:, None, None], x, moved)
+
+    def __str__(self) -> str:
+        return "tokens in [0, 1]" + (f", leaders {self.lead:.3g} apart" if self.lead else "")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    beta: float
+    lead: float  # a winner that is ahead by so much is masked fully
+    soft: float  # what the last softmax lacks
+
+
+def _spread(length: int) -> float:
+    """The largest sum of squared distances from one place to all others: from an end."""
+    return (length - 1) * length * (2 * length - 1) / 6
+
+
+def _plan(task: KthLargest, eps: float) -> _Plan:
+    # Not fully masked means q > 1/4, and q <= exp(-beta lead) sum_s (s - t)^2: the lead is below log(4 V)/beta.
+    # With three or more layers q <= 1/8 is asked of all leaders but the last, so that rounding cannot reach the clip.
+    c = math.log((4 if task.rank == 2 else 8) * _spread(task.length)) if task.rank > 1 else 0.0
+    w = gibbs_excess(task.length - 1, 1.0).value
+    beta = max(c, w) / eps
+    return _Plan(beta, c / beta, w / beta)
+
+
+def _terms(task: KthLargest, plan: _Plan, rounding: float) -> tuple[Term, ...]:
+    # The error is one-sided each way: too high by at most the lead, too low by at most the softmax.
+    worst = max(plan.lead, plan.soft) * (1 + 1e-12)
+    why = "a winner not fully masked leads by less than log(4 V)/beta" if plan.lead > plan.soft else "W((T-1)/e)/beta"
+    return (
+        Term("masking or softmax", worst, f"{why}, beta = {plan.beta:.6g}; the two have opposite signs"),
+        Term("rounding", rounding, "forward error analysis of float64"),
+    )
+
+
+def _hypotheses(task: KthLargest, plan: _Plan) -> tuple[str, ...]:
+    spaced = (f"the {task.rank - 1} largest at least {plan.lead:.3g} apart",) if task.rank > 2 else ()
+    return ("tokens in [0, 1]", f"length {task.length}", f"{task.rank} layers of one head", *spaced)
+
+
+def _attempts(task: KthLargest, plan: _Plan) -> tuple[Attempt, ...]:
+    leader = Leader(task.rank, plan.beta, plan.lead)
+    if task.rank > 2:
+        return (Random(), leader, Ascent(step=0.02))
+    box_attempts = (Random(), AllEqual(), Ties(), NearTies())
+    return (*box_attempts, leader, Ascent())
+
+
+def _layout() -> Layout:
+    return Layout(c=1, one=1, t=1, square=1, m1=1, m2=1, best=1)
+
+
+def _sizes(task: KthLargest) -> list[np.ndarray]:
+    T = float(task.length)
+    start = np.array([1.0, 1.0, T, T * T, 0.0, 0.0, 0.0])
+    after = np.array([2.0 * task.rank, 1.0, T, T * T, 0.0, 0.0, 0.0])
+    return [start, *([after] * (task.rank - 1))]
+
+
+def _assemble(task: KthLargest, plan: _Plan) -> ClassTokenNet:
+    at, T = _layout(), task.length
+    encoder = Hidden(2, at.size)
+    encoder.unit({0: 1.0}, 0.0, {at["c"][0]: 1.0})
+    encoder.unit({1: 1.0}, 0.0, {at["t"][0]: 1.0})
+    encoder.hinges({1: 1.0}, integer_square(0, T), {at["square"][0]: 1.0})
+    encoder.constant({at["one"][0]: 1.0})
+    mask = composed(_distance(at, T), _step_back(at))
+    read_out = Hidden(at.size, 1)
+    read_out.linear({at["best"][0]: 1.0}, {0: 1.0})
+    masks = task.rank - 1
+    shape = NetworkShape(
+        encoder=(2, len(encoder.units), at.size),
+        layers=((1, 2),) * masks + ((1, 1),),
+        betas=(plan.beta,) * task.rank,
+        read_out=(at.size, 2, 1),
+        between=((at.size, *(len(bias) for _, bias in mask)),) * masks,
+    )
+    net = ClassTokenNet(shape)
+    net.encoder.fill(*composed(encoder))
+    net.read_out.fill(*composed(read_out))
+    for part in net.between:
+        part.fill(*mask)  # type: ignore[operator]
+    _wire(net, at)
+    return net
+
+
+def _wire(net: ClassTokenNet, at: Layout) -> None:
+    (c,), (one,) = at["c"], at["one"]
+    asks, keys = [{one: 1.0}], [{c: 1.0}]
+    places = [{at["t"][0]: 1.0}, {at["square"][0]: 1.0}]
+    means = [{at["m1"][0]: 1.0}, {at["m2"][0]: 1.0}]
+    *masking, last = net.attention
+    for attention in masking:
+        wire(attention, 0, query=asks, key=keys, value=places, out=means)
+    wire(last, 0, query=asks, key=keys, value=keys, out=[{at["best"][0]: 1.0}])
+    with torch.no_grad():
+        net.cls[one] = 1.0
+
+
+def _distance(at: Layout, length: int) -> Hidden:
+    """(q, m_1, m_2): 2 t m_1 = S(t + m_1) - S(t) - S(m_1) exactly, S the square linear between whole numbers, since
+    t is whole and the fraction of t + m_1 is that of m_1."""
+    made = Hidden(at.size, 3)
+    (t,), (square,), (m1,), (m2,) = at["t"], at["square"], at["m1"], at["m2"]
+    made.unit({m2: 1.0}, 0.0, {0: 1.0, 2: 1.0})
+    made.unit({square: 1.0}, 0.0, {0: 2.0})
+    made.hinges({t: 1.0, m1: 1.0}, integer_square(0, 2 * length), {0: -1.0})
+    made.hinges({m1: 1.0}, integer_square(0, length), {0: 1.0})
+    made.unit({m1: 1.0}, 0.0, {1: 1.0})
+    return made
+
+
+def _step_back(at: Layout) -> Hidden:
+    """c - 2 clip(2 - 4 q, 0, 1), and both means forgotten."""
+    made = Hidden(3, at.size)
+    made.unit({0: -4.0}, 2.0, {at["c"][0]: -2.0})
+    made.unit({0: -4.0}, 1.0, {at["c"][0]: 2.0})
+    made.unit({1: 1.0}, 0.0, {at["m1"][0]: -1.0})
+    made.unit({2: 1.0}, 0.0, {at["m2"][0]: -1.0})
+    return made
+
+
+@dataclass(frozen=True)
+class Leader:
+    """Leaders at the ends, spaced by about what masking needs, and all others tied a little below: soft masks."""
+
+    rank: int
+    beta: float
+    lead: float
+    count: int = 256
+    name: str = "leaders barely ahead"
+
+    def __call__(
+        self, trial: Trial, worst: Float[Tensor, "few length token_dim"], generator: torch.Generator
+    ) -> Float[Tensor, "batch length token_dim"]:
+        T = trial.domain.length
+        gap = torch.linspace(0.0, 3.0, self.count, dtype=torch.float64) * max(self.lead, 1 / self.beta)
+        x = torch.full((self.count, T, 1), 0.4, dtype=torch.float64)
+        for place in range(self.rank - 1):
+            high = 0.4 + gap + 1.01 * self.lead * (self.rank - 2 - place)
+            x[:, 0 if place == self.rank - 2 else T - 1 - place, 0] = high
+        lifted = torch.arange(self.count) % 2 == 0
+        x[lifted, T // 2, 0] += torch.rand(int(lifted.sum()), generator=generator, dtype=torch.float64) * 3 / self.beta
+        return trial.domain.project(x)

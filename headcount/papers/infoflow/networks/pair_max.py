@@ -1,0 +1,168 @@
+"""D pair retrievals by D heads in both of two layers: the intrinsic-dimension task as a network."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headcount.certificates.attack import Trial
+from headcount.certificates.attempts import in_box
+from headcount.certificates.built import Built
+from headcount.certificates.certificate import Certificate, Term
+from headcount.certificates.deep_rounding import rounding_through
+from headcount.certificates.domains import Box
+from headcount.certificates.excess import gibbs_excess
+from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.relu import interpolant, pieces_for
+from headcount.certificates.wiring import Hidden, Layout, composed, wire
+from headcount.sources import Source, implements
+from headcount.tasks.pairs import PairMax
+
+__all__ = ["OneAhead", "pair_max"]
+
+SOURCE = Source("yu2026infoflow", "the intrinsic-dimension prediction (D heads in both layers)")
+RADIUS = 2.0
+
+
+@implements(SOURCE, test="tests/test_infoflow_pair.py::test_pair_max_keeps_its_certificate_and_comes_near_it")
+def pair_max(task: PairMax, eps: float = 0.1, *, radius: float = RADIUS) -> Built:
+    """D heads in each of two layers find sum_i max_{s,t} x_s^T A_i x_t within eps, eps^(-1/2) parameters.
+
+    Layer 1, at every token t: head i scores x_s^T A_i x_t and carries the mean of x_s, in which the score is linear.
+    The feed-forward forms g_i(t) = mean_i^T A_i x_t by quarter squares along the singular vectors of A_i. Layer 2, at
+    the class token: head i takes the largest g_i. On the box [-radius, radius]^d.
+    Source: Yu et al. 2026 (InfoFlow): h_1 >= D and h_2 >= D are predicted to be needed; here they are shown to suffice.
+    """
+    if not (math.isfinite(eps) and eps > 0):
+        raise ValueError(f"eps must be a finite number above 0, got {eps}")
+    if not (math.isfinite(radius) and radius > 0):
+        raise ValueError(f"radius must be a finite number above 0, got {radius}")
+    plan = _plan(task, eps, radius)
+    net = _assemble(task, plan)
+    rounding = rounding_through(net, radius, task.length, sizes=_sizes(task, plan))
+    certificate = Certificate(
+        _terms(task, plan, rounding),
+        SOURCE,
+        (f"tokens in [-{radius:g}, {radius:g}]^{task.token_dim}", f"length {task.length}"),
+    )
+    if certificate.error > eps:
+        raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding adds up to {rounding:.2g}")
+    box = Box(task.length, task.token_dim, -radius, radius)
+    return Built(net, task, certificate, box, in_box(OneAhead(plan.beta)))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    radius: float
+    pieces: int
+    beta: float
+    product: float  # what the quarter squares of all retrievals add
+    reach: float  # a singular direction of a token, at most
+
+
+def _plan(task: PairMax, eps: float, radius: float) -> _Plan:
+    """A third of eps for the products, almost two thirds for the two layers' softmax."""
+    D, d = len(task.matrices), task.token_dim
+    strengths = torch.linalg.svdvals(torch.tensor(task.matrices, dtype=torch.float64)).sum().item()
+    reach = radius * math.sqrt(d)
+    # u v = ((u+v)^2 - (u-v)^2)/4: both quarter squares lie above by at most c, so their difference is off by at most c.
+    pieces = pieces_for(eps / 3 / max(strengths, 1e-300), 0.5, -2 * reach, 2 * reach)
+    product = strengths * 0.5 * (4 * reach / pieces) ** 2 / 8
+    beta = 2 * D * gibbs_excess(max(1, task.length - 1), 1.0).value / (0.63 * eps)
+    return _Plan(radius, pieces, beta, product, reach)
+
+
+def _terms(task: PairMax, plan: _Plan, rounding: float) -> tuple[Term, ...]:
+    excess = len(task.matrices) * gibbs_excess(max(1, task.length - 1), plan.beta).value * (1 + 1e-12)
+    return (
+        Term("partners", excess, f"softmax of layer 1: W((T-1)/e)/beta a retrieval, beta = {plan.beta:.6g}"),
+        Term("products", plan.product * (1 + 1e-9), f"quarter squares on {plan.pieces} pieces: |A|_1 h^2/16"),
+        Term("best pair", excess, "softmax of layer 2: W((T-1)/e)/beta a retrieval"),
+        Term("rounding", rounding, "forward error analysis of float64"),
+    )
+
+
+def _layout(task: PairMax) -> Layout:
+    D, d = len(task.matrices), task.token_dim
+    return Layout(x=d, one=1, **{f"mean {i}": d for i in range(D)}, g=D, best=D)
+
+
+def _sizes(task: PairMax, plan: _Plan) -> tuple[np.ndarray, np.ndarray]:
+    D, d = len(task.matrices), task.token_dim
+    largest = [float(torch.tensor(a).abs().sum()) * plan.radius**2 + plan.product for a in task.matrices]
+    start = [plan.radius] * d + [1.0]
+    return (
+        np.array(start + [0.0] * (D * d + 2 * D)),
+        np.array(start + [plan.radius] * (D * d) + largest + [0.0] * D),
+    )
+
+
+def _assemble(task: PairMax, plan: _Plan) -> ClassTokenNet:
+    D, d, at = len(task.matrices), task.token_dim, _layout(task)
+    encoder, between, read_out = Hidden(d + 1, at.size), _between(task, plan, at), Hidden(at.size, 1)
+    for j, place in enumerate(at["x"]):
+        encoder.unit({j: 1.0}, plan.radius, {place: 1.0})
+        encoder.constant({place: -plan.radius})
+    encoder.constant({at["one"][0]: 1.0})
+    read_out.linear(dict.fromkeys(at["best"], 1.0), {0: 1.0})
+    shape = NetworkShape(
+        encoder=(d + 1, len(encoder.units), at.size),
+        layers=((D, d), (D, 1)),
+        betas=(plan.beta, plan.beta),
+        read_out=(at.size, 2, 1),
+        between=((at.size, len(between.units), at.size),),
+    )
+    net = ClassTokenNet(shape)
+    for part, filled in ((net.encoder, encoder), (net.between[0], between), (net.read_out, read_out)):
+        part.fill(*composed(filled))  # type: ignore[operator]
+    _wire(net, task, at)
+    return net
+
+
+def _wire(net: ClassTokenNet, task: PairMax, at: Layout) -> None:
+    plain = [{i: 1.0} for i in at["x"]]
+    for i, a in enumerate(task.matrices):
+        ask = [{k: float(a[j][n]) for n, k in enumerate(at["x"])} for j in range(task.token_dim)]
+        wire(net.attention[0], i, query=ask, key=plain, value=plain, out=[{k: 1.0} for k in at[f"mean {i}"]])
+        g, best = at["g"][i], at["best"][i]
+        wire(net.attention[1], i, query=[{at["one"][0]: 1.0}], key=[{g: 1.0}], value=[{g: 1.0}], out=[{best: 1.0}])
+    with torch.no_grad():
+        net.cls[at["one"][0]] = 1.0
+
+
+def _between(task: PairMax, plan: _Plan, at: Layout) -> Hidden:
+    made = Hidden(at.size, at.size)
+    quarter = interpolant(lambda s: s.square() / 4, -2 * plan.reach, 2 * plan.reach, plan.pieces)
+    for i, a in enumerate(task.matrices):
+        left, strength, right = torch.linalg.svd(torch.tensor(a, dtype=torch.float64))
+        for u, s, v in zip(left.T.tolist(), strength.tolist(), right.tolist(), strict=True):
+            mean = dict(zip(at[f"mean {i}"], u, strict=True))
+            own = dict(zip(at["x"], v, strict=True))
+            made.hinges({**mean, **own}, quarter, {at["g"][i]: s})
+            made.hinges({**mean, **{k: -w for k, w in own.items()}}, quarter, {at["g"][i]: -s})
+    return made
+
+
+@dataclass(frozen=True)
+class OneAhead:
+    """One token ahead of all others, which are equal, by distances around 1/beta: both layers at their softest."""
+
+    beta: float
+    count: int = 256
+    name: str = "one token ahead"
+
+    def __call__(
+        self, trial: Trial, worst: Float[Tensor, "few length token_dim"], generator: torch.Generator
+    ) -> Float[Tensor, "batch length token_dim"]:
+        x = trial.domain.sample(self.count, generator=generator)
+        corner = torch.where(torch.rand(x[:, :1].shape, generator=generator) < 0.5, x[:, :1], 100 * x[:, :1].sign())
+        step = 10.0 ** torch.linspace(-1.0, 2.0, self.count, dtype=x.dtype)[:, None, None] / self.beta
+        others = trial.domain.project(corner) - step * corner.sign() * torch.rand(corner.shape, generator=generator)
+        x = others.expand_as(x).clone()
+        x[:, :1] = trial.domain.project(corner)
+        return trial.domain.project(x)

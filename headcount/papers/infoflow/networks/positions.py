@@ -1,0 +1,213 @@
+"""Reading by place: a sum over fixed positions, and D retrievals by two layers of one head."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headcount.certificates.attack import Trial
+from headcount.certificates.attempts import in_box
+from headcount.certificates.built import Built
+from headcount.certificates.certificate import Certificate, Term
+from headcount.certificates.deep_rounding import rounding_through
+from headcount.certificates.domains import Box
+from headcount.certificates.excess import gibbs_excess
+from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.wiring import Hidden, Layout, composed, wire
+from headcount.sources import Source, implements
+from headcount.tasks.linear_max import LinearMax
+from headcount.tasks.places import PositionSum
+
+__all__ = ["Contrast", "LeadBy", "position_sum", "retrievals_by_position"]
+
+FIXED = Source("yu2026infoflow", "specific-position aggregation")
+ROUTED = Source("headcount", "retrievals collected by position")
+RADIUS = 6.0
+
+
+@implements(FIXED, test="tests/test_infoflow_positions.py::test_position_sum_attains_its_certificate")
+def position_sum(task: PositionSum, eps: float = 1e-3, *, radius: float = RADIUS) -> Built:
+    """One layer of one head sums fixed positions within eps: attention 1/|P| on each, whatever stands there.
+
+    Score [t in P], value the sum of the token's coordinates; |P| times the mean is off by |P| times the mass outside
+    times the spread of values, which is attained.
+    Source: Yu et al. 2026 (InfoFlow), specific-position aggregation.
+    """
+    _check(eps, radius)
+    inside, outside = len(task.positions), task.length - len(task.positions)
+    spread = 2 * radius * task.token_dim
+    # |P| mu spread with mu = (T - |P|) / ((T - |P|) + |P| e^beta) <= 0.99 eps.
+    beta = math.log(max(2.0, outside / inside * (inside * spread / (0.99 * eps) - 1))) if outside else 1.0
+    at = Layout(value=1, place=1, one=1, found=1)
+    encoder, read_out = Hidden(task.token_dim + 1, at.size), Hidden(at.size, 1)
+    for j in range(task.token_dim):
+        encoder.linear({j: 1.0}, {at["value"][0]: 1.0})
+    for p in task.positions:
+        _bump(encoder, task.token_dim, p + 1, at["place"][0])
+    encoder.constant({at["one"][0]: 1.0})
+    read_out.linear({at["found"][0]: 1.0}, {0: float(inside)})
+    net = _net(task.token_dim, encoder, ((1, 1),), (beta,), read_out)
+    one = {at["one"][0]: 1.0}
+    wire(
+        net.attention[0],
+        0,
+        query=[one],
+        key=[{at["place"][0]: 1.0}],
+        value=[{at["value"][0]: 1.0}],
+        out=[{at["found"][0]: 1.0}],
+    )
+    with torch.no_grad():
+        net.cls[at["one"][0]] = 1.0
+    mass = outside / (outside + inside * math.exp(beta))
+    terms = (
+        Term(
+            "mass outside",
+            inside * mass * spread * (1 + 1e-12),
+            f"{outside} positions at exp(-{beta:.4g}), values {spread:g} apart",
+        ),
+        Term("rounding", rounding_through(net, radius, task.length), "forward error analysis of float64"),
+    )
+    box = Box(task.length, task.token_dim, -radius, radius)
+    return _built(
+        net, task, Certificate(terms, FIXED, (str(box), f"length {task.length}")), box, eps, Contrast(task.positions)
+    )
+
+
+@implements(ROUTED, test="tests/test_infoflow_positions.py::test_two_layers_of_one_head_solve_all_retrievals")
+def retrievals_by_position(task: LinearMax, eps: float = 0.05, *, radius: float = RADIUS) -> Built:
+    """With positions, two layers of one head of dimension D solve D retrievals within eps.
+
+    Layer 1: the token at position i <= D asks with e_i among the keys (<a_1, x_s>, ..., <a_D, x_s>) and so carries the
+    i-th maximum; the feed-forward keeps coordinate i there and nothing elsewhere. Layer 2: the class token attends to
+    positions 1..D alone and reads all D from one mean.
+    Source: Yu et al. 2025 (heads), Conjecture 1, which this evades: L h >= D is not necessary with positions.
+    """
+    _check(eps, radius)
+    D, T, d = len(task.directions), task.length, task.token_dim
+    if D > T:
+        raise ValueError(f"each of the {D} retrievals needs a position of its own, and length is {T}")
+    strengths = [radius * sum(map(abs, a)) for a in task.directions]
+    beta1 = D * gibbs_excess(max(1, T - 1), 1.0).value / (0.9 * eps)
+    beta2 = math.log(max(2.0, (T - D) * sum(strengths) / (D * 0.05 * eps))) if T > D else 1.0
+    net = _routing(task, (beta1, beta2), strengths)
+    thin = (T - D) / D * math.exp(-beta2) * sum(strengths)
+    largest = np.array([*strengths, *([1.0] * D), 1.0, 1.0])
+    sizes = (np.append(largest, np.zeros(2 * D)), np.concatenate([largest, strengths, np.zeros(D)]))
+    terms = (
+        Term(
+            "softmax",
+            D * gibbs_excess(max(1, T - 1), beta1).value * (1 + 1e-12),
+            f"W((T-1)/e)/beta a retrieval, beta = {beta1:.6g}",
+        ),
+        Term("mass outside", thin * (1 + 1e-12), f"{T - D} other positions hold zeros at exp(-{beta2:.4g})"),
+        Term("rounding", rounding_through(net, radius, T, sizes=sizes), "forward error analysis of float64"),
+    )
+    box = Box(T, d, -radius, radius)
+    certificate = Certificate(terms, ROUTED, (str(box), f"length {T}", "two layers of one head, positions"))
+    return _built(net, task, certificate, box, eps, LeadBy(task.directions, beta1))
+
+
+def _check(eps: float, radius: float) -> None:
+    for name, value in (("eps", eps), ("radius", radius)):
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} must be a finite number above 0, got {value}")
+
+
+def _built(net: ClassTokenNet, task, certificate: Certificate, box: Box, eps: float, special) -> Built:
+    if certificate.error > eps:
+        rounding = certificate["rounding"].value
+        raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding adds up to {rounding:.2g}")
+    return Built(net, task, certificate, box, in_box(special))
+
+
+def _net(
+    token_dim: int,
+    encoder: Hidden,
+    layers: tuple[tuple[int, int], ...],
+    betas: tuple[float, ...],
+    read_out: Hidden,
+    *between: Hidden,
+) -> ClassTokenNet:
+    shape = NetworkShape(
+        encoder=(token_dim + 1, len(encoder.units), encoder.outputs),
+        layers=layers,
+        betas=betas,
+        read_out=(encoder.outputs, len(read_out.units), 1),
+        between=tuple((encoder.outputs, len(b.units), encoder.outputs) for b in between),
+    )
+    net = ClassTokenNet(shape)
+    for part, filled in zip((net.encoder, *net.between, net.read_out), (encoder, *between, read_out), strict=True):
+        part.fill(*composed(filled))  # type: ignore[operator]
+    return net
+
+
+def _bump(encoder: Hidden, coordinate: int, position: int, place: int) -> None:
+    """1 at t = position and 0 at every other whole number."""
+    for knot, weight in ((position - 1, 1.0), (position, -2.0), (position + 1, 1.0)):
+        encoder.unit({coordinate: 1.0}, -float(knot), {place: weight})
+
+
+def _routing(task: LinearMax, betas: tuple[float, float], strengths: list[float]) -> ClassTokenNet:
+    D, d = len(task.directions), task.token_dim
+    at = Layout(f=D, own=D, first=1, one=1, r=D, found=D)
+    encoder, between, read_out = Hidden(d + 1, at.size), Hidden(at.size, at.size), Hidden(at.size, 1)
+    for i, a in enumerate(task.directions):
+        encoder.linear(dict(enumerate(a)), {at["f"][i]: 1.0})
+        _bump(encoder, d, i + 1, at["own"][i])
+        _bump(encoder, d, i + 1, at["first"][0])
+        # r_i where own_i = 1, else 0: relu(r_i + R (2 own_i - 1)) - R own_i with |r_i| <= R; the residual takes r_i.
+        r, own, bound = at["r"][i], at["own"][i], strengths[i]
+        between.unit({r: 1.0, own: 2 * bound}, -bound, {r: 1.0})
+        between.unit({own: 1.0}, 0.0, {r: -bound})
+        between.linear({r: 1.0}, {r: -1.0})
+    encoder.constant({at["one"][0]: 1.0})
+    read_out.linear(dict.fromkeys(at["found"], float(D)), {0: 1.0})
+    net = _net(d, encoder, ((1, D), (1, D)), betas, read_out, between)
+    features, kept = [{i: 1.0} for i in at["f"]], [{i: 1.0} for i in at["r"]]
+    wire(net.attention[0], 0, query=[{i: 1.0} for i in at["own"]], key=features, value=features, out=kept)
+    out = [{i: 1.0} for i in at["found"]]
+    wire(net.attention[1], 0, query=[{at["one"][0]: 1.0}], key=[{at["first"][0]: 1.0}], value=kept, out=out)
+    with torch.no_grad():
+        net.cls[at["one"][0]] = 1.0
+    return net
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The read positions at one end of the box, all others at the other: the mass outside at its most visible."""
+
+    positions: tuple[int, ...]
+    name: str = "read against unread"
+
+    def __call__(
+        self, trial: Trial, worst: Float[Tensor, "few length token_dim"], generator: torch.Generator
+    ) -> Float[Tensor, "batch length token_dim"]:
+        x = torch.full((2, trial.domain.length, trial.domain.token_dim), -1e9, dtype=torch.float64)
+        x[:, list(self.positions)] = 1e9
+        return trial.domain.project(torch.stack([x[0], -x[1]]))
+
+
+@dataclass(frozen=True)
+class LeadBy:
+    """For every direction one token ahead of the rest, which are equal, by distances around 1/beta."""
+
+    directions: tuple[tuple[float, ...], ...]
+    beta: float
+    count: int = 128
+    name: str = "one token ahead a direction"
+
+    def __call__(
+        self, trial: Trial, worst: Float[Tensor, "few length token_dim"], generator: torch.Generator
+    ) -> Float[Tensor, "batch length token_dim"]:
+        base = trial.domain.sample(self.count, generator=generator)[:, :1]
+        x = (0.5 * base).expand(-1, trial.domain.length, -1).clone()
+        step = 10.0 ** torch.linspace(-1.0, 2.0, self.count, dtype=x.dtype) / self.beta
+        for i, a in enumerate(self.directions):
+            ahead = torch.tensor(a, dtype=x.dtype)
+            x[:, -1 - i % trial.domain.length] += step[:, None] * ahead / ahead.square().sum()
+        return trial.domain.project(x)

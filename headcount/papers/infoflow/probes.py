@@ -1,0 +1,144 @@
+"""The two probes of the InfoFlow paper, for any network: does a state contain the winner, and who is attended."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headcount.nets import Transformer
+from headcount.sources import Source, implements
+from headcount.tasks import Task
+
+__all__ = ["Attends", "Contains", "class_attention", "contained"]
+
+RIDGE = 1e-6  # relative to the mean square of the states: keeps the fit defined when states are degenerate
+
+
+@dataclass(frozen=True)
+class Contains:
+    """How well the state after a layer's attention gives the token of the `rank`-th largest weight of one head.
+
+    `gap` and `gap_untrained`: mean squared error of the best linear map over the variance of the token, on samples the
+    map was not fitted to, for the network and for the same architecture with fresh weights. `ratio` is their quotient:
+    well below 1 means the state has learnt to contain that token.
+    """
+
+    layer: int
+    head: int
+    rank: int
+    gap: float
+    gap_untrained: float
+
+    @property
+    def ratio(self) -> float:
+        return self.gap / self.gap_untrained
+
+    def as_row(self) -> dict[str, Any]:
+        """Ready for a table or JSON."""
+        return {**asdict(self), "ratio": self.ratio}
+
+
+@dataclass(frozen=True)
+class Attends:
+    """How much the class token's head in a layer attends to each position: mean and spread over samples."""
+
+    layer: int
+    head: int
+    mean: tuple[float, ...]
+    spread: tuple[float, ...]
+
+    def as_row(self) -> dict[str, Any]:
+        """Ready for a table or JSON."""
+        return asdict(self)
+
+
+@implements(
+    Source("yu2026infoflow", "the probe of max-position retrieval"),
+    test="tests/test_infoflow_probes.py::test_a_retrieving_layer_contains_the_winner_and_not_the_runner_up",
+)
+def contained(
+    net: Transformer, task: Task, *, layer: int = 1, samples: int = 512, seed: int = 0, untrained_seed: int = 10_000
+) -> tuple[Contains, ...]:
+    """Whether the state after a layer's attention linearly contains the token each head attends to most, or second.
+
+    A linear map with a constant is fitted from x_t + attention(x)_t to the raw token x_s, s the position of the largest
+    (second largest) weight of the head at t, on half of the samples and judged on the other half.
+    Source: Yu et al. 2026 (InfoFlow): error ratios 0.08 to 0.84 for the winner, about 1 for the runner-up.
+    """
+    if not 1 <= layer < net.arch.depth:
+        raise ValueError(f"layer must lie in 1..{net.arch.depth - 1}: only there do tokens attend; got {layer}")
+    if task.length < 2:
+        raise ValueError(f"a runner-up needs at least 2 tokens, got length {task.length}")
+    fresh = Transformer(net.arch, net.token_dim, seed=untrained_seed).to(next(net.parameters()).dtype)
+    gaps, untrained = (_gaps(n, task, layer, samples, seed) for n in (net, fresh))
+    heads = net.arch.layers[layer - 1][0]
+    return tuple(
+        Contains(layer, head + 1, rank + 1, gaps[head][rank], untrained[head][rank])
+        for head in range(heads)
+        for rank in range(2)
+    )
+
+
+@torch.no_grad()
+def _gaps(net: Transformer, task: Task, layer: int, samples: int, seed: int) -> list[list[float]]:
+    x, tokens, _ = _before(net, task, layer, samples, seed)
+    attend = net.attention[layer - 1]
+    state = tokens + attend(tokens, tokens)
+    weights = attend.weights(tokens, tokens)  # pyright: ignore[reportCallIssue]
+    best = weights.topk(2, dim=-1).indices  # (batch, heads, to, 2)
+    return [
+        [_unexplained(state, _taken(x, best[:, head, :, rank])) for rank in range(2)] for head in range(best.shape[1])
+    ]
+
+
+def _before(net: Transformer, task: Task, layer: int, samples: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Samples, and the states of tokens and class token that a layer sees."""
+    dtype = next(net.parameters()).dtype
+    x, _ = task.sample(samples, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+    tokens, cls = net.states(x)[layer - 1]
+    return x, tokens, cls
+
+
+def _taken(x: Float[Tensor, "batch length token_dim"], place: Tensor) -> Tensor:
+    return x.gather(1, place[:, :, None].expand(-1, -1, x.shape[2]))
+
+
+def _unexplained(state: Float[Tensor, "batch length embed"], wanted: Float[Tensor, "batch length token_dim"]) -> float:
+    """Mean squared error over variance of the best linear map, fitted on the first half and judged on the second."""
+    half = len(state) // 2
+    states, tokens = state.double(), wanted.double()
+    constant = torch.ones(*states.shape[:2], 1, dtype=torch.float64)
+    states = torch.cat([states, constant], dim=-1)
+    a, b = states[:half].flatten(0, 1), tokens[:half].flatten(0, 1)
+    gram = a.T @ a
+    gram += RIDGE * gram.diagonal().mean() * torch.eye(len(gram), dtype=torch.float64)
+    fitted = torch.linalg.solve(gram, a.T @ b)
+    left, true = states[half:].flatten(0, 1) @ fitted, tokens[half:].flatten(0, 1)
+    return float((left - true).square().mean() / true.var(dim=0, unbiased=False).mean())
+
+
+@implements(
+    Source("yu2026infoflow", "the probe of specific-position aggregation"),
+    test="tests/test_infoflow_probes.py::test_class_attention_is_a_distribution_over_positions",
+)
+@torch.no_grad()
+def class_attention(
+    net: Transformer, task: Task, *, layer: int | None = None, samples: int = 512, seed: int = 0
+) -> tuple[Attends, ...]:
+    """How the class token's attention in a layer (None: the last) spreads over positions, head by head.
+
+    Source: Yu et al. 2026 (InfoFlow): on the sum of the first three tokens, one third each on positions 1, 2, 3.
+    """
+    layer = net.arch.depth if layer is None else layer
+    if not 1 <= layer <= net.arch.depth:
+        raise ValueError(f"layer must lie in 1..{net.arch.depth}, got {layer}")
+    _, tokens, cls = _before(net, task, layer, samples, seed)
+    weights = net.attention[layer - 1].weights(cls, tokens)[:, :, 0]  # pyright: ignore[reportCallIssue]
+    mean, spread = weights.mean(dim=0), weights.std(dim=0)
+    return tuple(
+        Attends(layer, head + 1, tuple(mean[head].tolist()), tuple(spread[head].tolist())) for head in range(len(mean))
+    )

@@ -1,0 +1,118 @@
+"""How we know: the statements a prediction rests on, each proved, claimed, conjectured or reconstructed."""
+
+from __future__ import annotations
+
+from headcount.papers.infoflow.analysis import Found
+from headcount.papers.infoflow.demands import Shape
+from headcount.papers.infoflow.prediction import Statement
+from headcount.sources import Source
+from headcount.structure import Structure
+
+__all__ = ["statements_for"]
+
+INFOFLOW, HEADS, HERE = "yu2026infoflow", "yu2025heads", "headcount"
+
+ENOUGH = Statement(
+    "D heads in one layer solve D retrievals at a rate free of the length", "proved", Source(HEADS, "Theorem 2(1)")
+)
+FEWER = Statement(
+    "fewer heads than retrievals in one layer cost an exponent linear in the length",
+    "proved",
+    Source(HEADS, "Theorem 2(2)"),
+)
+DEEPER = Statement("L layers of h heads without positions need L h >= D", "conjectured", Source(HEADS, "Conjecture 1"))
+PLACED = Statement(
+    "with positions two layers of one head solve D retrievals when head_dim >= D",
+    "reconstructed",
+    Source(HERE, "retrievals collected by position"),
+)
+RIDING = Statement(
+    "what tokens found can ride along: L layers of h heads carry (2L - 1) h retrievals without positions",
+    "reconstructed",
+    Source(HERE, "(2L - 1) h retrievals without positions"),
+)
+MAXIMUM = Statement(
+    "one head fetches the token of largest score, at no price in the length",
+    "claimed",
+    Source(INFOFLOW, "max-position retrieval"),
+)
+PAIRS = Statement(
+    "two layers of one head solve the pair task with eps^-1 parameters; one layer needs eps^-k, k linear in T",
+    "claimed",
+    Source(INFOFLOW, "the abstract (depth separation)"),
+)
+PAIR_HEADS = Statement(
+    "D pair retrievals need D heads in both layers", "claimed", Source(INFOFLOW, "the intrinsic-dimension prediction")
+)
+RANKS = Statement(
+    "the k-th largest, k >= 2, is costly for one layer of few heads",
+    "claimed",
+    Source(INFOFLOW, "Theorem 2 (k-th largest)"),
+)
+MASKING = Statement(
+    "each further layer can mask the winner: k layers of one head find the k-th largest",
+    "reconstructed",
+    Source(HERE, "k-th largest by masking"),
+)
+GATES = Statement(
+    "gated heads find the second largest in one layer of 2 ceil(log2 T) heads",
+    "reconstructed",
+    Source(HERE, "k-th largest in one layer by gated heads"),
+)
+TRIPLES = Statement(
+    "comparing three tokens at a time is beyond fixed depth and heads as the length grows",
+    "claimed",
+    Source(INFOFLOW, "the triangle-centre prediction"),
+)
+DECODING = Statement(
+    "reading |I| tokens of dimension d out of E numbers costs eps^-(|I| d / E)",
+    "claimed",
+    Source(INFOFLOW, "the decoding law"),
+)
+FIXED = Statement(
+    "positions let a head read fixed places whatever stands there",
+    "claimed",
+    Source(INFOFLOW, "specific-position aggregation"),
+)
+INDUCTION = Statement(
+    "an induction head needs two layers", "claimed", Source(INFOFLOW, "recovered results (Sanford et al. 2024)")
+)
+BAG = Statement(
+    "without positions the output does not depend on the order of the tokens",
+    "proved",
+    Source(HERE, "permutation symmetry of attention"),
+)
+
+
+def statements_for(structure: Structure, arch: Shape, found: Found | None) -> tuple[Statement, ...]:
+    """What the prediction rests on, in the order of its weight."""
+    if found is None:
+        return (TRIPLES, DECODING) if structure.order > 2 else (BAG,)
+    chosen: list[Statement] = []
+    one = len(arch.layers) == 1
+    compared = [r for r in structure.retrievals if r.order]
+    if structure.order > 2:
+        chosen.append(TRIPLES)
+    if any(r.order == 2 for r in compared):
+        chosen += [PAIRS, PAIR_HEADS]
+    if any(r.order == 1 and r.rank > 1 for r in compared):
+        chosen += [RANKS, GATES if _used(found, "gated") else MASKING]
+    if any(r.order == 1 and r.rank == 1 and not r.after for r in compared):
+        chosen += [FEWER if found.whole else ENOUGH] if one else [DEEPER]
+        if not one:
+            chosen.append(RIDING)
+        if _used(found, "routed"):
+            chosen.append(PLACED)
+    if any(r.offset for r in compared):
+        chosen.append(INDUCTION)
+    if any(r.positions for r in structure.retrievals):
+        chosen.append(FIXED)
+    if found.demands and not one:
+        chosen.append(MAXIMUM)
+    if found.gathered or found.cost.features > 1:
+        chosen.append(DECODING)
+    return tuple(dict.fromkeys(chosen))
+
+
+def _used(found: Found, way: str) -> bool:
+    return any(job.way == way for jobs in found.layers for job in jobs)

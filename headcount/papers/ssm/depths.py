@@ -1,0 +1,183 @@
+"""How small entries get with depth, and how deep one must go: each answer a Bound with its source."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Literal, NamedTuple
+
+from headcount.papers.ssm.deepen import gain_stage_depth
+from headcount.results import Bound
+from headcount.sources import Source, implements
+
+__all__ = ["EntryBounds", "MinimalDepth", "entry_bounds", "minimal_depth"]
+
+PAPER = Source("ssm2025depth", "Theorem 4.2")
+SHARPER = Source("headcount", "Nested chains")
+RAY = Source("headcount", "Nested chains, poles on a ray")
+PADDED = Source("headcount", "Nested chains, short ones")
+GAIN = Source("headcount", "Gain stages")
+FIRST_SAMPLE = Source("headcount", "First sample")
+
+Side = Literal["lower", "upper"]
+POSITIVE = "all poles are real and at least 0 (or on one ray)"
+
+
+class EntryBounds(NamedTuple):
+    """The largest entry c_2 that depth l needs for every system of norm c_1."""
+
+    paper: Bound
+    sharper: Bound
+    positive_real: Bound
+    exponent_only: Bound
+
+
+class MinimalDepth(NamedTuple):
+    """The least depth that takes every system from norm c_1 to norm c_2, from above and from below."""
+
+    paper: Bound
+    sharper: Bound
+    positive_real: Bound
+    padded: Bound
+    gain_stages: Bound
+    lower: Bound
+
+
+@implements(SHARPER, test="tests/test_ssm_depths.py::test_entry_bounds_are_those_of_the_notes")
+def entry_bounds(c_from: float, depth: int) -> EntryBounds:
+    """The bounds 2 c_1^p, 2^((l-1)/(l+1)) c_1^p and l^(1/(l+1)) c_1^p on the largest entry, with p = 2/(l+1).
+
+    `exponent_only` is c_1^p, the value the constants multiply; it bounds chains of one mode each (width n).
+
+    >>> [round(bound.value, 2) for bound in entry_bounds(10, depth=4)]
+    [5.02, 3.81, 3.31, 2.51]
+    """
+    _check(c_from, 1.0)
+    if depth < 1:
+        raise ValueError(f"depth must be at least 1, got {depth}")
+    power = c_from ** (2 / (depth + 1))
+    sizes = {"c_from": c_from, "depth": depth}
+
+    def bound(factor: float, source: Source, *hypotheses: str) -> Bound:
+        return Bound("largest entry", factor * power, "upper", source, hypotheses, sizes=sizes)
+
+    return EntryBounds(
+        bound(2.0, PAPER, "modes <= depth * (width - 1) + 1"),
+        bound(2 ** ((depth - 1) / (depth + 1)), SHARPER, "modes <= depth * (width - 1) + 1"),
+        bound(depth ** (1 / (depth + 1)), RAY, "modes <= depth * (width - 1) + 1", POSITIVE),
+        bound(1.0, PADDED, "width >= modes"),
+    )
+
+
+@implements(
+    Source("ssm2025depth", "Corollary on minimal depth"), test="tests/test_ssm_depths.py::test_table_of_minimal_depths"
+)
+def minimal_depth(c_from: float, c_to: float, *, modes: int | None = None, width: int | None = None) -> MinimalDepth:
+    """The least depth l* that takes every system with entries up to c_1 to entries up to c_2, as six bounds.
+
+    paper: l* <= ceil(2 ln c_1 / ln(c_2/2) - 1), from 2 c_1^(2/(l+1)) <= c_2.
+    sharper: l* <= ceil((2 ln c_1 - ln(2 c_2)) / ln(c_2/2)), from 2^(l-1) c_1^2 <= c_2^(l+1).
+    positive_real: the least l with l c_1^2 <= c_2^(l+1).
+    padded: the least l with 2^(L-1) c_1^2 <= c_2^(l+1), where L = ceil((n-1)/(m-1)) is all a chain must hold, so
+        that further layers leave the coefficients alone; at width n (the default) L = 1.
+    gain_stages: l* <= 1 + ceil(ln(c_1^2/c_2^2) / ln(m c_2)), at a width of n or more.
+    lower: |rho(0)| = |C^T B_l .. B_1| <= m^l c_2^(l+1), and a system of n residues c_1^2 has rho(0) = n c_1^2;
+        and l >= (n-1)/(m-1) by Theorem 4.1.
+
+    With both `modes` n and `width` m given, the upper bounds include the count l >= (n-1)/(m-1) as well; without
+    `modes` the last three say nothing. A bound of infinity says that this argument gives no depth.
+    Departs: the paper's corollary was not at hand; its bound is derived here from Theorem 4.2.
+
+    >>> bounds = minimal_depth(10, 3)
+    >>> bounds.paper.value, bounds.sharper.value, bounds.positive_real.value
+    (11.0, 7.0, 5.0)
+    >>> minimal_depth(10, 1, modes=13).lower.value, minimal_depth(10, 1, modes=13).gain_stages.value
+    (3.0, 3.0)
+    """
+    _check(c_from, c_to)
+    _check_counts(modes, width)
+    n, m = modes or 1, width or modes or 1
+    count = math.inf if m == 1 < n else max(1, -(-(n - 1) // max(m - 1, 1)))
+    floor = count if modes and width else 1
+    sizes = {"c_from": c_from, "c_to": c_to, "modes": modes, "width": width}
+
+    def bound(value: float, side: Side, source: Source, *hypotheses: str, known: bool = True) -> Bound:
+        value = float(max(value, floor)) if known else (math.inf if side == "upper" else 1.0)
+        vacuous = not known or (math.isinf(value) and side == "upper")
+        return Bound("depth", value, side, source, hypotheses, vacuous, sizes=sizes)
+
+    fits = () if modes and width else ("modes <= depth * (width - 1) + 1",)
+    return MinimalDepth(
+        bound(_paper(c_from, c_to), "upper", PAPER, *fits),
+        bound(_sharper(c_from, c_to), "upper", SHARPER, *fits),
+        bound(_positive_real(c_from, c_to), "upper", RAY, POSITIVE, *fits),
+        bound(_padded(c_from, c_to, count), "upper", PADDED, known=bool(modes)),
+        bound(_gain(c_from, c_to, m), "upper", GAIN, "width >= modes", known=bool(modes) and m >= n),
+        bound(_lower(c_from, c_to, n, m), "lower", FIRST_SAMPLE, known=bool(modes)),
+    )
+
+
+def _paper(c_from: float, c_to: float) -> float:
+    if c_from <= c_to:
+        return 1
+    return _ceil(2 * math.log(c_from) / math.log(c_to / 2) - 1) if c_to > 2 else math.inf
+
+
+def _sharper(c_from: float, c_to: float) -> float:
+    if c_from <= c_to:
+        return 1
+    return _ceil((2 * math.log(c_from) - math.log(2 * c_to)) / math.log(c_to / 2)) if c_to > 2 else math.inf
+
+
+@implements(RAY, test="tests/test_ssm_deepen.py::test_positive_poles_stay_below_l_times_the_residue_and_come_near_it")
+def _positive_real(c_from: float, c_to: float) -> float:
+    """The least l with l c_1^2 <= c_2^(l+1): on a ray every factor 1 - b/a lies between 0 and 1."""
+    if c_from <= c_to:
+        return 1
+    return next(l for l in itertools.count(1) if l * c_from**2 <= c_to ** (l + 1)) if c_to > 1 else math.inf
+
+
+@implements(PADDED, test="tests/test_ssm_depths.py::test_the_construction_keeps_each_upper_bound")
+def _padded(c_from: float, c_to: float, chain: float) -> float:
+    """The least l with 2^(L-1) c_1^2 <= c_2^(l+1): chains of L modes keep their coefficients at any depth."""
+    if c_from <= c_to and chain == 1:
+        return 1
+    if c_to <= 1 or math.isinf(chain):
+        return math.inf
+    return _ceil(((chain - 1) * math.log(2) + 2 * math.log(c_from)) / math.log(c_to) - 1)
+
+
+def _gain(c_from: float, c_to: float, m: int) -> float:
+    return gain_stage_depth(c_from, c_to, m) if c_from <= c_to or m * c_to > 1 else math.inf
+
+
+@implements(
+    FIRST_SAMPLE,
+    test="tests/test_ssm_depths.py::test_lower_bound_is_below_every_upper_one_and_met_by_gain_stages",
+)
+def _lower(c_from: float, c_to: float, n: int, m: int) -> float:
+    """The least l with m^l c_2^(l+1) >= n c_1^2, which the first sample of n equal modes needs, and the count."""
+    count = math.inf if m == 1 < n else -(-(n - 1) // max(m - 1, 1))
+    need = math.log(n) + 2 * math.log(c_from) - math.log(c_to)  # l ln(m c_2) >= need
+    gain = math.log(m * c_to)
+    if need <= gain + 1e-12:
+        return max(1, count)
+    return max(_ceil(need / gain), count) if gain > 0 else math.inf
+
+
+def _ceil(x: float) -> int:
+    return max(1, math.ceil(x - 1e-12))
+
+
+def _check(c_from: float, c_to: float) -> None:
+    for name, value in (("c_from", c_from), ("c_to", c_to)):
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} must be a finite number above 0, got {value}")
+
+
+def _check_counts(modes: int | None, width: int | None) -> None:
+    for name, value in (("modes", modes), ("width", width)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    if width is not None and modes is None:
+        raise ValueError("a width needs the number of modes beside it")

@@ -1,0 +1,63 @@
+"""Refusals in one helpful line: what was wrong, where, and what would be right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+__all__ = ["at_least_one", "nearest", "positive", "refuse_unknown"]
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint that names the closest known word, or all of them.
+
+    >>> nearest("lenght", ["length", "heads"])
+    "did you mean 'length'?"
+    >>> nearest("xyz", ["length", "heads"])
+    'known: length, heads'
+    """
+    known = list(known)
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+
+
+def refuse_unknown(given: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    """Raise a ValueError that names the first unknown key of `given` and the nearest known one.
+
+    >>> refuse_unknown({"lenght": 3}, ["length"], "[task]")
+    Traceback (most recent call last):
+    ...
+    ValueError: unknown key 'lenght' in [task]; did you mean 'length'?
+    """
+    known = list(known)
+    for key in given:
+        if key not in known:
+            raise ValueError(f"unknown key {key!r} in {where}; {nearest(str(key), known)}")
+
+
+def at_least_one(**sizes: int) -> None:
+    """Refuse the first size below 1.
+
+    >>> at_least_one(heads=0)
+    Traceback (most recent call last):
+    ...
+    ValueError: heads must be at least 1, got 0
+    """
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+
+
+def positive(**numbers: float) -> None:
+    """Refuse the first number that is not finite and above zero.
+
+    >>> positive(eps=-0.5)
+    Traceback (most recent call last):
+    ...
+    ValueError: eps must be a finite number above 0, got -0.5
+    """
+    for name, number in numbers.items():
+        if not (math.isfinite(number) and number > 0):
+            raise ValueError(f"{name} must be a finite number above 0, got {number}")

@@ -1,0 +1,48 @@
+"""Every reproduction by its name, `paper:table`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headcount.papers.allocation.reproduce import ALLOCATION
+from headcount.papers.head_count.cifar import CIFAR
+from headcount.papers.head_count.reproduce import SYNTHETIC
+from headcount.papers.head_count.text_retrieval import TEXT
+from headcount.papers.infoflow.reproduce import INFOFLOW
+from headcount.papers.ssm.reproduce import SSM
+from headcount.refusals import nearest
+from headcount.results.record import Reproduction
+
+__all__ = ["REPRODUCTIONS", "chosen", "named"]
+
+REPRODUCTIONS: tuple[Reproduction, ...] = (*SYNTHETIC, CIFAR, TEXT, *INFOFLOW, *ALLOCATION, *SSM)
+
+
+def named(name: str) -> Reproduction:
+    """The reproduction of this name.
+
+    >>> named("allocation:e-128").paper
+    'allocation'
+    >>> named("head-count:table-9")
+    Traceback (most recent call last):
+    ...
+    ValueError: no reproduction 'head-count:table-9'; did you mean 'head-count:table-...'?
+    """
+    found = {r.name: r for r in REPRODUCTIONS}
+    if name not in found:
+        raise ValueError(f"no reproduction {name!r}; {nearest(name, found)}")
+    return found[name]
+
+
+def chosen(names: Sequence[str]) -> list[Reproduction]:
+    """The reproductions asked for: names, a paper's name for all of its own, or `all`.
+
+    >>> [r.name for r in chosen(["ssm"])]
+    ['ssm:norms', 'ssm:learning']
+    """
+    papers = {r.paper for r in REPRODUCTIONS}
+    found: dict[str, Reproduction] = {}
+    for name in names:
+        wanted = [r for r in REPRODUCTIONS if name in ("all", r.paper)] if name in {"all", *papers} else [named(name)]
+        found |= {r.name: r for r in wanted}
+    return list(found.values())

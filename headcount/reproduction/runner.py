@@ -1,0 +1,51 @@
+"""Run reproductions and keep each result as it finishes; what is kept is not run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from headcount.files import whole
+from headcount.results.record import Record, Reproduction, Setting
+
+__all__ = ["Told", "keep", "read_records", "reproduce"]
+
+Told = Callable[[Reproduction, Record | None], None]
+"""Called with None before a run, with the record after it or where it was kept already."""
+
+
+def quiet(reproduction: Reproduction, record: Record | None) -> None:
+    """Say nothing."""
+
+
+def reproduce(
+    asked: Iterable[Reproduction], setting: Setting, out: Path, *, again: bool = False, told: Told = quiet
+) -> list[Record]:
+    """Run what is asked for, in order, keeping each result in `out`; a result already there is taken as it is."""
+    records = []
+    for reproduction in asked:
+        path = out / reproduction.file(quick=setting.quick)
+        if again or not path.exists():
+            told(reproduction, None)
+            keep(path, reproduction.measure(setting).to_json())
+        records.append(Record.read(path))
+        told(reproduction, records[-1])
+    return records
+
+
+def keep(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    with whole(path) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+
+
+def read_records(folder: Path) -> dict[str, Record]:
+    """The results in a folder by name: the full one where there is one, else the quick one."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no folder {folder} with results of `headcount reproduce`")
+    found: dict[str, Record] = {}
+    for path in sorted(folder.glob("*.json")):
+        record = Record.read(path)
+        if record.name not in found or found[record.name].quick:
+            found[record.name] = record
+    return found

@@ -1,0 +1,208 @@
+"""The comparison on one page, as Markdown and as HTML: every published number, ours, the verdict, the command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import jinja2
+
+from headcount.drawing.palette import stylesheet
+from headcount.fits.agreement import MOST, ORDERED, SPREADS, Agreement, Comparison, comparisons, judge_claims
+from headcount.reproduction.index import REPRODUCTIONS
+from headcount.results.literature import Cells
+from headcount.results.record import Record, Reproduction
+from headcount.sources import PAPERS
+
+__all__ = ["PageEntry", "entries", "html", "markdown", "short"]
+
+TITLES = {
+    "head-count": PAPERS["yu2025heads"].title,
+    "infoflow": PAPERS["yu2026infoflow"].title,
+    "allocation": PAPERS["yu2025allocation"].title,
+    "ssm": PAPERS["ssm2025depth"].title,
+}
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """One cell as text: what the paper prints, what was measured, and whether they agree."""
+
+    published: str
+    ours: str
+    spread: str
+    agrees: bool | None
+
+    @property
+    def markdown(self) -> str:
+        """The cell on two lines."""
+        lines = [self.published] if self.published else []
+        mark = {True: " ✓", False: "", None: ""}[self.agrees]
+        lines += [f"**{self.ours}**{mark}" + (f" {self.spread}" if self.spread else "")] if self.ours else []
+        return "<br>".join(lines) or "-"
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table ready to be drawn; `verdict` is None for numbers the paper does not print."""
+
+    title: str
+    quantity: str
+    corner: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[ShownTable, ...]], ...]
+    verdict: Agreement | None
+    against: str = ""
+
+
+@dataclass(frozen=True)
+class PageEntry:
+    """One reproduction on the page."""
+
+    reproduction: Reproduction
+    record: Record | None
+    tables: tuple[PageTable, ...]
+
+    @property
+    def verdicts(self) -> list[Agreement]:
+        """A verdict for each published table, and one for the statements without numbers."""
+        found = [table.verdict for table in self.tables if table.verdict is not None]
+        claims = self.record.measured.claims if self.record else ()
+        return [*found, *([judge_claims(claims)] if claims else [])]
+
+    @property
+    def outcomes(self) -> list[tuple[str, Agreement]]:
+        """Verdicts with what each is about."""
+        names = [table.title for table in self.tables if table.verdict is not None] + ["statements"]
+        return list(zip(names, self.verdicts, strict=False))
+
+    @property
+    def size(self) -> str:
+        """How large the run was."""
+        if self.record is None:
+            return "not run"
+        if self.record.quick:
+            return "quick: smaller than published"
+        if self.reproduction.computed:
+            return "computed"
+        smaller = any(note.startswith(("smaller", "lengths")) for note in self.record.measured.notes)
+        return "reduced" if smaller else "full"
+
+    @property
+    def setup(self) -> str:
+        """The set-up in one line."""
+        if self.record is None:
+            return ""
+        return ", ".join(
+            f"{key.replace('_', ' ')} {_plain(value)}" for key, value in self.record.measured.setup.items()
+        )
+
+
+def entries(records: Mapping[str, Record]) -> list[PageEntry]:
+    """Every reproduction with its record where there is one."""
+    return [_entry(r, records.get(r.name)) for r in REPRODUCTIONS]
+
+
+def markdown(records: Mapping[str, Record]) -> str:
+    """The page as Markdown."""
+    return _render("reproduction.md", records)
+
+
+def html(records: Mapping[str, Record]) -> str:
+    """The page as HTML that needs no other file."""
+    return _render("reproduction.html", records)
+
+
+def short(value: float | None) -> str:
+    """A number as short as its size allows.
+
+    >>> short(0.0000123), short(0.597), short(14.0), short(0.0)
+    ('1.23e-5', '0.597', '14', '0')
+    """
+    if value is None:
+        return ""
+    if value == 0 or 0.01 <= abs(value) < 1000:
+        return f"{value:.3g}"
+    base, power = f"{value:.2e}".split("e")
+    return f"{base}e{int(power)}"
+
+
+def _entry(reproduction: Reproduction, record: Record | None) -> PageEntry:
+    if record is None:
+        empty = tuple(_beside(Comparison(p, (), (0, 0), None)) for p in reproduction.published)
+        return PageEntry(reproduction, None, tuple(_unjudged(t) for t in empty))
+    compared = comparisons(record, reproduction)
+    known = {c.published.title for c in compared}
+    rest = [_alone(title, cells) for title, cells in record.measured.tables.items() if title not in known]
+    return PageEntry(reproduction, record, (*(_beside(c) for c in compared), *rest))
+
+
+def _unjudged(table: PageTable) -> PageTable:
+    return PageTable(table.title, table.quantity, table.corner, table.columns, table.rows, None)
+
+
+def _beside(comparison: Comparison) -> PageTable:
+    published = comparison.published
+    found = {(c.row, c.column): c for c in comparison.cells}
+    rows = []
+    for row in published.rows:
+        line = []
+        for column in published.columns:
+            spread, cell = published.spread_at(row, column), found.get((row, column))
+            theirs = short(published.at(row, column)) + (f" ± {short(spread)}" if spread else "")
+            ours, around = ("", "") if cell is None else (short(cell.ours), _range(cell.values))
+            line.append(ShownTable(theirs, ours, around, None if cell is None else cell.agrees))
+        rows.append((str(row), tuple(line)))
+    corner, columns = f"{published.row} \\ {published.column}", tuple(map(str, published.columns))
+    return PageTable(
+        published.title, published.quantity, corner, columns, tuple(rows), comparison.verdict, str(published.source)
+    )
+
+
+def _alone(title: str, cells: Cells) -> PageTable:
+    columns = list(dict.fromkeys(column for _, column in cells))
+    names = list(dict.fromkeys(row for row, _ in cells))
+    if all(isinstance(name, int | float) for name in names):
+        names = sorted(names)
+    rows = tuple((str(row), tuple(_only(cells.get((row, column), ())) for column in columns)) for row in names)
+    return PageTable(title, "", "", tuple(map(str, columns)), rows, None)
+
+
+def _only(values: Sequence[float]) -> ShownTable:
+    return ShownTable("", short(median(values)) if values else "", _range(values), None)
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"[{short(min(values))}, {short(max(values))}]" if len(values) > 1 else ""
+
+
+def _plain(value: Any) -> str:
+    return "/".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _render(name: str, records: Mapping[str, Record]) -> str:
+    found = entries(records)
+    papers = [(title, [e for e in found if e.reproduction.paper == key]) for key, title in TITLES.items()]
+    rooms = ("headcount.reproduction", "headcount.report")
+    loader = jinja2.ChoiceLoader([jinja2.PackageLoader(room, "templates") for room in rooms])
+    templates = jinja2.Environment(
+        loader=loader,
+        autoescape=name.endswith("html"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    templates.filters["slug"] = lambda outcome: outcome.replace(" ", "-")
+    rules = {"spreads": f"{SPREADS:g}", "most": f"{MOST:.0%}", "ordered": f"{ORDERED:.0%}"}
+    text = templates.get_template(name).render(papers=papers, entries=found, rules=rules, style=stylesheet())
+    return text if name.endswith("html") else _tidy(text)
+
+
+def _tidy(text: str) -> str:
+    lines, out = [line.rstrip() for line in text.splitlines()], []
+    for line in lines:
+        if line or (out and out[-1]):
+            out.append(line)
+    return "\n".join(out).rstrip() + "\n"

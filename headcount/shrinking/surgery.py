@@ -1,0 +1,171 @@
+"""Carry out a plan: new weights for every layer, one layer at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from headcount.nets.pretrained.batches import Readout, TextBatch
+from headcount.nets.pretrained.families import Family, family_of
+from headcount.nets.pretrained.layout import HeadLayout
+from headcount.nets.pretrained.ragged_heads import Weights
+from headcount.papers.allocation.lowrank import Factors
+from headcount.papers.allocation.moments import PARTS, members
+from headcount.papers.allocation.units import survey
+from headcount.shrinking.calibration import corrected
+from headcount.shrinking.rank_plan import RankPlan, plan
+
+__all__ = ["shrink_model", "reduce"]
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A key group after the plan: its heads, the key heads it is made of, its rank, its factors (None: as it was)."""
+
+    heads: tuple[int, ...]
+    keys: tuple[int, ...]
+    rank: int
+    factors: Factors | None
+
+
+def shrink_model(
+    model: nn.Module,
+    keep: float,
+    *,
+    batches: Sequence[TextBatch] = (),
+    read: Readout | None = None,
+    measure: str = "outputs",
+    rule: str = "allocated",
+    parts: Sequence[str] = PARTS,
+    removal: bool = True,
+    grouping: bool = False,
+    rounds: int = 1,
+    seed: int = 0,
+    say: Say = lambda _: None,
+) -> RankPlan:
+    """Reduce the model in place to the share `keep` of its query-key and value-output parameters; returns the plan.
+
+    `batches` and `read` are the text to calibrate on and the read-out to keep; `measure="weights"` needs neither.
+    Planning by outputs, the curves are `rounds` times held against the truth and the budget divided again.
+    """
+    found = survey(model, measure, batches=batches, read=read, parts=parts, seed=seed, say=say)
+    chosen = plan(found, keep, rule=rule, removal=removal, grouping=grouping)
+    for _ in range(rounds if measure == "outputs" and rule == "allocated" else 0):
+        assert read is not None
+        found = corrected(model, chosen, batches, read, say)
+        chosen = plan(found, keep, rule=rule, removal=removal, grouping=grouping)
+    reduce(model, chosen, say)
+    return chosen
+
+
+@torch.no_grad()
+def reduce(model: nn.Module, plan: RankPlan, say: Say = lambda _: None) -> nn.Module:
+    """Replace the attention of every planned layer; the model given is the one changed."""
+    family = family_of(model)
+    layers = family.layers(model)
+    for number, layer in enumerate(layers):
+        if any(u.layer == number for u in plan.survey.units):
+            family.write(layer, _reduced(family, layer, number, plan))
+        say(f"layer {number + 1} of {len(layers)} reduced")
+    return model
+
+
+def _reduced(family: Family, layer: nn.Module, number: int, plan: RankPlan) -> Weights:
+    old = family.read(layer)
+    groups = _groups(old.layout, number, plan)
+    widths = _widths(old.layout, number, plan)
+    of = {head: g for g, group in enumerate(groups) for head in group.heads}
+    layout = HeadLayout(
+        tuple(g.rank for g in groups),
+        tuple(of[head] for head in range(len(old.layout.groups))),
+        widths,
+        old.layout.sharing,
+        old.layout.rotary,
+    )
+    query, bias, key = _queries_and_keys(old, layout, groups)
+    value, output, output_bias = _values_and_outputs(old, layout, number, plan)
+    return Weights(layout, query, bias, key, value, output, output_bias, old.scale)
+
+
+def _groups(layout: HeadLayout, number: int, plan: RankPlan) -> list[_Group]:
+    joined = [g for g in plan.groupings if g.layer == number]
+    taken = {index for g in joined for index in g.keys}
+    groups = [_Group(g.heads, g.keys, g.rank, g.factors) for g in joined]
+    for index, heads in enumerate(members(layout, "query-key")):
+        if index not in taken:
+            unit = plan.unit(number, "query-key", index)
+            rank = plan.rank(number, "query-key", index)
+            groups.append(
+                _Group(heads, (index,), layout.ranks[index] if rank is None else rank, unit.factors if unit else None)
+            )
+    return sorted(groups, key=lambda g: g.heads)
+
+
+def _widths(layout: HeadLayout, number: int, plan: RankPlan) -> tuple[int, ...]:
+    ranks = (plan.rank(number, "value-output", j) for j in range(len(layout.widths)))
+    return tuple(old if rank is None else rank for old, rank in zip(layout.widths, ranks, strict=True))
+
+
+def _queries_and_keys(
+    old: Weights, layout: HeadLayout, groups: list[_Group]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    if old.query is None or old.key is None:
+        return None, None, None
+    dim = old.layout.padded
+    bias = old.query_bias
+    rows, biases, keys = [], [], []
+    for head in layout.alive:
+        group = groups[layout.groups[head]]
+        at = slice(head * dim, (head + 1) * dim)
+        left = _left(group.factors, group.heads.index(head), group.rank, dim, old.query)
+        rows.append(left.mT @ old.query[at])
+        biases.append(None if bias is None else left.mT @ bias[at])
+    for g in layout.used_groups:
+        group = groups[g]
+        block = torch.cat([old.key[k * dim : (k + 1) * dim] for k in group.keys])
+        right = _right(group.factors, group.rank, len(block), old.key)
+        keys.append(right.mT @ block)
+    some = [b for b in biases if b is not None]
+    empty = old.query.new_zeros(0, old.query.shape[1])
+    return torch.cat([empty, *rows]), torch.cat(some) if some else bias, torch.cat([empty, *keys])
+
+
+def _values_and_outputs(
+    old: Weights, layout: HeadLayout, number: int, plan: RankPlan
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    dim = old.layout.padded
+    bias = None if old.output_bias is None else old.output_bias.double()
+    rows, columns = [], {}
+    for j, heads in enumerate(members(old.layout, "value-output")):
+        unit, width = plan.unit(number, "value-output", j), layout.widths[j]
+        factors = None if unit is None else unit.factors
+        rows.append(_right(factors, width, dim, old.value).mT @ old.value[j * dim : (j + 1) * dim])
+        for place, head in enumerate(heads):
+            block = old.output[:, head * dim : (head + 1) * dim]
+            left = _left(factors, place, width, dim, old.output)
+            if width:
+                columns[head] = block @ left
+            if bias is not None and factors is not None and plan.survey.moments:
+                mean = plan.survey.moments[number].mean[head]  # what the mean loses goes to the bias
+                kept = left.double() @ (_right(factors, width, dim, old.value).double().mT @ mean)
+                bias = bias + block.double() @ (mean - kept)
+    empty = old.output.new_zeros(old.output.shape[0], 0)
+    output = torch.cat([empty, *(columns[head] for head in sorted(columns))], dim=1)
+    return torch.cat(rows), output, None if bias is None else bias.to(old.output.dtype)
+
+
+def _left(factors: Factors | None, place: int, rank: int, dim: int, like: Tensor) -> Tensor:
+    if factors is None:
+        return torch.eye(dim, dtype=like.dtype)[:, :rank]
+    return factors.left[place * dim : (place + 1) * dim, :rank].to(like.dtype)
+
+
+def _right(factors: Factors | None, rank: int, dim: int, like: Tensor) -> Tensor:
+    if factors is None:
+        return torch.eye(dim, dtype=like.dtype)[:, :rank]
+    return factors.right[:, :rank].to(like.dtype)

@@ -1,0 +1,181 @@
+"""Which way a bank is computed: plain, collapsed or in kernels, step by step or recorded, by device and shape."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headcount.training.backends.plain import Batch, Forward, collapsed, plain
+from headcount.training.bank import Bank
+from headcount.training.data import Pack, as_it_lies
+from headcount.training.loss import Loss, squared
+from headcount.training.member import Member
+from headcount.training.optimiser import AdamW
+
+__all__ = [
+    "Path",
+    "choose",
+    "differentiated",
+    "eager",
+    "fused",
+    "layered",
+    "ordinary",
+    "recorded",
+    "reference",
+    "where_it_compiles",
+]
+
+Step = Callable[[], None]
+Record = Callable[[Step, Sequence[Tensor]], Step]
+Gradient = Callable[[Bank, Batch, Tensor], Tensor]
+Update = Callable[[AdamW, Tensor, Tensor, Tensor], None]
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way to compute a bank and to repeat its step; every path computes the same numbers up to rounding.
+
+    `gradient` is the gradient of each member's mean `loss`, `update` moves the parameters along it, `record` makes a
+    step repeatable, `pack` prepares the resident data.
+    """
+
+    name: str
+    forward: Forward
+    gradient: Gradient
+    record: Record
+    update: Update = AdamW.update
+    pack: Pack = as_it_lies
+    loss: Loss = squared
+
+
+def differentiated(forward: Forward, loss: Loss = squared) -> Gradient:
+    """The gradient of the loss by automatic differentiation of `forward`."""
+
+    def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
+        theta = bank.theta.detach().requires_grad_()
+        with torch.enable_grad():
+            lost = loss(forward(bank, bank.named(theta), batch), target)
+            (out,) = torch.autograd.grad(lost.mean(dim=1).sum(), theta)
+        return out
+
+    return gradient
+
+
+def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "float32") -> Path:
+    """The fastest path for these members on this device: in kernels if it can be, else recorded, else step by step."""
+    if torch.device(device).type != "cuda":
+        return eager
+    arch = members[0].arch
+    if arch.outputs > 1 or dtype != "float32":
+        return recorded
+    try:
+        return where_it_compiles(fused() if arch.depth == 1 else layered())
+    except ImportError as missing:
+        print(f"headcount: no kernels without Triton ({missing}); {recorded.name} instead", file=sys.stderr)  # noqa: T201
+        return recorded
+
+
+def where_it_compiles(kernels: Path) -> Path:
+    """The path, and the recorded one with a line from the first kernel on that this device cannot compile or hold."""
+    from triton.errors import TritonError
+
+    failed: list[str] = []
+
+    def either(fast: Callable[..., Any], slow: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            if not failed:
+                try:
+                    return fast(*given)
+                except TritonError as error:
+                    failed.append(str(error).strip().splitlines()[0][:100])
+                    said = f"headcount: {kernels.name} cannot run here ({failed[0]}); {recorded.name} instead"
+                    print(said, file=sys.stderr)  # noqa: T201
+            return slow(*given)
+
+        return call
+
+    return replace(
+        kernels,
+        forward=either(kernels.forward, recorded.forward),
+        gradient=either(kernels.gradient, recorded.gradient),
+        update=either(kernels.update, recorded.update),
+    )
+
+
+def ordinary(device: torch.device | str, loss: Loss) -> Path:
+    """The path for any loss, any number of outputs and lengths that differ within a batch."""
+    base = recorded if torch.device(device).type == "cuda" else eager
+    return replace(base, gradient=differentiated(base.forward, loss), loss=loss)
+
+
+def layered(precision: str = "half") -> Path:
+    """A bank of several layers, what touches every token in Triton kernels, recorded.
+
+    Trained with `precision` ("half", or "ieee" for float32 throughout), evaluated in float32.
+    """
+    from headcount.training.backends import fused as kernels
+    from headcount.training.backends.layered import in_kernels
+
+    slope = differentiated(partial(collapsed, touch=in_kernels(precision)))
+
+    def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
+        was = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = precision == "half"
+        try:
+            return slope(bank, batch, target)
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = was
+
+    name = f"layers in kernels ({precision}), CUDA graph"
+    return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half)
+
+
+def fused(precision: str = "half") -> Path:
+    """The collapsed bank in Triton kernels, recorded; trained with `precision`, evaluated with the finest."""
+    from headcount.training.backends import fused as kernels
+    from headcount.training.backends.tiles import Tile
+
+    forward = partial(collapsed, pool=partial(kernels.pool, tile=Tile(precision="fine")))
+    gradient = partial(kernels.gradient, tile=Tile(precision=precision))
+    return Path(f"fused ({precision}), CUDA graph", forward, gradient, graph, kernels.update, kernels.pack)
+
+
+def as_it_is(step: Step, state: Sequence[Tensor]) -> Step:
+    """Do not record: run the step as it is."""
+    return step
+
+
+def graph(step: Step, state: Sequence[Tensor]) -> Step:
+    """Record the step once as a CUDA graph and replay it.
+
+    Warming up and recording run the step, which changes `state`; it is put back, so that replay 1 is step 1.
+    """
+    kept = [t.detach().clone() for t in state]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    recording = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recording):
+        step()
+    for t, before in zip(state, kept, strict=True):
+        t.detach().copy_(before)
+
+    def again() -> None:
+        recording.replay()
+
+    again.keeps = (step, state)  # pyright: ignore[reportFunctionMemberAccess] # it reads their tensors where they lie
+    return again
+
+
+reference = Path("plain batched products", plain, differentiated(plain), as_it_is)
+eager = Path("collapsed", collapsed, differentiated(collapsed), as_it_is)
+recorded = Path("collapsed, CUDA graph", collapsed, differentiated(collapsed), graph)

@@ -1,0 +1,285 @@
+"""The collapsed bank with everything that touches a token, a sample or a parameter in a few kernels.
+
+Once the last layer is collapsed, the tail is linear up to the read-out's GELU, so it too folds into one matrix a
+head, with W_in, b_in the read-out's inner layer:
+
+    y = <w, gelu(sum_h C_h pooled_h + c)> + b,  C_h = W_in W_O,h W_V,h W2,  c = W_in (cls + sum_h W_O,h W_V,h b2) + b_in
+
+Composing these small matrices costs nothing beside the batch, and their gradients reach the true parameters.
+A step is five kernels: compose, pool, the tail with the squared gap and its gradient, pool backwards, and the
+composition backwards; a sixth is AdamW. Between them only one vector a head and sample leaves the chip, and back.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Float16
+from torch import Tensor
+
+from headcount.training.backends.kernels import (
+    adamw,
+    compose_backward,
+    compose_forward,
+    pool_backward,
+    pool_forward,
+    tail,
+)
+from headcount.training.backends.plain import Batch, collapsed
+from headcount.training.backends.tiles import Tile, lanes, power
+from headcount.training.bank import Bank, Stacked
+from headcount.training.optimiser import BETA1, BETA2, EPS, AdamW
+
+__all__ = ["gradient", "pack", "pool", "update", "within_half"]
+
+# Numbers of a member that one program keeps on the chip: E by N when composing, h N by N in the tail. The tail of a
+# larger member is left to batched products.
+LARGEST, LARGEST_TAIL = 8192, 16384
+# Composing wider members means products of 64 rows in three TF32 parts, which on an H200 (Triton 3.6) fail now and then
+# with an illegal address; batched products compose them.
+WIDEST = 32
+LARGEST_TOKEN = 65504.0  # of a float16
+
+
+def pool(
+    batch: Batch,
+    weight: Float[Tensor, "models width features"],
+    bias: Float[Tensor, "models width"],
+    directions: Float[Tensor, "models heads width"],
+    tile: Tile | None = None,
+) -> Float[Tensor, "models batch heads width"]:
+    """What `forward.pool` computes, token rows read where they lie and activations kept on the chip."""
+    out = _Pool.apply(weight, bias, directions, _Launch(batch, directions, tile or Tile()))
+    assert isinstance(out, Tensor)
+    return out
+
+
+def gradient(
+    bank: Bank, batch: Batch, target: Float[Tensor, "models batch"], tile: Tile | None = None
+) -> Float[Tensor, "models parameters"]:
+    """The gradient of every member's mean squared gap on its batch, for a bank of one layer."""
+    tile = tile or Tile()
+    heads, _, embed = bank.shapes["attention.0.query"]
+    wide = max(16, power(bank.shapes["read_out.inner.bias"][0]))
+    if wide <= WIDEST and power(embed) * wide <= LARGEST and power(heads) * wide * wide <= LARGEST_TAIL:
+        return _by_kernels(bank, batch, target, tile)
+    theta = bank.theta.detach().requires_grad_()
+    with torch.enable_grad():
+        gap = collapsed(bank, bank.named(theta), batch, pool=partial(pool, tile=tile)) - target
+        (out,) = torch.autograd.grad(gap.square().mean(dim=1).sum(), theta)
+    return out
+
+
+def update(
+    optimiser: AdamW,
+    theta: Float[Tensor, "models parameters"],
+    gradient: Float[Tensor, "models parameters"],
+    active: Bool[Tensor, " models"],
+) -> None:
+    """What `AdamW.update` does, in one pass over the parameters."""
+    optimiser.step += 1
+    models, parameters = theta.shape
+    rise = max(1, round(optimiser.warmup * optimiser.steps))
+    block = 1024
+    adamw[(models, -(-parameters // block))](
+        theta, gradient, optimiser.first, optimiser.second, optimiser.lr, optimiser.decay, active, optimiser.step,
+        parameters, rise, max(1, optimiser.steps - rise),
+        BETA1=BETA1, BETA2=BETA2, LOG_BETA1=math.log(BETA1), LOG_BETA2=math.log(BETA2), EPS=EPS, BLOCK=block,
+    )  # fmt: skip
+
+
+def pack(data: Float[Tensor, "sets samples length features"]) -> Float16[Tensor, "sets samples length lanes"]:
+    """[x, 1] rounded to float16 and, beside it, what the rounding left out: aligned rows for the half tiles.
+
+    >>> pack(torch.full((1, 1, 1, 2), 0.1))[0, 0, 0, [0, 1, 2, 8, 9]].tolist()
+    [0.0999755859375, 0.0999755859375, 1.0, 2.4437904357910156e-05, 2.4437904357910156e-05]
+    """
+    within_half(data)
+    return _packed(data)
+
+
+def within_half(data: Float[Tensor, "sets samples length features"]) -> None:
+    """Refuse tokens that float16 cannot hold, in which the kernels multiply them."""
+    largest = data.abs().max().item()
+    if not largest <= LARGEST_TOKEN:
+        raise ValueError(
+            f"the fused bank reads tokens up to {LARGEST_TOKEN:g}, and these reach {largest:g}: "
+            "scale them, or pass path=headcount.training.backends.choice.recorded"
+        )
+
+
+def _packed(data: Tensor) -> Tensor:
+    features, room = data.shape[-1], lanes(data.shape[-1])
+    out = torch.zeros(*data.shape[:-1], room, dtype=torch.float16, device=data.device)
+    out[..., :features] = data
+    out[..., features] = 1
+    out[..., room // 2 : room // 2 + features] = data - out[..., :features]
+    return out
+
+
+class Shares(NamedTuple):
+    """The programs' shares of the gradient of everything the kernels read: (models, programs, *its shape)."""
+
+    weight: Tensor
+    bias: Tensor
+    directions: Tensor
+    mix: Tensor
+    shift: Tensor
+    out_weight: Tensor
+    out_bias: Tensor
+
+
+def _by_kernels(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor:
+    theta, p = bank.theta.detach(), bank.named()
+    heads, head_dim, embed = bank.shapes["attention.0.query"]
+    models, width, features = p["encoder.inner.weight"].shape
+    new = theta.new_empty
+    directions, mix = new(models, heads, width), new(models, heads, width, width)
+    shift, out = new(models, width), torch.empty_like(theta)
+    sizes = {
+        **_offsets(bank), "heads": heads, "head_dim": head_dim, "embed": embed, "width": width,
+        "EMBED": max(16, power(embed)), "WIDTH": max(16, power(width)), "DIM": max(16, power(head_dim)),
+        "num_warps": 8 if power(embed) * power(width) > 1024 else 4, "num_stages": 1, "maxnreg": 128,
+    }  # fmt: skip
+    first = {f"at_{name}": sizes.pop(f"at_{name}") for name in ("weight", "bias", "out_weight", "out_bias")}
+    exact = "ieee" if tile.precision == "ieee" else "tf32x3"  # what is folded once is read by every sample
+    compose_forward[(models,)](theta, bank.scale, directions, mix, shift, **sizes, PRECISION=exact)
+    shares = _shares(p, directions, mix, shift, batch, target, tile)
+    compose_backward[(models,)](
+        theta, bank.scale, out, shares.directions, shares.mix, shares.shift, shares.weight, shares.bias,
+        shares.out_weight, shares.out_bias, **sizes, **first,
+        parts=shares.weight.shape[1], tail_parts=shares.mix.shape[1], FEATURES=features, LANES=power(features),
+        PRECISION="half" if tile.precision == "half" else exact,
+    )  # fmt: skip
+    return out
+
+
+def _offsets(bank: Bank) -> dict[str, int]:
+    """Where each parameter begins in a member's row."""
+    names = {
+        "weight": "encoder.inner.weight", "bias": "encoder.inner.bias", "outer": "encoder.outer.weight",
+        "moved": "encoder.outer.bias", "cls": "cls", "query": "attention.0.query", "key": "attention.0.key",
+        "value": "attention.0.value", "output": "attention.0.output", "inner": "read_out.inner.weight",
+        "inner_bias": "read_out.inner.bias", "out_weight": "read_out.outer.weight", "out_bias": "read_out.outer.bias",
+    }  # fmt: skip
+    begins, total = {}, 0
+    for name, shape in bank.shapes.items():
+        begins[name], total = total, total + shape.numel()
+    return {"row": total, **{f"at_{short}": begins[name] for short, name in names.items()}}
+
+
+def _shares(
+    p: Stacked, directions: Tensor, mix: Tensor, shift: Tensor, batch: Batch, target: Tensor, tile: Tile
+) -> Shares:
+    """Forward, gap and backward in one go: the tail knows the loss, so it turns around."""
+    weight, bias = p["encoder.inner.weight"], p["encoder.inner.bias"]
+    out_weight, out_bias = p["read_out.outer.weight"], p["read_out.outer.bias"]
+    launch = _Launch(batch, directions, tile)
+    pooled, level = launch.forward(weight, bias, directions, launch.kind)
+    models, samples, heads, width = pooled.shape
+    padded, wide = power(heads), max(16, power(width))
+    count = max(16, min(power(samples), tile.tail // (padded * wide)))
+    parts = -(-samples // count)
+    new = level.new_empty
+    loss, sizes, d_shift = new(models, parts), new(models, parts), new(models, parts, width)
+    d_mix, d_out_weight, d_out_bias = (
+        new(models, parts, heads, width, width),
+        new(models, parts, width),
+        new(models, parts),
+    )
+    slope, delta = torch.empty_like(pooled, dtype=launch.slope_kind), torch.empty_like(level)
+    tail[(models, parts)](
+        pooled, target.contiguous(), mix, shift, out_weight, out_bias,
+        loss, slope, delta, sizes, d_mix, d_shift, d_out_weight, d_out_bias,
+        out_weight.stride(0), samples, heads, width,
+        HEADS=padded, WIDTH=wide, SAMPLES=count, PRECISION=tile.precision,
+        num_warps=8 if max(count, wide) * padded * wide > 4096 else 4, num_stages=1,
+    )  # fmt: skip
+    first = launch.backward(weight, bias, directions, level, slope, delta, sizes, count)
+    return Shares(*first, d_mix, d_shift, d_out_weight, d_out_bias)
+
+
+class _Launch:
+    """One batch cut into tiles, for the forward kernel and the backward one."""
+
+    def __init__(self, batch: Batch, directions: Tensor, tile: Tile) -> None:
+        if batch.data.dtype != torch.float32:
+            raise ValueError(f"the fused bank computes in float32, got {batch.data.dtype}")
+        _, samples, longest, features = batch.data.shape
+        self.models, self.batch = batch.rows.shape
+        self.heads, self.width = directions.shape[1:]
+        cut = tile.cut(longest, self.heads, self.width)
+        self.parts = min(-(-self.batch // cut["SAMPLES"]), tile.parts)
+        self.registers = tile.registers
+        half = tile.precision in ("half", "fine")
+        self.kind = torch.float16 if tile.precision == "half" else torch.float32  # of pooled activations, on the way
+        self.slope_kind = torch.float16 if half else torch.float32
+        data = batch.data
+        if half:
+            data = _packed(batch.data) if batch.packed is None else batch.packed
+        lengths = batch.which if batch.present is None else batch.present.sum(dim=1)
+        self.inputs = (data, batch.which, batch.rows.contiguous(), lengths)
+        self.sizes = (samples, self.batch, longest, self.heads, self.width)
+        room = lanes(features) if half else max(16, power(features + 1))
+        self.constants: dict[str, Any] = {
+            **cut,
+            "FEATURES": features,
+            "LANES": room,
+            "SLOTS": room // 2 if half else room,
+            "STRIDE": room if half else features,
+            "SINGLE": longest <= cut["TOKENS"],
+            "RAGGED": batch.present is not None,
+            "PRECISION": tile.precision,
+            "num_stages": tile.stages,
+        }
+
+    def forward(
+        self, weight: Tensor, bias: Tensor, directions: Tensor, kind: torch.dtype = torch.float32
+    ) -> tuple[Tensor, Tensor]:
+        """Pooled activations and the softmaxes' log-sums; a member's weights may be part of a longer row."""
+        pooled = weight.new_empty(self.models, self.batch, self.heads, self.width, dtype=kind)
+        level = weight.new_empty(self.models, self.batch, self.heads)
+        rows = (weight.stride(0), bias.stride(0))
+        pool_forward[(self.models, self.parts)](
+            *self.inputs, weight, bias, directions, pooled, level, *rows, *self.sizes, **self.constants
+        )
+        return pooled, level
+
+    def backward(
+        self,
+        weight: Tensor, bias: Tensor, directions: Tensor, level: Tensor, slope: Tensor, delta: Tensor, sizes: Tensor,
+        size_rows: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """The programs' shares of the gradients of weight, bias and directions; `slope`, `delta` come over `sizes`."""
+        shapes = (weight.shape[1:], bias.shape[1:], directions.shape[1:])
+        d_weight, d_bias, d_directions = (weight.new_empty(self.models, self.parts, *shape) for shape in shapes)
+        rows = (weight.stride(0), bias.stride(0))
+        pool_backward[(self.models, self.parts)](
+            *self.inputs, weight, bias, directions, level, slope, delta, sizes, d_weight, d_bias, d_directions,
+            sizes.shape[1], size_rows, *rows, *self.sizes, **self.constants, maxnreg=self.registers,
+        )  # fmt: skip
+        return d_weight, d_bias, d_directions
+
+
+class _Pool(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, directions: Tensor, launch: _Launch) -> Tensor:
+        weight, bias, directions = weight.contiguous(), bias.contiguous(), directions.contiguous()
+        pooled, level = launch.forward(weight, bias, directions)
+        ctx.launch = launch
+        ctx.save_for_backward(weight, bias, directions, pooled, level)
+        return pooled
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        weight, bias, directions, pooled, level = ctx.saved_tensors
+        sizes = slope.abs().amax(dim=(1, 2, 3)).clamp(min=1e-30)
+        slope = (slope / sizes[:, None, None, None]).to(ctx.launch.slope_kind)  # delta is that of the rounded slope
+        delta = (slope * pooled).sum(dim=-1)
+        whole = power(max(16, slope.shape[1]))
+        shares = ctx.launch.backward(weight, bias, directions, level, slope.contiguous(), delta, sizes[:, None], whole)
+        d_weight, d_bias, d_directions = (share.sum(dim=1) for share in shares)
+        return d_weight, d_bias, d_directions, None  # pyright: ignore[reportReturnType]

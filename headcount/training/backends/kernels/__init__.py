@@ -1,0 +1,37 @@
+"""A bank's step as Triton kernels; importing this needs Triton."""
+
+from typing import Any
+
+from headcount.training.backends.kernels import adamw as optimiser
+from headcount.training.backends.kernels import class_attention, composition, pooling, token_attention
+from headcount.training.backends.kernels import feed_forward as feeding
+from headcount.training.backends.kernels import tail as samples
+
+__all__ = [
+    "adamw",
+    "ask_backward",
+    "ask_forward",
+    "compose_backward",
+    "compose_forward",
+    "feed_backward",
+    "feed_forward",
+    "mix_backward",
+    "mix_forward",
+    "pool_backward",
+    "pool_forward",
+    "tail",
+]
+
+# Any: a launch takes options, such as num_warps, that no kernel's signature shows.
+compose_forward: Any = composition.compose_forward
+compose_backward: Any = composition.compose_backward
+pool_forward: Any = pooling.pool_forward
+pool_backward: Any = pooling.pool_backward
+tail: Any = samples.tail
+adamw: Any = optimiser.adamw
+feed_forward: Any = feeding.feed_forward
+feed_backward: Any = feeding.feed_backward
+mix_forward: Any = token_attention.mix_forward
+mix_backward: Any = token_attention.mix_backward
+ask_forward: Any = class_attention.ask_forward
+ask_backward: Any = class_attention.ask_backward

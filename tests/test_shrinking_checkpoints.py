@@ -1,0 +1,84 @@
+"""Compact checkpoints for our loader and padded ones for stock transformers, byte for byte what the plan said."""
+
+import copy
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from headcount.shrinking.checkpoint import load_compact, save_compact, save_padded, tensor_bytes, write_safetensors
+from headcount.shrinking.surgery import shrink_model
+from tests.test_shrinking_models import MODELS
+
+transformers = pytest.importorskip("transformers")
+each_model = pytest.mark.parametrize("name", MODELS)
+
+
+def reduced(name, keep=0.5):
+    make, batch, read = MODELS[name]
+    model = make().float()
+    data = batch()
+    if name == "own":
+        data = type(data)({"x": data.inputs["x"].float()}, data.present)
+    original = copy.deepcopy(model)
+    done = shrink_model(model, keep, batches=[data], read=read)
+    return original, model, data, read, done
+
+
+@each_model
+def test_the_compact_checkpoint_comes_back_as_it_was(name, tmp_path):
+    original, model, data, read, done = reduced(name)
+    save_compact(model, tmp_path / "compact")
+    back = load_compact(tmp_path / "compact")
+    torch.testing.assert_close(read(back, data), read(model, data), atol=1e-6, rtol=0)
+    assert tensor_bytes(original) - tensor_bytes(model) == 4 * done.saved
+    file = tmp_path / "compact" / "model.safetensors"
+    header = int.from_bytes(file.read_bytes()[:8], "little")
+    assert file.stat().st_size == 8 + header + tensor_bytes(model)
+
+
+@each_model
+def test_the_padded_checkpoint_loads_in_the_stock_model(name, tmp_path):
+    original, model, data, read, _ = reduced(name)
+    heads = {"bert": 8, "gpt2": 8, "llama": 8, "llama with biases": 8}
+    if name == "own":
+        pytest.skip("our own layers differ in head_dim; padding is for transformers")
+    save_padded(model, tmp_path / "padded", heads[name])
+    stock, said = type(original).from_pretrained(tmp_path / "padded", output_loading_info=True)
+    assert not said["missing_keys"] and not said["unexpected_keys"]
+    torch.testing.assert_close(read(stock.eval(), data), read(model, data), atol=2e-5, rtol=0)
+    assert sum(p.numel() for p in stock.parameters()) == sum(p.numel() for p in original.parameters())
+
+
+def test_the_writer_writes_what_safetensors_reads(tmp_path):
+    state = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(3, dtype=torch.float16), "none": torch.zeros(0, 4)}
+    size = write_safetensors(tmp_path / "x.safetensors", state)
+    back = load_file(tmp_path / "x.safetensors")
+    assert all(torch.equal(back[n], t) for n, t in state.items())
+    assert (tmp_path / "x.safetensors").stat().st_size == size
+
+
+def test_nothing_half_written_remains(tmp_path, monkeypatch):
+    _, model, *_ = reduced("bert")
+    monkeypatch.setattr("headcount.shrinking.checkpoint._settings", _broken)
+    with pytest.raises(OSError, match="disk full"):
+        save_compact(model, tmp_path / "compact")
+    assert list(tmp_path.iterdir()) == []
+
+
+def _broken(*_):
+    raise OSError("disk full")
+
+
+def test_loading_refuses_what_is_not_a_compact_checkpoint(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is no compact checkpoint"):
+        load_compact(tmp_path)
+    _, model, *_ = reduced("bert")
+    save_compact(model, tmp_path / "c")
+    with pytest.raises(ValueError, match="is not empty"):
+        save_compact(model, tmp_path / "c")
+    layout = tmp_path / "c" / "headcount_layout.json"
+    layout.write_text(json.dumps({"famly": "bert", "layers": []}))
+    with pytest.raises(ValueError, match="did you mean 'family'"):
+        load_compact(tmp_path / "c")
