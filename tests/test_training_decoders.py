@@ -53,8 +53,8 @@ def test_after_fifty_steps_a_bank_is_where_the_loop_is():
             for i in range(STRETCH):
                 made += 1
                 rows = slice(i * recipe.batch, (i + 1) * recipe.batch)
-                ids, answers = strings.ids[rows], strings.answers[rows]
-                loss = answer_loss(net(ids, offsets[i])[None], ids[None], answers[None]).sum()
+                logits = net(strings.ids[rows], offsets[i])
+                loss = answer_loss(logits[None], strings.targets[rows][None], strings.judged[rows][None]).sum()
                 optimiser.zero_grad()
                 loss.backward()
                 rate = member.lr * float(schedule(torch.tensor(float(made), dtype=torch.float64), steps, recipe.warmup))

@@ -1,4 +1,4 @@
-"""Tasks over letters: strings of numbers in which some letters are answers. Length is a property of the sampler."""
+"""Tasks over letters: strings of numbers, and what is to be said where. Length is a property of the sampler."""
 
 from __future__ import annotations
 
@@ -17,14 +17,22 @@ Lengths = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Strings:
-    """Strings padded to the longest: the letters, and which of them are answers that the ones before must predict."""
+    """Strings padded to the longest: the letters read, the letter to say after each place, and where that is judged."""
 
     ids: Int[Tensor, "batch length"]
-    answers: Bool[Tensor, "batch length"]
+    targets: Int[Tensor, "batch length"]
+    judged: Bool[Tensor, "batch length"]
 
-    def to(self, device: torch.device | str) -> Strings:
-        """The same on a device."""
-        return Strings(self.ids.to(device), self.answers.to(device))
+    @classmethod
+    def continued(cls, ids: Int[Tensor, "batch length"], answers: Bool[Tensor, "batch length"]) -> Strings:
+        """Strings in which some letters are answers: each is to be said at the place before it.
+
+        >>> Strings.continued(torch.tensor([[7, 1, 2]]), torch.tensor([[False, False, True]])).judged.tolist()
+        [[False, True, False]]
+        """
+        targets, judged = ids.roll(-1, dims=1), answers.roll(-1, dims=1)
+        judged[:, -1] = False
+        return cls(ids, targets, judged)
 
 
 @runtime_checkable
@@ -32,7 +40,7 @@ class LetterTask(Protocol):
     """A frozen value that draws strings of the lengths asked for.
 
     `vocab` counts every letter with its marks (begin, separator, end); `longest(n)` is the size of a string of length n
-    with all marks and answers. Every string begins with a letter that is no answer.
+    with all its marks and answers.
     """
 
     @property

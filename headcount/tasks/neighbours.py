@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Int
@@ -14,8 +13,6 @@ from headcount.tasks.letters import Lengths, Strings
 
 __all__ = ["Neighbour"]
 
-Side = Literal["right", "left"]
-Which = Literal["only", "first", "last"]
 TRIES = 10_000
 
 
@@ -30,12 +27,12 @@ class Neighbour:
     that copy stands first, in a quarter of its samples; here such a context is no sample.
 
     >>> strings = Neighbour("right", "first").strings(4, (6, 6), generator=torch.Generator().manual_seed(0))
-    >>> strings.ids.shape, strings.answers.sum(dim=1).tolist()
+    >>> strings.ids.shape, strings.judged.sum(dim=1).tolist()
     (torch.Size([4, 11]), [1, 1, 1, 1])
     """
 
-    side: Side = "right"
-    which: Which = "only"
+    side: str = "right"  # or "left"
+    which: str = "only"  # or "first" or "last"
     letters: int = 5
 
     def __post_init__(self) -> None:
@@ -73,7 +70,7 @@ class Neighbour:
         ids[rows, size + 1], ids[rows, size + 2], ids[rows, size + 3] = self.letters + 1, query, reply
         answers = torch.zeros_like(ids, dtype=torch.bool)
         answers[rows, size + 3] = True
-        return Strings(ids, answers)
+        return Strings.continued(ids, answers)
 
     def _contexts(
         self, batch: int, lengths: Lengths, generator: torch.Generator | None

@@ -90,26 +90,24 @@ class DecoderBank:
 
 def answer_loss(
     logits: Float[Tensor, "models batch length vocab"],
-    ids: Int[Tensor, "models batch length"],
-    answers: Bool[Tensor, "models batch length"],
+    targets: Int[Tensor, "models batch length"],
+    judged: Bool[Tensor, "models batch length"],
 ) -> Float[Tensor, " models"]:
-    """The cross-entropy of the answers, each predicted from the letters before it, its mean by member."""
-    said = torch.log_softmax(logits[:, :, :-1].float() if logits.dtype.itemsize < 4 else logits[:, :, :-1], dim=-1)
-    right = said.gather(-1, ids[:, :, 1:, None])[..., 0]
-    wanted = answers[:, :, 1:]
-    return -(right * wanted).sum(dim=(1, 2)) / wanted.sum(dim=(1, 2)).clamp(min=1)
+    """The cross-entropy of what is to be said, its mean over the judged places, by member."""
+    said = torch.log_softmax(logits.float() if logits.dtype.itemsize < 4 else logits, dim=-1)
+    right = said.gather(-1, targets[..., None])[..., 0]
+    return -(right * judged).sum(dim=(1, 2)) / judged.sum(dim=(1, 2)).clamp(min=1)
 
 
 def answers_right(
     logits: Float[Tensor, "models batch length vocab"],
-    ids: Int[Tensor, "models batch length"],
-    answers: Bool[Tensor, "models batch length"],
+    targets: Int[Tensor, "models batch length"],
+    judged: Bool[Tensor, "models batch length"],
 ) -> tuple[Float[Tensor, " models"], Float[Tensor, " models"]]:
-    """The share of answers whose letter gets the largest logit, and of strings all of whose answers do."""
-    right = logits[:, :, :-1].argmax(dim=-1) == ids[:, :, 1:]
-    wanted = answers[:, :, 1:]
-    letters = (right & wanted).sum(dim=(1, 2)) / wanted.sum(dim=(1, 2)).clamp(min=1)
-    return letters.double(), (right | ~wanted).all(dim=2).double().mean(dim=1)
+    """The share of judged places whose letter gets the largest logit, and of strings all of whose places do."""
+    right = logits.argmax(dim=-1) == targets
+    letters = (right & judged).sum(dim=(1, 2)) / judged.sum(dim=(1, 2)).clamp(min=1)
+    return letters.double(), (right | ~judged).all(dim=2).double().mean(dim=1)
 
 
 def _normed(p: dict[str, Tensor], name: str, x: Float[Tensor, "models rows embed"]) -> Tensor:

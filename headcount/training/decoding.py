@@ -141,26 +141,26 @@ class _DecoderRun:
         self.ids: Int[Tensor, "stretch models batch length"] = torch.zeros(
             (*size, self.length), dtype=torch.int64, device=device
         )
-        self.answers: Bool[Tensor, "stretch models batch length"] = torch.zeros_like(self.ids, dtype=torch.bool)
+        self.targets = torch.zeros_like(self.ids)
+        self.judged: Bool[Tensor, "stretch models batch length"] = torch.zeros_like(self.ids, dtype=torch.bool)
         self.offset: Int[Tensor, "stretch models batch"] = torch.zeros(size, dtype=torch.int64, device=device)
         self.active: Bool[Tensor, " models"] = torch.ones(len(members), dtype=torch.bool, device=device)
         self.curve: list[tuple[int, list[float], list[float], list[float]]] = []
         adam = self.optimiser
         record = graph if self.device.type == "cuda" else as_it_is
-        self.answers[:, :, :, 1] = True  # recording a step needs something to predict
         self.advance = record(self._advance, (self.bank.theta, adam.first, adam.second, adam.step))
 
     def stretch(self, number: int) -> None:
         """Draw the strings of a stretch and make its steps."""
         count = STRETCH * self.recipe.batch
-        self.ids.zero_()
-        self.answers.zero_()
+        self.judged.zero_()
         for k, member in enumerate(self.members):
             generator = self._generator("train", member, number)
             strings = member.task.strings(count, self.recipe.lengths, generator=generator)
             room = strings.ids.shape[1]
             self.ids[:, k, :, :room] = strings.ids.view(STRETCH, -1, room)
-            self.answers[:, k, :, :room] = strings.answers.view(STRETCH, -1, room)
+            self.targets[:, k, :, :room] = strings.targets.view(STRETCH, -1, room)
+            self.judged[:, k, :, :room] = strings.judged.view(STRETCH, -1, room)
             if self.recipe.offsets and self.shape.positions == "absolute":
                 spare = self.shape.context - self.length + 1
                 drawn = torch.randint(spare, (STRETCH, self.recipe.batch), generator=generator, device=self.device)
@@ -168,10 +168,10 @@ class _DecoderRun:
         self.advance()
 
     def _advance(self) -> None:
-        for ids, answers, offset in zip(self.ids, self.answers, self.offset, strict=True):
+        for ids, targets, judged, offset in zip(self.ids, self.targets, self.judged, self.offset, strict=True):
             theta = self.bank.theta.detach().requires_grad_()
             with torch.enable_grad():
-                lost = answer_loss(self._logits(self.bank.named(theta), ids, offset), ids, answers)
+                lost = answer_loss(self._logits(self.bank.named(theta), ids, offset), targets, judged)
                 (gradient,) = torch.autograd.grad(lost.sum(), theta)
             self.optimiser.update(self.bank.theta, gradient, self.active)
 
@@ -201,22 +201,22 @@ class _DecoderRun:
         )
         parts = [self.recipe.batch] * (self.recipe.samples // self.recipe.batch) or [self.recipe.samples]
         for part, count in enumerate(parts):
-            ids, answers = self._drawn(lengths, part, count)
+            ids, targets, judged = self._drawn(lengths, part, count)
             logits = self.bank.logits(self.bank.named(), ids)
-            letters, strings = answers_right(logits, ids, answers)
-            total += torch.stack([answer_loss(logits, ids, answers).double(), letters, strings])
+            letters, strings = answers_right(logits, targets, judged)
+            total += torch.stack([answer_loss(logits, targets, judged).double(), letters, strings])
         loss, letters, strings = total / len(parts)
         return loss, letters, strings
 
-    def _drawn(self, lengths: Lengths, part: int, count: int) -> tuple[Tensor, Tensor]:
+    def _drawn(self, lengths: Lengths, part: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
         room = max(m.task.longest(lengths[1]) for m in self.members)
         ids = torch.zeros((len(self.members), count, room), dtype=torch.int64, device=self.device)
-        answers = torch.zeros_like(ids, dtype=torch.bool)
+        targets, judged = torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
         for k, member in enumerate(self.members):
             strings = member.task.strings(count, lengths, generator=self._generator(f"test {lengths}", member, part))
-            ids[k, :, : strings.ids.shape[1]] = strings.ids
-            answers[k, :, : strings.ids.shape[1]] = strings.answers
-        return ids, answers
+            mine = slice(0, strings.ids.shape[1])
+            ids[k, :, mine], targets[k, :, mine], judged[k, :, mine] = strings.ids, strings.targets, strings.judged
+        return ids, targets, judged
 
     def _generator(self, part: str, member: DecoderMember, number: int) -> torch.Generator:
         return torch.Generator(self.device).manual_seed(seed_of(part, member.data_seed, number))
