@@ -22,7 +22,7 @@ class Copy:
     given, from as many of them (up to `letters`) as make the expected share of places whose letter has come before
     near it, at every length alike.
     Source: Jobanputra et al. 2025 (Born a Transformer), the four copying tasks.
-    Departs: in the published strings with repeats the share of ambiguous bigrams jumps from 0.30 to 0.97 between lengths
+    Departs: in the published strings with repeats, ambiguous bigrams jump from 0.30 to 0.97 of them between lengths
     20 and 30, so that a fall of accuracy there says little about length; `ambiguous` keeps the share.
 
     >>> strings = Copy(backward=True, letters=9).strings(1, (3, 3), generator=torch.Generator().manual_seed(0))
