@@ -35,6 +35,7 @@ __all__ = ["ask", "feed", "in_kernels", "layer", "mix"]
 
 # What one program keeps on the chip: a sample's tokens, and a member's matrices. Beyond, batched products do it.
 LONGEST, LARGEST = 128, 8192
+HELD = 2048  # numbers of a feed-forward's matrix that stay on the chip from tile to tile, with their gradient
 PROGRAMS = 528  # four for each multiprocessor of a large GPU
 
 
@@ -56,18 +57,22 @@ def layer(
     tile: LayerTile,
 ) -> tuple[Tensor, Tensor]:
     """What `plain.by_parts` computes, the tokens' residual stream alone in memory; by parts where it is too large."""
-    weights = [p[f"attention.{number}.{name}"] for name in ("query", "key", "value", "output")]
+    query, key, value, output = (p[f"attention.{number}.{name}"] for name in ("query", "key", "value", "output"))
     name = f"between.{number}"
     feeds = [p[f"{name}.{part}"] for part in ("inner.weight", "inner.bias", "outer.weight", "outer.bias")]
     (_, _, length, embed), hidden = tokens.shape, feeds[0].shape[1]
-    cuts = [tile.cut(length, embed, weights[0].shape[2], hidden, backward=back) for back in (False, True)]
+    cuts = [tile.cut(length, embed, query.shape[2], hidden, backward=back) for back in (False, True)]
     ragged = present is not None and present.ndim > 2
     if None in cuts or ragged or tokens.dtype != torch.float32 or power(length) * power(embed) > LARGEST:
         return by_parts(bank, p, number, tokens, cls, present, touch)
     scale, counts = bank.scale[:, number], bank.heads[:, number].contiguous()
     directions = asking(p, number, scale, cls)
+    query = query * scale[:, None, None, None]
+    matrices = [query.mT, key.mT, value.mT, output]
+    if max(16, power(embed)) <= tile.composed:
+        matrices = [query.mT @ key, value.mT @ output.mT]
     launch = _LayerLaunch(cuts[0] or {}, cuts[1] or {}, tile, counts, lengths_of(present, counts), present is not None)
-    tokens, heard = _Layer.apply(tokens, directions, scale, launch, *weights, *feeds)  # pyright: ignore[reportGeneralTypeIssues]
+    tokens, heard = _Layer.apply(tokens, directions, torch.stack(matrices, dim=2), launch, *feeds)  # pyright: ignore[reportGeneralTypeIssues]
     return tokens, fed(answered(p, number, cls, heard), *feeds, residual=True)
 
 
@@ -218,47 +223,54 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
-        x, directions, scale, launch, query, key, value, output, inner, bias, outer, shift = given
+        x, directions, matrices, launch, inner, bias, outer, shift = given
         x, directions = x.contiguous(), directions.contiguous()
-        (models, batch, longest, embed), (heads, dim), hidden = x.shape, query.shape[1:3], inner.shape[1]
+        (models, batch, longest, embed), (heads, many, _, dim), hidden = x.shape, matrices.shape[1:], inner.shape[1]
         cut, half = launch.forward, launch.tile.precision == "half"
-        room = (models, heads, 4, cut["EMBED"], cut["DIM"])
-        packed = torch.zeros(room, dtype=torch.float16 if half else x.dtype, device=x.device)
-        scaled = query * scale[:, None, None, None]
-        for number, matrix in enumerate((scaled.mT, key.mT, value.mT, output)):
-            packed[:, :, number, :embed, :dim] = matrix
-        middle = torch.empty_like(x, dtype=torch.float16 if half and not launch.tile.fine else x.dtype)
+        room = (models, heads, many, cut["EMBED"], cut["DIM"])
+        kind = torch.float16 if half else x.dtype
+        fine = x.dtype if launch.tile.fine else kind
+        packed = _padded(matrices, room, kind)
+        first = _padded(inner.mT, (models, cut["EMBED"], cut["HIDDEN"]), fine)
+        second = _padded(outer.mT, (models, cut["HIDDEN"], cut["EMBED"]), kind)
+        middle = torch.empty_like(x, dtype=fine)
         out = torch.empty_like(x)
         ctx.asking = _Asking(x, directions, launch.lengths, launch.ragged)
         heard = ctx.asking.forward(x, directions)
-        ctx.strides = tuple(w.stride(0) for w in (inner, bias, outer))
         ctx.sizes, ctx.launch, ctx.dim = (batch, longest, heads, embed, hidden), launch, dim
         layer_forward[launch.grid(models, batch, cut)](
-            x, packed, launch.counts, launch.lengths, inner, bias, outer, shift, middle, out,
-            *ctx.strides, shift.stride(0), *ctx.sizes, **launch.options(cut),
+            x, packed, launch.counts, launch.lengths, first, bias, second, shift, middle, out,
+            bias.stride(0), shift.stride(0), *ctx.sizes, COMPOSED=many == 2, **launch.options(cut),
         )  # fmt: skip
-        ctx.save_for_backward(x, directions, scale, packed, middle, inner, bias, outer)
+        ctx.save_for_backward(x, directions, packed, middle, first, bias, second)
         return out, heard
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor, heard: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        x, directions, scale, packed, middle, inner, bias, outer = ctx.saved_tensors
+        x, directions, packed, middle, first, bias, second = ctx.saved_tensors
         launch, (batch, _, heads, embed, hidden) = ctx.launch, ctx.sizes
         cut, models, slope = launch.backward, x.shape[0], slope.contiguous()
         d_x, d_directions = ctx.asking.backward(x, directions, heard)
         grid = launch.grid(models, batch, cut)
         d_packed = x.new_zeros(models, grid[1], *packed.shape[1:])
-        shapes = ((hidden, embed), (hidden,), (embed, hidden), (embed,))
-        shares = [x.new_empty(models, grid[1], *shape) for shape in shapes]
+        shapes = (first.shape[1:], (hidden,), second.shape[1:], (embed,))
+        hold = cut["EMBED"] * cut["HIDDEN"] <= HELD
+        shares = [(x.new_empty if hold else x.new_zeros)(models, grid[1], *shape) for shape in shapes]
         layer_backward[grid](
-            x, packed, launch.counts, launch.lengths, inner, bias, outer, middle, slope, d_x, d_packed, *shares,
-            *ctx.strides, *ctx.sizes, **launch.options(cut),
+            x, packed, launch.counts, launch.lengths, first, bias, second, middle, slope, d_x, d_packed, *shares,
+            bias.stride(0), *ctx.sizes, COMPOSED=packed.shape[2] == 2, **launch.options(cut), HOLD=hold,
+            maxnreg=launch.tile.registers,
         )  # fmt: skip
-        four = d_packed.sum(dim=1)[..., :embed, : ctx.dim]
-        query, key, value = (four[:, :, number].mT for number in range(3))
-        feeds = (share.sum(dim=1) for share in shares)
-        scaled = query * scale[:, None, None, None]
-        return d_x, d_directions, None, None, scaled, key, value, four[:, :, 3], *feeds
+        d_matrices = d_packed.sum(dim=1)[..., :embed, : ctx.dim]
+        d_inner, d_bias, d_outer, d_shift = (share.sum(dim=1) for share in shares)
+        d_inner, d_outer = d_inner[:, :embed, :hidden].mT, d_outer[:, :hidden, :embed].mT
+        return d_x, d_directions, d_matrices, None, d_inner, d_bias, d_outer, d_shift
+
+
+def _padded(x: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> Tensor:
+    out = torch.zeros(shape, dtype=kind, device=x.device)
+    out[..., : x.shape[-2], : x.shape[-1]] = x
+    return out
 
 
 class _Feed(torch.autograd.Function):

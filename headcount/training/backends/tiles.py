@@ -52,13 +52,15 @@ class LayerTile:
     programs: int = 1056  # eight for each multiprocessor of a large GPU
     precision: str = "half"
     fine: bool = False
+    registers: int | None = 128  # of a thread, backwards
+    composed: int = 32  # the widest states for which a head is two square matrices
     largest: int = 8192  # numbers of one matrix on the chip
 
     def cut(self, longest: int, embed: int, head_dim: int, hidden: int, *, backward: bool) -> dict[str, int] | None:
         """Samples, tokens and padded sizes of a tile; None where a program cannot hold it.
 
         >>> LayerTile().cut(16, 32, 8, 32, backward=True)
-        {'SAMPLES': 2, 'TOKENS': 16, 'EMBED': 32, 'DIM': 16, 'HIDDEN': 32, 'num_warps': 4}
+        {'SAMPLES': 2, 'TOKENS': 16, 'EMBED': 32, 'DIM': 32, 'HIDDEN': 32, 'num_warps': 4}
         >>> LayerTile().cut(100, 180, 16, 128, backward=True) is None
         True
         """
@@ -68,7 +70,8 @@ class LayerTile:
         if max(rows * wide, rows * inner, wide * inner, rows * rows) > self.largest:
             return None
         warps = self.warps * (2 if max(rows * wide, rows * inner, wide * inner) > 4096 else 1)
-        sizes = {"SAMPLES": samples, "TOKENS": tokens, "EMBED": wide, "DIM": max(16, power(head_dim))}
+        dim = wide if wide <= self.composed else max(16, power(head_dim))
+        sizes = {"SAMPLES": samples, "TOKENS": tokens, "EMBED": wide, "DIM": dim}
         return {**sizes, "HIDDEN": inner, "num_warps": min(8, warps)}
 
 
