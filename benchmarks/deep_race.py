@@ -28,15 +28,19 @@ WIDE = [
 ]
 GROWTH = [Size(models, 32, layers=2, steps_per_epoch=8) for models in (64, 256, 1024)]
 TILES = [
-    LayerTile(rows=32, warps=2),
-    LayerTile(rows=32, warps=1),
-    LayerTile(rows=64, warps=4),
-    LayerTile(rows=64, warps=2),
-    LayerTile(rows=32, warps=4, programs=2112),
-    LayerTile(rows=32, warps=4, fine=True),
+    LayerTile(registers=None),
+    LayerTile(warps=2),
+    LayerTile(rows=64),
+    LayerTile(rows=64, registers=None),
+    LayerTile(warps=8, registers=None),
+    LayerTile(warps=2, registers=None),
+    LayerTile(composed=16),
+    LayerTile(composed=64),
+    LayerTile(fine=True),
+    LayerTile(programs=2112),
 ]
 DEEP_GROUPS = {
-    "deep": 100.0, "tiles": 90.0, "wide": 50.0, "deep JAX": 120.0, "wide JAX": 60.0, "deep growth": 40.0,
+    "deep": 90.0, "tiles": 120.0, "wide": 50.0, "deep JAX": 120.0, "wide JAX": 60.0, "deep growth": 40.0,
 }  # seconds  # fmt: skip
 
 
@@ -87,7 +91,12 @@ def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if not ours:
             continue
         best = max(ours, key=lambda row: row["rate"])
-        found = {**dict(zip(SHAPE, shape, strict=True)), "ours": best["way"], "rate": best["rate"], "loss": best["loss"]}
+        found = {
+            **dict(zip(SHAPE, shape, strict=True)),
+            "ours": best["way"],
+            "rate": best["rate"],
+            "loss": best["loss"],
+        }
         if peers:
             peer = max(peers, key=lambda row: row["rate"])
             found |= {"peer": peer["way"], "peer rate": peer["rate"], "peer loss": peer["loss"]}
@@ -102,6 +111,10 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = []
     for r in ratios(rows):
         shape = f"{r['layers']} layers, K={r['models']}, T={r['length']}, {r['heads']}x8, width {r['width']}"
-        peer = f"  {r['ratio']:5.1f}x {r['peer']} ({r['peer rate']:,.0f}), losses agree: {r['agree']}" if "ratio" in r else ""
+        peer = (
+            f"  {r['ratio']:5.1f}x {r['peer']} ({r['peer rate']:,.0f}), losses agree: {r['agree']}"
+            if "ratio" in r
+            else ""
+        )
         lines.append(f"{shape:44} {r['rate']:>10,.0f} ({r['ours']}, {r['loss']:.4f}){peer}")
     return "\n".join(lines)

@@ -46,7 +46,9 @@ def drawn(number: int) -> Drawn:
     """The bank with this number; number 0 is the one that once came out as NaN."""
     if number == 0:
         shapes = [((9, 16), (10, 9)), ((4, 15), (12, 15)), ((1, 3), (2, 16)), ((6, 7), (3, 12))]
-        return Drawn([Architecture(layers=s, width=w, positions=5) for s, w in zip(shapes, (9, 128, 2, 60))], [16] * 4, 5, 16, 0)  # fmt: skip  # noqa: B905
+        widths = (9, 128, 2, 60)
+        archs = [Architecture(layers=s, width=w, positions=5) for s, w in zip(shapes, widths, strict=True)]
+        return Drawn(archs, [16] * 4, 5, 16, 0)
     family = torch.Generator().manual_seed(10_000 + number // FAMILY)
     own = torch.Generator().manual_seed(number)
     depth, longest = _between(1, 3, family), _between(1, 100, family)
@@ -90,7 +92,9 @@ def gaps(case: Drawn, path: Path, device: str) -> Tensor:
     batch, target = problem(case, device)
     found = []
     for way, dtype in ((path, torch.float32), (reference, torch.float64)):
-        bank = Bank(case.archs, case.token_dim, [case.seed + k for k in range(len(case.archs))], dtype=dtype, device=device)
+        bank = Bank(
+            case.archs, case.token_dim, [case.seed + k for k in range(len(case.archs))], dtype=dtype, device=device
+        )
         seen = Batch(batch.data.to(dtype), batch.which, batch.rows, batch.present)
         found.append(way.gradient(bank, seen, target.to(dtype)).double())
     got, true = found
@@ -102,7 +106,8 @@ def parts() -> dict[str, Path]:
     whole = kernels.in_kernels()
     each = {name: replace(Touch(), **{name: getattr(whole, name)}) for name in ("mix", "ask", "feed", "layer")}
     return {
-        name: replace(layered(), gradient=differentiated(partial(collapsed, touch=touch))) for name, touch in each.items()
+        name: replace(layered(), gradient=differentiated(partial(collapsed, touch=touch)))
+        for name, touch in each.items()
     }
 
 
@@ -136,7 +141,9 @@ def examine(numbers: list[int], device: str, limit: float, file: File) -> None:
         try:
             rows.append(examined(number, device))
         except Exception as error:  # one bank that cannot run must not cost the others
-            rows.append({"bank": number, "error": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"})
+            rows.append(
+                {"bank": number, "error": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"}
+            )
             if "CUDA error" in str(error) or "illegal" in str(error):
                 file.write_text(json.dumps(rows))
                 return

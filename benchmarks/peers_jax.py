@@ -56,7 +56,7 @@ def _collapsed(p, x):
 
 
 def _deep(p, x, attend):
-    """One network of any depth on (batch, length, features), layer by layer; `attend` mixes (batch, length, heads, dim)."""
+    """One network of any depth on (batch, length, features); `attend` mixes (batch, length, heads, dim)."""
     layers = sum(name.endswith(".query") for name in p)
     hidden = jax.nn.relu(x @ p["encoder.inner.weight"].T + p["encoder.inner.bias"])
     tokens = hidden @ p["encoder.outer.weight"].T + p["encoder.outer.bias"]

@@ -98,7 +98,7 @@ def where_it_compiles(kernels: Path) -> Path:
     """The path, and the recorded one with a line from the first kernel on that this device cannot compile or hold."""
     from triton.errors import TritonError
 
-    failed = kernels.failed
+    failed: list[str] = []
 
     def either(fast: Callable[..., Any], slow: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any) -> Any:
@@ -118,6 +118,7 @@ def where_it_compiles(kernels: Path) -> Path:
         forward=either(kernels.forward, recorded.forward),
         gradient=either(kernels.gradient, recorded.gradient),
         update=either(kernels.update, recorded.update),
+        failed=failed,
     )
 
 
@@ -137,8 +138,9 @@ def proved(path: Path, bank: Bank, batch: Batch, target: Tensor) -> Path:
     worst = int(gaps.nan_to_num(nan=torch.inf).argmax())
     if path.failed or bool((gaps <= path.tolerance).all()):
         return path
-    said = f"the gradient of {bank.archs[worst].name} is off by {gaps[worst].item():.1e}, {path.tolerance:.1e} is rounding"
-    path.failed.append(said)
+    said = (
+        f"the gradient of {bank.archs[worst].name} is off by {gaps[worst].item():.1e}, {path.tolerance:.1e} is rounding"
+    )
     print(f"headcount: {path.name}: {said}; {recorded.name} instead", file=sys.stderr)  # noqa: T201
     return recorded
 

@@ -1,8 +1,8 @@
 """The layers of deeper banks in kernels: a layer at once where a program holds it, and part by part where not.
 
 What `plain` does by batched products is bound by writing queries, keys, values, scores and hidden activations; these
-never leave the chip where a layer is one kernel (`layer`). Where it is too large for one, tokens asking tokens, the class
-token asking them and feed-forwards are kernels, and queries, keys and values batched products. Factors of products are
+never leave the chip where a layer is one kernel (`layer`). Where it is too large for one, tokens asking tokens, the
+class token asking them and feed-forwards are kernels, and queries, keys and values batched products. Factors of products are
 rounded to float16 and summed in float32 ("half"), or float32 throughout ("ieee").
 """
 
@@ -89,9 +89,10 @@ class _LayerLaunch:
     counts: Tensor
     lengths: Tensor
     ragged: bool
+    causal: bool = False  # no token hears a later one
 
     def options(self, cut: dict[str, int]) -> dict[str, Any]:
-        asked = {"RAGGED": self.ragged, "CAUSAL": False, "FINE": self.tile.fine, "PRECISION": self.tile.precision}
+        asked = {"RAGGED": self.ragged, "CAUSAL": self.causal, "FINE": self.tile.fine, "PRECISION": self.tile.precision}
         return {**cut, **asked, "num_stages": 1}
 
     def grid(self, models: int, batch: int, cut: dict[str, int]) -> tuple[int, int]:
@@ -248,7 +249,7 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor, heard: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, directions, packed, middle, first, bias, second = ctx.saved_tensors
-        launch, (batch, _, heads, embed, hidden) = ctx.launch, ctx.sizes
+        launch, (batch, _, _, embed, hidden) = ctx.launch, ctx.sizes
         cut, models, slope = launch.backward, x.shape[0], slope.contiguous()
         d_x, d_directions = ctx.asking.backward(x, directions, heard)
         grid = launch.grid(models, batch, cut)

@@ -46,7 +46,7 @@ def ask_backward(
     states, directions, slope, d_states, d_directions, lengths, length, heads, embed, batch,
     LENGTH: tl.constexpr, EMBED: tl.constexpr, RAGGED: tl.constexpr,
 ):  # fmt: skip
-    """From g = dL/dheard: dp_t = <g, x_t>, ds = p (dp - sum_t p dp), dx_t = sum_h p_t g + ds_t u, du = sum_t ds_t x_t."""
+    """From g = dL/dheard: dp_t = <g, x_t>, ds = p (dp - sum p dp), dx_t = sum_h p_t g + ds_t u, du = sum_t ds_t x_t."""
     sample = tl.program_id(0).to(tl.int64)
     x = _tile(states + sample * length * embed, embed, length, embed, LENGTH, EMBED)
     longest = length
