@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from benchmarks.measuring import SHAPE, Contestant
 from benchmarks.problem import Size, of_path
 from headcount.training.backends.choice import fused, layered, recorded
-from headcount.training.backends.tiles import LayerTile
+from headcount.training.backends.fused import gradient
+from headcount.training.backends.tiles import LayerTile, Tile
 
-__all__ = ["DEEP", "DEEP_GROUPS", "cells", "deep_contestants", "ratios"]
+__all__ = ["DEEP", "DEEP_GROUPS", "cells", "deep_contestants", "ratios", "table"]
 
 DEEP = [
     Size(128, 32, layers=2, steps_per_epoch=8),
@@ -61,6 +63,9 @@ def deep_contestants(group: str) -> dict[str, Contestant]:
         return {_name(tile): partial(of_path, path=layered(tile=tile)) for tile in TILES}
     path = fused() if group == "wide" else layered()
     ours = {path.name: partial(of_path, path=path)}
+    if group == "wide":
+        small = replace(path, gradient=partial(gradient, tile=Tile(tail=4096)))
+        return {**ours, f"{path.name}, tail=4096": partial(of_path, path=small)}
     return {**ours, recorded.name: partial(of_path, path=recorded)} if group == "deep" else ours
 
 

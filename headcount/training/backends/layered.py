@@ -2,8 +2,8 @@
 
 What `plain` does by batched products is bound by writing queries, keys, values, scores and hidden activations; these
 never leave the chip where a layer is one kernel (`layer`). Where it is too large for one, tokens asking tokens, the
-class token asking them and feed-forwards are kernels, and queries, keys and values batched products. Factors of products are
-rounded to float16 and summed in float32 ("half"), or float32 throughout ("ieee").
+class token asking them and feed-forwards are kernels, and queries, keys and values batched products. Factors of
+products are rounded to float16 and summed in float32 ("half"), or float32 throughout ("ieee").
 """
 
 from __future__ import annotations
