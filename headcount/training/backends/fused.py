@@ -166,7 +166,8 @@ def _by_products(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor
     with torch.enable_grad():
         p = bank.named(theta)
         folded = _folded(p, bank.scale[:, 0])
-    shares = _shares({name: x.detach() for name, x in p.items()}, *(x.detach() for x in folded), batch, target, tile)
+    directions, mix, shift = (x.detach() for x in folded)
+    shares = _shares({name: x.detach() for name, x in p.items()}, directions, mix, shift, batch, target, tile)
     sums = Shares(*(share.sum(dim=1) for share in shares))
     names = ("encoder.inner.weight", "encoder.inner.bias", "read_out.outer.weight", "read_out.outer.bias")
     given = (sums.weight, sums.bias, sums.out_weight, sums.out_bias)

@@ -1,4 +1,5 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
+# pyright: reportPossiblyUnboundVariable=false
 """A whole layer for the tokens: attention, residual, feed-forward, residual, in one program for a tile of samples.
 
 Queries, keys, values, scores and hidden activations live on the chip alone; only the residual stream goes to memory.
