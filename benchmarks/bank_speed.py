@@ -2,7 +2,7 @@
 
     python -m benchmarks.bank_speed --device cpu
     python -m benchmarks.bank_speed --device cuda --limit 300 --json bank_speed_cuda.json
-    python -m benchmarks.bank_speed --device cuda --deep --limit 330 --json deep_speed.json
+    python -m benchmarks.bank_speed --device cuda --deep --limit 450 --json deep_speed.json
 
 Every contestant starts from the same parameters and visits the same samples in the same order; after two epochs the
 losses it reached stand beside the reference's. On a GPU each group of contestants has a process of its own, so that

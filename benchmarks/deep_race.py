@@ -42,7 +42,7 @@ TILES = [
     LayerTile(programs=2112),
 ]
 DEEP_GROUPS = {
-    "deep": 90.0, "tiles": 120.0, "wide": 50.0, "deep JAX": 120.0, "wide JAX": 60.0, "deep growth": 40.0,
+    "deep": 90.0, "deep JAX": 120.0, "tiles": 120.0, "wide": 50.0, "wide JAX": 60.0, "deep growth": 40.0,
 }  # seconds  # fmt: skip
 
 
