@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headcount.reproduction.theorems import table
-from headcount.sources import results
+from headcount.sources import STATUSES, results
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -33,6 +33,17 @@ def test_the_readme_lists_every_room():
 
 def test_the_table_of_theorems_is_what_the_code_says():
     assert (ROOT / "docs/theorems.md").read_text() == table(), "run `make docs`"
+
+
+def test_every_statement_says_how_it_is_known():
+    table()
+    assert not [r.code for r in results() if not r.status], "state status= in @implements"
+    assert {r.status for r in results()} == set(STATUSES)
+    bounds = [r for r in results() if r.code.endswith("_exponent")]
+    assert all(r.hypotheses for r in bounds)
+    (theorem,) = [r for r in bounds if r.source.name == "Theorem 2(2)"]
+    assert "heads < retrievals" in theorem.checked
+    assert any("Assumption 1" in h for h in theorem.assumed)
 
 
 def test_every_result_names_a_test_that_exists():

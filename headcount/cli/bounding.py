@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
             return
         say(str(found))
         say(found.meaning[:1].upper() + found.meaning[1:] + ".")
-        say(f"Hypotheses: {'; '.join(found.hypotheses)}.")
+        say(f"Hypotheses: {'; '.join(str(h) for h in found.hypotheses)}.")
 
 
 def _show(rows: list[dict[str, object]], retrievals: int) -> None:

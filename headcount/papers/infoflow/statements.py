@@ -20,6 +20,11 @@ FEWER = Statement(
     "proved",
     Source(HEADS, "Theorem 2(2)"),
 )
+FEWER_LINEAR = Statement(
+    "fewer heads than distinct rays in one layer cost a sum of linear maxima an exponent linear in the length",
+    "proved",
+    Source(HERE, "few heads on a sum of linear maxima (after Theorem 2(2) of Yu et al. 2025)"),
+)
 DEEPER = Statement("L layers of h heads without positions need L h >= D", "conjectured", Source(HEADS, "Conjecture 1"))
 PLACED = Statement(
     "with positions two layers of one head solve D retrievals when head_dim >= D",
@@ -98,7 +103,7 @@ def statements_for(structure: Structure, arch: Shape, found: Found | None) -> tu
     if any(r.order == 1 and r.rank > 1 for r in compared):
         chosen += [RANKS, GATES if _used(found, "gated") else MASKING]
     if any(r.order == 1 and r.rank == 1 and not r.after for r in compared):
-        chosen += [FEWER if found.whole else ENOUGH] if one else [DEEPER]
+        chosen += _heads(structure, arch, found.whole) if one else [DEEPER]
         if not one:
             chosen.append(RIDING)
         if _used(found, "routed"):
@@ -112,6 +117,14 @@ def statements_for(structure: Structure, arch: Shape, found: Found | None) -> tu
     if found.gathered or found.cost.features > 1:
         chosen.append(DECODING)
     return tuple(dict.fromkeys(chosen))
+
+
+def _heads(structure: Structure, arch: Shape, whole: bool) -> list[Statement]:
+    """What is proved about the heads of one layer and scores of this kind; nothing is said where nothing is proved."""
+    scores = {r.score for r in structure.retrievals if r.order}
+    if not whole:
+        return [ENOUGH] if arch.layers[0][1] >= 2 else []
+    return [FEWER_LINEAR] if scores == {"linear"} else [FEWER] if scores <= {"", "wells"} else []
 
 
 def _used(found: Found, way: str) -> bool:
