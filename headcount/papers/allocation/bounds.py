@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from numbers import Real
 
 import numpy as np
-from scipy.optimize import linprog
 
 from headcount.refusals import at_least, at_least_one, not_negative
 from headcount.results import Bound
@@ -137,6 +136,8 @@ def exponential_sum_error(lag: int, decays: Sequence[float], length: int = 60) -
     >>> round(exponential_sum_error(1, [0.5]), 3)
     1.0
     """
+    from scipy.optimize import linprog
+
     at_least(0, lag=lag)
     at_least_one(length=length)
     t = np.arange(length)
