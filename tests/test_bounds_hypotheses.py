@@ -24,7 +24,7 @@ from headcount.tasks import (
     Wells,
 )
 
-HERE = "few heads on a sum of linear maxima (after Theorem 2(2) of Yu et al. 2025)"
+HERE = "Few heads on linear maxima (after Theorem 2(2))"
 
 
 def ray(vector):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+import headcount as hc
 from headcount.nets import Architecture
 from headcount.papers.infoflow.lower import kth_largest_exponent, one_layer_bound, one_layer_bounds, pair_exponent
 from headcount.structure import Retrieval, Structure
-from headcount.tasks import KthLargest, LinearMax, OppositePair, PairMax
+from headcount.tasks import KthLargest, LinearMax, OppositePair, PairMax, Wells
 from headcount.tasks.intrinsic import kind_of
 
 
@@ -68,6 +69,23 @@ def test_a_bound_is_silent_where_a_hypothesis_fails_and_says_which():
         assert all(why in b.failed for b in one_layer_bounds(task.structure, one))
     assert one_layer_bound(PairMax([[[-1, 0], [0, -2]]], 64).structure, one).value == 6.5
     assert one_layer_bound(OppositePair(64).structure, one).value == 6.5
+
+
+def test_a_prediction_rests_only_on_what_is_proved_for_its_scores():
+    """Before: Theorem 2(2) beside linear scores, 2(1) at head_dim 1, and "one layer needs eps^-k" beside any form."""
+
+    def names(task, *layers):
+        return {s.source.name for s in hc.predict(task, Architecture(layers=layers)).statements}
+
+    linear, other = LinearMax.random(4, 4, 64), PairMax([np.eye(3).tolist(), (np.eye(3) + 1).tolist()], 64)
+    assert "Few heads on linear maxima (after Theorem 2(2))" in names(linear, (2, 4))
+    assert "Theorem 2(2)" not in names(linear, (2, 4)) | names(other, (1, 4))
+    assert "Theorem 2(2)" in names(Wells.random(4, 2, 64), (2, 4))
+    assert "Theorem 2(1)" in names(linear, (4, 2))
+    assert "Theorem 2(1)" not in names(linear, (4, 1))
+    separation = "the abstract (depth separation)"
+    assert separation in names(OppositePair(64), (1, 4))
+    assert separation not in names(PairMax([[[0, 1], [0, 0]]], 64), (1, 4))
 
 
 def test_what_is_assumed_is_part_of_the_sentence():

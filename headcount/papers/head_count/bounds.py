@@ -27,7 +27,7 @@ NETWORK = "Assumption 1 (embeddings of norm at most 1, attention and read-out we
 TWO_LAYERS = "a read-out of two layers"
 
 FEW_HEADS = Source("yu2025heads", "Theorem 2(2)")
-LINEAR_MAX = Source("headcount", "few heads on a sum of linear maxima (after Theorem 2(2) of Yu et al. 2025)")
+LINEAR_MAX = Source("headcount", "Few heads on linear maxima (after Theorem 2(2))")
 FEW_HEADS_DEEP = Source("yu2025heads", "Appendix A.2.2 (remark on Theorem 2(2))")
 ENOUGH_HEADS = Source("yu2025heads", "Theorem 2(1)")
 MEMORISE = Source("yu2025heads", "Theorem 2(3)")

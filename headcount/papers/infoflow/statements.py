@@ -23,7 +23,7 @@ FEWER = Statement(
 FEWER_LINEAR = Statement(
     "fewer heads than distinct rays in one layer cost a sum of linear maxima an exponent linear in the length",
     "proved",
-    Source(HERE, "few heads on a sum of linear maxima (after Theorem 2(2) of Yu et al. 2025)"),
+    Source(HERE, "Few heads on linear maxima (after Theorem 2(2))"),
 )
 DEEPER = Statement("L layers of h heads without positions need L h >= D", "conjectured", Source(HEADS, "Conjecture 1"))
 PLACED = Statement(
@@ -45,6 +45,11 @@ PAIRS = Statement(
     "two layers of one head solve the pair task with eps^-1 parameters; one layer needs eps^-k, k linear in T",
     "claimed",
     Source(INFOFLOW, "the abstract (depth separation)"),
+)
+PAIR_LAYERS = Statement(
+    "two layers of D heads solve D pair retrievals; what one layer needs depends on the form",
+    "reconstructed",
+    Source(INFOFLOW, "the intrinsic-dimension prediction (D heads in both layers)"),
 )
 PAIR_HEADS = Statement(
     "D pair retrievals need D heads in both layers", "claimed", Source(INFOFLOW, "the intrinsic-dimension prediction")
@@ -99,7 +104,8 @@ def statements_for(structure: Structure, arch: Shape, found: Found | None) -> tu
     if structure.order > 2:
         chosen.append(TRIPLES)
     if any(r.order == 2 for r in compared):
-        chosen += [PAIRS, PAIR_HEADS]
+        known = {r.score for r in compared if r.order == 2} <= {"", "opposite"}
+        chosen += [PAIRS if known else PAIR_LAYERS, PAIR_HEADS]
     if any(r.order == 1 and r.rank > 1 for r in compared):
         chosen += [RANKS, GATES if _used(found, "gated") else MASKING]
     if any(r.order == 1 and r.rank == 1 and not r.after for r in compared):
