@@ -151,7 +151,7 @@ def _shapes(grid: dict[str, Any]) -> list[tuple[tuple[tuple[int, int], ...], int
         if clash:
             raise ValueError(f"[grid] gives shapes, so {clash[0]} has no meaning")
         embeds = _numbers(grid, "embed_dim", 0)
-        return [(tuple(tuple(pair) for pair in shape), embed) for shape in grid["shapes"] for embed in embeds]
+        return [(_layers(shape), embed) for shape in grid["shapes"] for embed in embeds]
     if "head_dim" in grid and "embed_dim" in grid:
         raise ValueError("[grid] gives both head_dim and embed_dim; give one, or shapes for full freedom")
     heads, depths = _numbers(grid, "heads"), _numbers(grid, "layers", 1)
@@ -159,6 +159,11 @@ def _shapes(grid: dict[str, Any]) -> list[tuple[tuple[tuple[int, int], ...], int
         fixed = itertools.product(heads, _numbers(grid, "embed_dim"), depths)
         return [(((h, math.ceil(e / h)),) * depth, h * math.ceil(e / h)) for h, e, depth in fixed]
     return [(((h, n),) * depth, 0) for h, n, depth in itertools.product(heads, _numbers(grid, "head_dim", 8), depths)]
+
+
+def _layers(shape: Any) -> tuple[tuple[int, int], ...]:
+    """One of the grid's shapes: a text as 2x8+2x8, or a list of (heads, head_dim)."""
+    return Architecture.parse(shape).layers if isinstance(shape, str) else tuple(tuple(pair) for pair in shape)
 
 
 def _rates(grid: dict[str, Any], given: dict[str, Any]) -> list[dict[str, float]]:
