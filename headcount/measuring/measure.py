@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from headcount.fits import Measurement
+from headcount.frozen import decode
 from headcount.measuring.loading import load
 from headcount.measuring.planning import CostEstimate, StudyPlan, fitting, memory, spoken
 from headcount.measuring.sequences import Sequences
@@ -106,7 +107,7 @@ class _Asked:
         spec = store.study().spec if store.stated else {}
         if spec.get("question") != _as_read(self.question):
             return None
-        return StudyPlan(**{**spec["plan"], "heads": tuple(spec["plan"]["heads"])}), spec["given_up"]
+        return decode(StudyPlan, spec["plan"], "the plan of the store"), spec["given_up"]
 
     def fitted(self) -> tuple[StudyPlan, str]:
         """The plan that fits the time, after a timed trial; its estimate is said before anything is trained."""
@@ -164,13 +165,15 @@ def _as_read(value: dict[str, Any]) -> dict[str, Any]:
 def _finished(
     subject: Subject, bank: list[Member], recipe: Recipe, outcome: Outcome
 ) -> list[tuple[str, dict[str, Any], Row]]:
-    rates = error_rates(subject, bank, recipe, outcome) if subject.data.classes else [{}] * len(bank)
-    rows = [{**row, **rate} for row, rate in zip(outcome.rows, rates, strict=True)]
+    rows: Sequence[Row] = outcome.rows
+    if subject.data.classes:
+        rates = error_rates(subject, bank, recipe, outcome)
+        rows = [{**row, "error_rate": rate} for row, rate in zip(rows, rates, strict=True)]
     return [(row["run"], member.content(recipe), row) for member, row in zip(bank, rows, strict=True)]
 
 
 @torch.no_grad()
-def error_rates(subject: Subject, members: list[Member], recipe: Recipe, outcome: Outcome) -> list[dict[str, float]]:
+def error_rates(subject: Subject, members: list[Member], recipe: Recipe, outcome: Outcome) -> list[float]:
     """The share of the validation part whose class each member's best network gets wrong."""
     bank, path = outcome.bank, subject.path
     samples = subject.parts.resident(members, recipe, bank.theta.dtype, subject.device, path.pack)
@@ -180,4 +183,4 @@ def error_rates(subject: Subject, members: list[Member], recipe: Recipe, outcome
         batch, target = samples.held_out(rows)
         named = path.forward(bank, bank.named(), batch).argmax(dim=-1)
         wrong += (named != target.argmax(dim=-1)).sum(dim=1)
-    return [{"error_rate": rate} for rate in (wrong / recipe.validation).tolist()]
+    return (wrong / recipe.validation).tolist()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from headcount.refusals import refuse_unknown
+from headcount.frozen import decode
 
 __all__ = ["Architecture", "Parameters", "parameters"]
 
@@ -97,9 +97,7 @@ class Architecture:
     @classmethod
     def from_json(cls, text: str) -> Architecture:
         """The architecture that canonical JSON describes."""
-        data: dict[str, Any] = json.loads(text)
-        refuse_unknown(data, [f.name for f in fields(cls)], "the architecture")
-        return cls(**{**data, "layers": tuple(tuple(pair) for pair in data["layers"])})
+        return decode(cls, json.loads(text), "the architecture")
 
 
 class Parameters(NamedTuple):

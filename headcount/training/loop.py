@@ -175,16 +175,19 @@ class _Run:
 
     def outcome(self) -> Outcome:
         """The rows, and the bank at every member's best."""
-        columns = {
-            "nmse": self.best.tolist(),
-            "final_nmse": self.final.tolist(),
-            "train_nmse": self.train_at_best.tolist(),
-            "best_step": self.best_step.tolist(),
-            "status": [STATUS[s] for s in self.status.tolist()],
-        }
+        numbers = (self.best, self.final, self.train_at_best, self.best_step, self.status)
         rows = tuple(
-            {**member.row(self.recipe), **{name: values[k] for name, values in columns.items()}}
-            for k, member in enumerate(self.members)
+            Row(
+                **member.row(self.recipe),
+                nmse=nmse,
+                final_nmse=final_nmse,
+                train_nmse=train_nmse,
+                best_step=best_step,
+                status=STATUS[status],
+            )
+            for member, nmse, final_nmse, train_nmse, best_step, status in zip(
+                self.members, *(column.tolist() for column in numbers), strict=True
+            )
         )
         self.bank.theta = self.best_theta
         return Outcome(rows, self.bank, self.path.name)

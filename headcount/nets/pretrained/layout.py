@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headcount.frozen import decode
+
 __all__ = ["HeadLayout"]
 
 
@@ -98,8 +100,7 @@ class HeadLayout:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> HeadLayout:
-        parts = (tuple(int(n) for n in data[key]) for key in ("ranks", "groups", "widths", "sharing"))
-        return cls(*parts, rotary=bool(data["rotary"]))
+        return decode(cls, data, "the layout of a layer")
 
 
 def _starts(sizes: list[int] | tuple[int, ...]) -> tuple[int, ...]:
