@@ -114,6 +114,6 @@ class Structure:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Structure:
+    def from_json(cls, data: Any) -> Structure:
         """The structure a dictionary (JSON or TOML) describes; whatever is wrong is refused by the field's name."""
         return decode(cls, data, "the structure")

@@ -84,7 +84,7 @@ class Certificate:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Certificate:
+    def from_json(cls, data: Any) -> Certificate:
         """The certificate that `to_json` wrote."""
         kinds = {"terms": tuple[Term, ...], "source": Source, "hypotheses": tuple[str, ...]}
         where = "the certificate"

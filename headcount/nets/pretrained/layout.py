@@ -99,7 +99,7 @@ class HeadLayout:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> HeadLayout:
+    def from_json(cls, data: Any) -> HeadLayout:
         return decode(cls, data, "the layout of a layer")
 
 
