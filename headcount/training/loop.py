@@ -18,9 +18,9 @@ from headcount.training.member import Member, Recipe
 from headcount.training.optimiser import AdamW
 from headcount.training.shuffling import Orders, seed_of
 
-__all__ = ["Outcome", "Progress", "train"]
+__all__ = ["Outcome", "StepsMade", "train"]
 
-Progress = Callable[[int], None]  # told how many steps were made since the last call
+StepsMade = Callable[[int], None]  # called with the number of steps made since the last call
 DIVERGED = 1e3  # a validation NMSE a thousand times the constant predictor's is no training any more
 DONE, FROZEN, LOST = 0, 1, 2
 STATUS = ("done", "frozen", "diverged")
@@ -47,7 +47,7 @@ def train(
     path: Path | None = None,
     data: Samples = Resident,
     start: Sequence[Transformer] | None = None,
-    progress: Progress | None = None,
+    on_progress: StepsMade | None = None,
 ) -> Outcome:
     """Train the members as one bank and return a row for each.
 
@@ -70,8 +70,8 @@ def train(
             run.evaluate(epoch)
             if not run.any_active():
                 break
-        if progress is not None:
-            progress(recipe.steps_per_epoch)
+        if on_progress is not None:
+            on_progress(recipe.steps_per_epoch)
     return run.outcome()
 
 
