@@ -7,7 +7,7 @@ import pytest
 from headcount.cli import main
 from headcount.results import Store, read_study
 from headcount.tasks.catalogue import SHIPPED
-from tests.test_cli_read_back import commands
+from tests.app_commands import commands
 from tests.test_training_sweeps import SPEC
 
 

@@ -5,23 +5,12 @@ import json
 import numpy as np
 import pytest
 import torch
-import typer
 
 import headcount
-from headcount.cli.door import EXTRAS, app, main
+from headcount.cli.door import EXTRAS, main
+from tests.app_commands import commands
 from tests.test_cli_allocation import folder, text  # noqa: F401
 from tests.test_training_sweeps import SPEC
-
-
-def commands(group=None, before=""):
-    """Every command by the words that call it, from the app itself."""
-    group = group or typer.main.get_command(app)
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, f"{before}{name} ")
-        else:
-            yield f"{before}{name}"
-
 
 # Commands that only print, or write what a person looks at: pages, pictures, and the same facts as JSON.
 FOR_PEOPLE = {
@@ -69,7 +58,7 @@ def measure(call, tmp_path, request):
     g = np.random.default_rng(0)
     x = g.normal(size=(64, 4, 2))
     np.savez(tmp_path / "mine.npz", x=x, y=x[:, :, 0].max(axis=1))
-    call("measure", "mine.npz", "--budget", "2s", "--out", "found")
+    call("measure", "mine.npz", "--heads", "1-3", "--seeds", "2", "--steps", "60", "--out", "found")
     assert "report.html" in call("report", "found/study.json", "--out", "again")
 
 
