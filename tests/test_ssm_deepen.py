@@ -179,8 +179,7 @@ def test_a_real_kernel_keeps_conjugate_modes_in_conjugate_chains(deal):
         deep = system.deepen(depth, deal=deal)
         assert gap(deep.impulse(64), system.impulse(64)) < 1e-13
         for layer in deep.layers:
-            by_mode = set(zip(layer.poles.tolist(), map(tuple, np.abs(layer.weights).tolist()), strict=True))
-            assert sorted(layer.poles.tolist(), key=str) == sorted(layer.poles.conj().tolist(), key=str) and by_mode
+            assert sorted(layer.poles.tolist(), key=str) == sorted(layer.poles.conj().tolist(), key=str)
         assert np.abs(deep.impulse(64).imag).max() < 1e-15 * np.abs(deep.impulse(64)).max()
 
 

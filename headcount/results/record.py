@@ -45,13 +45,20 @@ class Claim:
 class Measured:
     """What a run found: cells by the title of their table, statements, and the set-up in words and numbers.
 
-    `tables` may hold more than the paper printed: those come on the page without a verdict.
+    `tables` may hold more than the paper printed: those come on the page without a verdict. `reduced` says in what a
+    run was smaller than the published one; it is empty where nothing was.
     """
 
     tables: Mapping[str, Cells] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     setup: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    reduced: str = ""
+
+    @property
+    def remarks(self) -> list[str]:
+        """The notes, after a sentence on what was smaller where something was."""
+        return [*([f"smaller than published: {self.reduced}"] if self.reduced else []), *self.notes]
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ class Record:
         """The record as JSON text, a line for each cell."""
         found = self.measured
         whole = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "measured"}
-        whole |= {"setup": dict(found.setup), "notes": list(found.notes)}
+        whole |= {"setup": dict(found.setup), "reduced": found.reduced, "notes": list(found.notes)}
         whole["claims"] = [dataclasses.asdict(claim) for claim in found.claims]
         head = json.dumps(whole, indent=1, default=str)[:-2]
         tables = [f"  {json.dumps(title)}: [\n{_lines(cells)}\n  ]" for title, cells in found.tables.items()]
@@ -139,7 +146,8 @@ class Record:
             for title, cells in whole["tables"].items()
         }
         claims = tuple(Claim(**claim) for claim in whole.get("claims", []))
-        measured = Measured(tables, claims, whole.get("setup", {}), tuple(whole.get("notes", [])))
+        notes = tuple(whole.get("notes", []))
+        measured = Measured(tables, claims, whole.get("setup", {}), notes, whole.get("reduced", ""))
         plain = {f.name: whole[f.name] for f in dataclasses.fields(cls) if f.name != "measured"}
         return cls(**plain, measured=measured)
 

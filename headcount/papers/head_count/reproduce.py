@@ -132,12 +132,11 @@ def _setup(grid: Grid, study: Study) -> dict[str, Any]:
     }
 
 
-def _notes(setting: Setting, grid: Grid) -> tuple[str, ...]:
+def _reduced(setting: Setting, grid: Grid) -> str:
+    """In what the run was smaller than the published one."""
     if not setting.quick:
-        return () if grid.lengths == LENGTHS else (f"smaller: lengths {grid.lengths} only, for lack of time",)
-    return (
-        f"smaller than published: lengths {grid.lengths}, {grid.recipe.samples} samples, {grid.recipe.steps} steps",
-    )
+        return "" if grid.lengths == LENGTHS else f"lengths {grid.lengths} only, for lack of time"
+    return f"lengths {grid.lengths}, {grid.recipe.samples} samples, {grid.recipe.steps} steps"
 
 
 def _table(name: str, title: str, setting: Setting) -> Measured:
@@ -149,7 +148,7 @@ def _table(name: str, title: str, setting: Setting) -> Measured:
         if setting.quick:
             varied = replace(varied, lengths=(8,))
         tables["Table 2, other directions and learning rate"] = cells_of(sweep_of(varied, setting))
-    return Measured(tables, (), _setup(grid, study), _notes(setting, grid))
+    return Measured(tables, (), _setup(grid, study), reduced=_reduced(setting, grid))
 
 
 def table_2(setting: Setting) -> Measured:
@@ -173,7 +172,7 @@ def table_5(setting: Setting) -> Measured:
     if setting.seconds is not None:
         grid = replace(grid, seeds=3)
     grid, study = _within(grid, setting)
-    return Measured({"Table 5": cells_of(study)}, (), _setup(grid, study), _notes(setting, grid))
+    return Measured({"Table 5": cells_of(study)}, (), _setup(grid, study), reduced=_reduced(setting, grid))
 
 
 def _within(grid: Grid, setting: Setting) -> tuple[Grid, Study]:
@@ -198,7 +197,7 @@ def figure_1a(setting: Setting) -> Measured:
     ours = f"at T = {longest} the fourth head brings a factor {fourth:.3g}, the fifth {fifth:.3g}"
     claim = Claim(says, ours, fourth > fifth)
     cells = {key: (value,) for key, value in best.items()}
-    return Measured({"Figure 1a": cells}, (claim,), _setup(grid, study), _notes(setting, grid))
+    return Measured({"Figure 1a": cells}, (claim,), _setup(grid, study), reduced=_reduced(setting, grid))
 
 
 def figure_1b(setting: Setting) -> Measured:
@@ -209,7 +208,7 @@ def figure_1b(setting: Setting) -> Measured:
     grid, study = _within(grid, setting)
     tables = {f"Figure 1b, {h} heads": cells_of(study.where(heads=h), "width") for h in grid.heads}
     claims = _width_claims(tables["Figure 1b, 3 heads"], tables["Figure 1b, 4 heads"], grid)
-    return Measured(tables, claims, _setup(grid, study), _notes(setting, grid))
+    return Measured(tables, claims, _setup(grid, study), reduced=_reduced(setting, grid))
 
 
 def _width_claims(three: Cells, four: Cells, grid: Grid) -> tuple[Claim, ...]:
