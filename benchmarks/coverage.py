@@ -137,29 +137,65 @@ DESIGNS = (
     Design("law: plain", "five seeds of one spread", law()),
     Design("law: floor", "the floor is half of the error at the largest width", law(share=0.5)),
     Design("law: failing seeds", "a tenth of the seeds stick 0.3 to 1.5 decades above", law(fail=0.1)),
-    Design("law: heteroscedastic", "seeds spread 0.02 decades at the smallest, 0.4 at the largest", law(noise=(0.02, 0.4))),
-    Design("law: heteroscedastic, falling", "0.4 decades at the smallest width, 0.02 at the largest", law(noise=(0.4, 0.02))),
+    Design(
+        "law: heteroscedastic", "seeds spread 0.02 decades at the smallest, 0.4 at the largest", law(noise=(0.02, 0.4))
+    ),
+    Design(
+        "law: heteroscedastic, falling",
+        "0.4 decades at the smallest width, 0.02 at the largest",
+        law(noise=(0.4, 0.02)),
+    ),
     Design("law: three seeds, heteroscedastic", "0.02 to 0.4 decades, three seeds", law(seeds=3, noise=(0.02, 0.4))),
     Design("law: one seed", "one seed for each of six widths", law(seeds=1)),
     Design("law: one seed, floor", "one seed, and a floor as above", law(seeds=1, share=0.5)),
     Design("law: one seed, heteroscedastic", "one seed, 0.02 to 0.4 decades", law(seeds=1, noise=(0.02, 0.4))),
-    Design("law: shared effects", "0.1 decades common to all seeds of a width, 0.02 of a seed", law(noise=(0.02, 0.02), shared=0.1)),
+    Design(
+        "law: shared effects",
+        "0.1 decades common to all seeds of a width, 0.02 of a seed",
+        law(noise=(0.02, 0.02), shared=0.1),
+    ),
     Design("law: shared effects, equal", "0.1 decades common to a width and 0.1 of a seed", law(shared=0.1)),
-    Design("law: shared effects, four widths", "as the first, four widths only", law(noise=(0.02, 0.02), shared=0.1, sizes=SIZES[:4])),
+    Design(
+        "law: shared effects, four widths",
+        "as the first, four widths only",
+        law(noise=(0.02, 0.02), shared=0.1, sizes=SIZES[:4]),
+    ),
     Design("knee: sharp", "a decade per head up to the third of six", turn(sharp(3))),
     Design("knee: gradual, slow", "4 decades at rate 0.3, eight counts", turn(gradual(4, 0.3))),
     Design("knee: gradual, middling", "4 decades at rate 0.5", turn(gradual(4, 0.5))),
     Design("knee: gradual, quick", "3 decades at rate 0.8", turn(gradual(3, 0.8))),
     Design("knee: gradual, three seeds", "4 decades at rate 0.5, three seeds", turn(gradual(4, 0.5), seeds=3)),
     Design("knee: gradual, two seeds", "4 decades at rate 0.5, two seeds", turn(gradual(4, 0.5), seeds=2)),
-    Design("knee: gradual, two noisy seeds", "the same, 0.3 decades of a seed", turn(gradual(4, 0.5), seeds=2, noise=(0.3, 0.3))),
-    Design("knee: gradual, twelve counts", "6 decades at rate 0.3, twelve counts, two seeds of 0.3 decades", turn(gradual(6, 0.3, 12), seeds=2, noise=(0.3, 0.3))),
-    Design("knee: gradual, two quiet seeds", "4 decades at rate 0.4, 0.1 decades of a seed", turn(gradual(4, 0.4), seeds=2, noise=(0.1, 0.1))),
+    Design(
+        "knee: gradual, two noisy seeds",
+        "the same, 0.3 decades of a seed",
+        turn(gradual(4, 0.5), seeds=2, noise=(0.3, 0.3)),
+    ),
+    Design(
+        "knee: gradual, twelve counts",
+        "6 decades at rate 0.3, twelve counts, two seeds of 0.3 decades",
+        turn(gradual(6, 0.3, 12), seeds=2, noise=(0.3, 0.3)),
+    ),
+    Design(
+        "knee: gradual, two quiet seeds",
+        "4 decades at rate 0.4, 0.1 decades of a seed",
+        turn(gradual(4, 0.4), seeds=2, noise=(0.1, 0.1)),
+    ),
     Design("knee: gradual, ten seeds", "4 decades at rate 0.5, ten seeds", turn(gradual(4, 0.5), seeds=10)),
-    Design("knee: gradual, heteroscedastic", "seeds spread 0.05 to 0.4 decades", turn(gradual(4, 0.5), noise=(0.05, 0.4))),
-    Design("knee: gradual, heteroscedastic, falling", "0.4 to 0.05 decades, three seeds", turn(gradual(4, 0.5), seeds=3, noise=(0.4, 0.05))),
-    Design("knee: gradual, five lengths", "three seeds at each of five lengths whose falls differ by a tenth", turn(gradual(4, 0.5), seeds=3, lengths=5, varied=0.1)),
-)  # fmt: skip
+    Design(
+        "knee: gradual, heteroscedastic", "seeds spread 0.05 to 0.4 decades", turn(gradual(4, 0.5), noise=(0.05, 0.4))
+    ),
+    Design(
+        "knee: gradual, heteroscedastic, falling",
+        "0.4 to 0.05 decades, three seeds",
+        turn(gradual(4, 0.5), seeds=3, noise=(0.4, 0.05)),
+    ),
+    Design(
+        "knee: gradual, five lengths",
+        "three seeds at each of five lengths whose falls differ by a tenth",
+        turn(gradual(4, 0.5), seeds=3, lengths=5, varied=0.1),
+    ),
+)
 
 
 def measure(design: Design, studies: int, seed: int) -> dict[str, Any]:
@@ -201,18 +237,19 @@ Written by `python -m benchmarks.coverage` from `docs/data/coverage.json`; measu
 ({studies} studies per design, seed {seed}; study i of a design draws from `default_rng([{seed}, i])`).
 {short} at least {wanted} of the time. The standard error of a share near 0.95 is 0.015.
 
-*covers*: share of studies whose interval holds the planted exponent, or the knee of the curve without noise. *before*: the
-same studies under the percentile bootstrap over seeds that stood here earlier. *truth refuted*: share in which the verdict
-on the truth is "refuted". *verdict given*: share in which it is not "unresolved". *width*: the median width, for a law as a
-share of the exponent, for a knee as the number of tested counts inside.
+*covers*: share of studies whose interval holds the planted exponent, or the knee of the curve without noise. *before*:
+the same studies under the percentile bootstrap over seeds that stood here earlier. *truth refuted*: share in which the
+verdict on the truth is "refuted". *verdict given*: share in which it is not "unresolved". *width*: the median width, for
+a law as a share of the exponent, for a knee as the number of tested counts inside.
 
 """
 TAIL = """
-What was tried and left: for laws, resampling cells and seeds (six cells leave draws with fewer sizes than the law has
-numbers); for knees, inverting tests of each count with Student's quantiles (covers 0.99 to 1.00, at twice the width: most
-intervals are everything tested). Where seeds spread at least twice as far at few heads as at many, the knee's interval lies too
-high; such a study refutes nothing, and its verdict says that the seeds are too few to tell. A law through three sizes has
-nothing to be held against, and its verdict says the same.
+What was left: for laws, resampling cells and seeds (six cells leave draws with fewer sizes than the law has numbers,
+so the profile takes its place; not measured); for knees, inverting tests of each count with Student's quantiles (0.99 to
+1.00 over 100 studies per design, at twice the width: most intervals are everything tested). Where seeds spread at least
+twice as far at few heads as at many, the knee's interval lies too high; such a study refutes nothing, and its verdict
+says that the seeds are too few to tell. A law through three sizes has nothing to be held against, and its verdict says
+the same.
 """
 
 

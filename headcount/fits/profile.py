@@ -1,11 +1,11 @@
-"""The laws that levels leave standing: a profile interval whose yardstick is the larger of seeds' noise and lack of fit.
+"""The laws that levels leave standing: intervals by the larger of the seeds' noise and the lack of fit.
 
 The level y_i of size i is log10 law(size_i) + (an effect that all seeds of the cell share) + (the seeds' noise). The
 first has one variance tau^2 for every cell, the second the variance s_i^2 that the seeds show. With weights
-1/(s_i^2 + tau^2) and Q the weighted sum of squared distances from a law, tau^2 is the least number for which the nearest
-law has Q <= K - p, K sizes and p = 3 numbers (Paule and Mandel). A law stands at level 1 - alpha while
-Q <= Q_least + t^2 max(1, Q_least / (K - p)), t the quantile of Student's distribution with K - p degrees of freedom: what
-K cells say of a shared effect they say with K - p numbers, however many the seeds.
+1/(s_i^2 + tau^2) and Q the weighted sum of squared distances from a law, tau^2 is the least number for which the
+nearest law has Q <= K - p, K sizes and p = 3 numbers (Paule and Mandel). A law stands at level 1 - alpha while
+Q <= Q_least + t^2 max(1, Q_least / (K - p)), t the quantile of Student's distribution with K - p degrees of freedom:
+what K cells say of a shared effect they say with K - p numbers, however many the seeds.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headcount.fits.projection import EXPONENTS, FLOORS, fit_law
 __all__ = ["Standing", "standing"]
 
 NUMBERS = 3  # exponent, scale, floor
-FINE = (161, 121)  # exponents and floors of a grid of laws
+FINE = (81, 61)  # exponents and floors of a grid of laws
 ZOOMS = 3  # how often the grid is drawn again around the laws that stand
 
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """The nearest law, the ends of the laws that stand (each exponent, scale, floor), and the variance tau^2 shared."""
+    """The nearest law, the ends of the laws that stand (each exponent, scale, floor), and tau^2."""
 
     fitted: Float[np.ndarray, " 3"]
     low: Float[np.ndarray, " 3"]
@@ -75,7 +75,7 @@ def _shared(
     if excess(0.0)[0] <= 0:
         return 0.0, fitted
     low, high = 1e-18, 4 * float(levels.var()) + 1e-12  # at the second a constant would do
-    for _ in range(30):
+    for _ in range(20):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if excess(middle)[0] > 0 else (low, middle)
     return high, excess(high)[1]

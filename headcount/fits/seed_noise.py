@@ -97,7 +97,7 @@ def _of_seeds(cells: Cells, resamples: int, generator: np.random.Generator) -> F
 def smooth_spread(cells: Cells) -> Float[np.ndarray, " point"]:
     """The standard deviation of a seed at each point, on a straight line in logarithms through all cells.
 
-    The logarithm of the spread of a cell's few seeds is off by half its size and more; a line through all of them is not.
+    The logarithm of the spread of a cell's few seeds is off by half its size and more; a line through all is not.
     """
     places = np.log(np.array(cells.points, dtype=float))
     spread = np.log(robust_spread(cells.seeds)).mean(0)

@@ -59,8 +59,8 @@ def nested_chains(
     tau = max(|a|, |R_last|)^(1/(l+1)), and |a| <= 2^(l-1) c_1^2 (see `coefficients`).
 
     Source: Theorem 4.2 of the depth paper on linear SSMs, whose bound is 2 c_1^(2/(l+1)).
-    Departs: the constant is sharper, and c_1 is that of the merged system: the theorem needs distinct poles, and a hundred
-    modes of residue 1 at one pole are one mode of residue 100. Long chains stand in the order of `orders.by_low_tails`.
+    Departs: the constant is sharper, and c_1 is that of the merged system: the theorem needs distinct poles, and a
+    hundred modes of residue 1 at one pole are one of residue 100. Long chains stand as `orders.by_low_tails` says.
     """
     poles, residues = merge(poles, residues)
     _check_sizes(depth, width)

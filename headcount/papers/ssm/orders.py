@@ -1,8 +1,8 @@
 """The order of the poles in a chain: every order is exact, few keep their digits.
 
-A chain sums a_k T_k, where the tail T_k is the product of the modes from layer k on. Where the tails are high on the unit
-circle and their sum is not, digits cancel: `cancellation` says by how much. Falling modulus is the order of the proof of
-the entry bound, and its tails grow exponentially with the depth; `by_low_tails` keeps them low.
+A chain sums a_k T_k, where the tail T_k is the product of the modes from layer k on. Where the tails are high on the
+unit circle and their sum is not, digits cancel: `cancellation` says by how much. Falling modulus is the order of the
+proof of the entry bound, and its tails grow exponentially with the depth; `by_low_tails` keeps them low.
 """
 
 from __future__ import annotations
