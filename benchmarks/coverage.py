@@ -239,14 +239,14 @@ Written by `python -m benchmarks.coverage` from `docs/data/coverage.json`; measu
 
 *covers*: share of studies whose interval holds the planted exponent, or the knee of the curve without noise. *before*:
 the same studies under the percentile bootstrap over seeds that stood here earlier. *truth refuted*: share in which the
-verdict on the truth is "refuted". *verdict given*: share in which it is not "unresolved". *width*: the median width, for
-a law as a share of the exponent, for a knee as the number of tested counts inside.
+verdict on the truth is "refuted". *verdict given*: share in which it is not "unresolved". *width*: the median width,
+for a law as a share of the exponent, for a knee as the number of tested counts inside.
 
 """
 TAIL = """
 What was left: for laws, resampling cells and seeds (six cells leave draws with fewer sizes than the law has numbers,
-so the profile takes its place; not measured); for knees, inverting tests of each count with Student's quantiles (0.99 to
-1.00 over 100 studies per design, at twice the width: most intervals are everything tested). Where seeds spread at least
+so the profile takes its place; not measured); for knees, inverting tests of each count with Student's quantiles (0.99
+to 1.00 over 100 studies per design, at twice the width: most intervals are everything tested). Where seeds spread at least
 twice as far at few heads as at many, the knee's interval lies too high; such a study refutes nothing, and its verdict
 says that the seeds are too few to tell. A law through three sizes has nothing to be held against, and its verdict says
 the same.

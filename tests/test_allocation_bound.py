@@ -116,7 +116,7 @@ def test_few_heads_break_the_promise_and_one_more_keeps_it():
 
 
 def test_large_budgets_are_exact_and_a_larger_one_is_never_worse():
-    """Full heads alone, as above 4096 before, drop every lag at 4097 where two heads of dimension 2048 read one at 4096."""
+    """Full heads alone, as above 4096 before, drop every lag at 4097, where two heads of dimension 2048 read one."""
     weights = [1.0, 0.7, 0.3]
     errors = [allocate(weights, 2100, budget).error for budget in (4000, 4096, 4097, 4199, 4200, 5000, 8000)]
     assert errors == sorted(errors, reverse=True)

@@ -95,8 +95,8 @@ class Published:
 
     `spread` is the published standard deviation; `read_to` is how far a number without one can be read (half of its
     last digit, or what a figure lets one see) where it is no mean over seeds. `sums_up` is how seeds become one number,
-    as the paper does it. `transition` is the row at which the paper says the curve turns. `origin` says where the numbers
-    were read: to agree with numbers derived here is a check of consistency and no reproduction.
+    as the paper does it. `transition` is the row at which the paper says the curve turns. `origin` says where the
+    numbers were read: to agree with numbers derived here is a check of consistency and no reproduction.
 
     >>> table = Published("Table 0", Source("yu2025heads", "Table 0"), "heads", (1, 2), "length", (8,), ((.1,), (.01,)))
     >>> table.at(2, 8)

@@ -240,8 +240,8 @@ def width_claims(three: Cells, four: Cells) -> tuple[Claim, ...]:
         ),
         Claim(
             "four heads are far below three (tenfold) and gain little from width (less than twofold)",
-            f"three have {min(best):,.3g} to {max(best):,.4g} times the NMSE of four at T = {long} by width (best seeds; "
-            f"medians {min(typical):,.2g} to {max(typical):,.4g}); width brings four a factor {gain:.2g}",
+            f"three have {min(best):,.3g} to {max(best):,.4g} times the NMSE of four at T = {long} by width (best "
+            f"seeds; medians {min(typical):,.2g} to {max(typical):,.4g}); width brings four a factor {gain:.2g}",
             min(best) > 10 and min(typical) > 10 and gain < 2,
         ),
     )  # fmt: skip
@@ -312,8 +312,8 @@ CHOSEN = (
     "and weights; the smallest validation NMSE of 100 evaluations. The paper gives none of these."
 )
 RULE = (
-    "The rule of the verdict, once, after this table's had been seen: a pair counts as ordered only where it differs by "
-    "more than the spread, and the knee compared is the paper's stated transition. It went from differs to same shape."
+    "The rule of the verdict, once, after this table's had been seen: a pair counts as ordered only where it differs "
+    "by more than the spread, and the knee compared is the paper's stated transition. It went from differs to same shape."
 )
 TIMES = ("1 min", "hours", "15 s")
 SYNTHETIC = (

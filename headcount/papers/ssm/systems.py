@@ -150,7 +150,7 @@ class DiagonalSSM:
         if not lost <= max(tolerance, known):
             raise ValueError(
                 f"at depth {len(layers)} the response would be lost by {lost:.1g} of its size (tolerance "
-                f"{tolerance:g}): parts {cancels / peak:.1g} times as large cancel; use less depth and more width, or deal=by_angle"
+                f"{tolerance:g}): parts {cancels / peak:.1g} times as large cancel; use less depth and more width"
             )
         depth, norm = len(layers), self.merged().largest_entry
         chains = 2 ** ((depth - 1) / (depth + 1)) * norm ** (2 / (depth + 1))
