@@ -246,10 +246,10 @@ for a law as a share of the exponent, for a knee as the number of tested counts 
 TAIL = """
 What was left: for laws, resampling cells and seeds (six cells leave draws with fewer sizes than the law has numbers,
 so the profile takes its place; not measured); for knees, inverting tests of each count with Student's quantiles (0.99
-to 1.00 over 100 studies per design, at twice the width: most intervals are everything tested). Where seeds spread at least
-twice as far at few heads as at many, the knee's interval lies too high; such a study refutes nothing, and its verdict
-says that the seeds are too few to tell. A law through three sizes has nothing to be held against, and its verdict says
-the same.
+to 1.00 over 100 studies per design, at twice the width: most intervals are everything tested). Where seeds spread at
+least twice as far at few heads as at many, the knee's interval lies too high; such a study refutes nothing, and its
+verdict says that the seeds are too few to tell. A law through three sizes has nothing to be held against, and its
+verdict says the same.
 """
 
 

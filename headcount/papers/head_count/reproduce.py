@@ -313,7 +313,8 @@ CHOSEN = (
 )
 RULE = (
     "The rule of the verdict, once, after this table's had been seen: a pair counts as ordered only where it differs "
-    "by more than the spread, and the knee compared is the paper's stated transition. It went from differs to same shape."
+    "by more than the spread, and the knee compared is the paper's stated transition. The verdict went from differs "
+    "to same shape."
 )
 TIMES = ("1 min", "hours", "15 s")
 SYNTHETIC = (
