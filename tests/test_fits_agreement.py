@@ -98,11 +98,6 @@ def test_agreement_with_our_own_numbers_is_a_check_of_consistency(origin, outcom
     assert compare(table, cells(lambda h, v: 1e-2)).verdict.outcome == "differs"
 
 
-def test_an_origin_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="origin must be one of paper, second-hand, derived here, got 'hearsay'"):
-        replace(PLANTED, origin="hearsay")
-
-
 def test_no_published_table_without_printed_numbers_says_that_the_paper_printed_them():
     from headcount.papers.allocation.reproduce import E_128, FOUR_GRAM
     from headcount.papers.head_count.published import EXPONENTS, TABLE_2

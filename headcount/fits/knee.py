@@ -34,7 +34,8 @@ class Knee:
     next smaller count tested, for between two tested counts the data say nothing. `shares` is the part of the
     drawn curves that put the knee at each count tested, the last one standing for "there or beyond". `best` is the
     lowest level of NMSE at any count. `uneven` is how many times as far the seeds spread at the fewest heads as at the
-    most; from 2 on the interval has been measured to lie too high (docs/coverage.md), and nothing is called refuted.
+    most; from 2 on the interval has been measured to lie too high (docs/coverage.md), and
+    nothing is called refuted.
     """
 
     value: int

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from headcount.sources import Source
 
@@ -119,8 +119,6 @@ class Published:
     origin: Origin = "paper"
 
     def __post_init__(self) -> None:
-        if self.origin not in get_args(Origin):
-            raise ValueError(f"{self.title}: origin must be one of {', '.join(get_args(Origin))}, got {self.origin!r}")
         for block in (self.values, self.spread or self.values):
             if len(block) != len(self.rows) or any(len(line) != len(self.columns) for line in block):
                 raise ValueError(f"{self.title} has {len(self.rows)} rows and {len(self.columns)} columns of names")
