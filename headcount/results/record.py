@@ -1,4 +1,4 @@
-"""A reproduction as a value, how it is asked to run, and the small JSON file it leaves behind."""
+"""A reproduction as a value, how it is run, and the small JSON file it leaves behind."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["Claim", "Measured", "Record", "Reproduction", "Setting", "device_nam
 
 @dataclass(frozen=True)
 class Setting:
-    """How a reproduction is asked to run.
+    """How a reproduction is run.
 
-    `quick` asks for the smaller version; `data` is where data sets lie; `folder` keeps rows of unfinished runs;
+    `quick` means the smaller version; `data` is where data sets lie; `folder` keeps rows of unfinished runs;
     `seconds` is the device time a run that can be cut may use (None: as long as its full size takes).
     """
 
@@ -65,8 +65,9 @@ class Measured:
 class Reproduction:
     """One table or figure: what the paper prints, how it is made again, and what was left open and chosen.
 
-    `times` are measured or estimated, as (quick on two cores, full on CPU, full on one GPU). What is `computed`, not
-    trained, has no smaller version: asked for quickly it is the same.
+    `changed` is what was changed after ours had been looked at, of the recipe, the reading or the rule. `times` are
+    measured or estimated, as (quick on two cores, full on CPU, full on one GPU). What is `computed`, not trained, has
+    no smaller version: a quick run of it is the same.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Reproduction:
     times: tuple[str, str, str] = ("seconds", "seconds", "seconds")
     needs: str = ""
     computed: bool = False
+    changed: str = ""
 
     @property
     def paper(self) -> str:
@@ -91,7 +93,7 @@ class Reproduction:
     def measure(self, setting: Setting) -> Record:
         """Run it, and say when, where and how."""
         start = time.perf_counter()
-        found = self.run(setting)
+        measured = self.run(setting)
         return Record(
             name=self.name,
             quick=setting.quick and not self.computed,
@@ -99,7 +101,7 @@ class Reproduction:
             device=device_name(setting.device),
             command=self.command(setting),
             seconds=round(time.perf_counter() - start, 1),
-            measured=found,
+            measured=measured,
         )
 
     def command(self, setting: Setting) -> str:
@@ -127,12 +129,12 @@ class Record:
 
     def to_json(self) -> str:
         """The record as JSON text, a line for each cell."""
-        found = self.measured
+        measured = self.measured
         whole = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "measured"}
-        whole |= {"setup": dict(found.setup), "reduced": found.reduced, "notes": list(found.notes)}
-        whole["claims"] = [dataclasses.asdict(claim) for claim in found.claims]
+        whole |= {"setup": dict(measured.setup), "reduced": measured.reduced, "notes": list(measured.notes)}
+        whole["claims"] = [dataclasses.asdict(claim) for claim in measured.claims]
         head = json.dumps(whole, indent=1, default=str)[:-2]
-        tables = [f"  {json.dumps(title)}: [\n{_lines(cells)}\n  ]" for title, cells in found.tables.items()]
+        tables = [f"  {json.dumps(title)}: [\n{_lines(cells)}\n  ]" for title, cells in measured.tables.items()]
         return head + ',\n "tables": {\n' + ",\n".join(tables) + "\n }\n}\n"
 
     @classmethod
