@@ -88,7 +88,8 @@ def _write(built: Built, out: Path, found: dict[str, Any], onnx: bool) -> list[s
 
 def _show_built(built: Built, found: dict[str, Any]) -> None:
     certificate, sizes = built.certificate, found["network"]
-    say(f"error <= {certificate.error:.6g}, by {certificate.source}")
+    say(certificate.headline)
+    say(certificate.where)
     terms = [{"term": t.name, "at most": t.value, "because": t.why} for t in certificate.terms]
     show_table(terms, ("term", "at most", "because"))
     say(f"\nFor {', '.join(certificate.hypotheses)}.")
