@@ -11,16 +11,15 @@ def say(line: str) -> None:
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2400
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     outcomes = []
     for name in CASES:
         outcomes.append(attack(name, count))
         o = outcomes[-1]
         say(f"{o.name:28} {o.inputs:7d} inputs  {o.broken} broken  worst {o.ratio:.4f}")
     total, broken = sum(o.inputs for o in outcomes), sum(o.broken for o in outcomes)
-    print(
-        f"So: {total} inputs on {len(outcomes)} builds, {broken} broken, worst gap {max(o.ratio for o in outcomes):.4f}."
-    )
+    worst = max(o.ratio for o in outcomes)
+    say(f"So: {total} inputs on {len(outcomes)} builds, {broken} broken, the worst gap {worst:.6f} of its promise.")
 
 
 if __name__ == "__main__":
