@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from headcount.nets.architecture import Architecture
 from headcount.papers.head_count import few_heads_exponent
-from headcount.papers.infoflow.demands import Shape
+from headcount.papers.infoflow.demands import nearer_rank
 from headcount.results import Bound
 from headcount.sources import Source, implements
-from headcount.structure import Structure
+from headcount.structure import Retrieval, Structure
 
 __all__ = ["kth_largest_exponent", "one_layer_bound", "pair_exponent"]
 
@@ -61,22 +64,37 @@ def kth_largest_exponent(*, length: int, rank: int, heads: int, head_dim: int) -
     return Bound(QUANTITY, k, "lower", source, ("one layer", "heads < rank"), vacuous=not short or k <= 0, sizes=sizes)
 
 
-def one_layer_bound(structure: Structure, arch: Shape) -> Bound | None:
-    """The lower bound that speaks about this structure and a single layer, if any does and says something."""
-    if len(arch.layers) != 1 or len(structure.retrievals) == 0:
+# What is known of the scores of the tasks that ship; a structure may state it itself (`Retrieval.score`).
+SCORES = {"Wells": "wells", "KthLargest": "number", "OppositePair": "opposite"}
+
+
+def _score(task: Any, r: Retrieval) -> str:
+    stated = getattr(r, "score", "")
+    kind = type(task)
+    return stated or (SCORES.get(kind.__name__, "") if kind.__module__.startswith("headcount.tasks.") else "")
+
+
+def one_layer_bound(task: Any, structure: Structure, arch: Architecture) -> Bound | None:
+    """The largest lower bound on a single layer whose hypotheses the task meets, if any says something.
+
+    Theorem 2(2) asks for wells (Assumption 2), the k-th largest for numbers, the pair for a form that is negative
+    definite on a plane: of a structure that does not say what its scores are, nothing is proved.
+    """
+    if arch.depth != 1:
         return None
     heads, head_dim = arch.layers[0]
-    found: list[Bound] = []
+    shape = {"heads": heads, "head_dim": head_dim}
+    bounds: list[Bound] = []
     compared = [r for r in structure.retrievals if r.order and not r.after and not r.offset]
+    scores = {_score(task, r) for r in compared}
     wide = all(4 * (r.window or structure.length) >= structure.length for r in compared)
-    plain = len(compared) == len(structure.retrievals) and all(r.order == r.rank == 1 for r in compared)
-    if plain and wide:
-        sizes = {"length": structure.length, "retrievals": structure.count, "heads": heads, "head_dim": head_dim}
-        found.append(few_heads_exponent(**sizes))
-    for r in compared:
-        window = r.window or structure.length
-        if r.order == 2 and structure.token_dim > 1:
-            found.append(pair_exponent(length=window, heads=heads, head_dim=head_dim))
-        if r.order == 1 and r.rank > 1:
-            found.append(kth_largest_exponent(length=window, rank=r.rank, heads=heads, head_dim=head_dim))
-    return max((b for b in found if not b.vacuous), key=lambda b: b.value, default=None)
+    if len(compared) == len(structure.retrievals) and all(r.order == r.rank == 1 for r in compared):
+        if wide and scores == {"wells"}:
+            bounds.append(few_heads_exponent(length=structure.length, retrievals=structure.count, **shape))
+    for r in compared if len(compared) == len(structure.retrievals) == 1 else ():
+        window, rank = r.window or structure.length, nearer_rank(r, structure.length)
+        if r.order == 2 and scores == {"opposite"} and structure.token_dim > 1:
+            bounds.append(pair_exponent(length=window, **shape))
+        if r.order == 1 and rank > 1 and scores == {"number"}:
+            bounds.append(kth_largest_exponent(length=window, rank=rank, **shape))
+    return max((b for b in bounds if not b.vacuous), key=lambda b: b.value, default=None)
