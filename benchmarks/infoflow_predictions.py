@@ -1,6 +1,7 @@
-"""Say again what is predicted for every stored InfoFlow measurement, without training: `python -m benchmarks.infoflow_predictions`.
+"""What is predicted for every stored InfoFlow measurement, said again without training.
 
-Prints every cell whose prediction changed; the measurements stay as they are.
+`python -m benchmarks.infoflow_predictions` prints every cell whose prediction changed;
+the measurements stay as they are.
 """
 
 from __future__ import annotations

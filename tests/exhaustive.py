@@ -23,8 +23,8 @@ Duties = list[tuple[int, int, str]]  # (numbers carried, scores, mode)
 def exhaustive_cost(structure: Structure, arch: Architecture) -> Cost:
     """The least cost over all assignments, by enumeration; agrees with `analyse` wherever it can finish.
 
-    Every look-up is taken by itself. In every layer it may rest, do its next act, be held by all tokens, be collected by
-    gated heads, or join one of the bundles that a shared head collects by position; bundles may be fetched and what
+    Every look-up is taken by itself. In every layer it may rest, do its next act, be held by all tokens, be collected
+    by gated heads, or join one of the bundles that a shared head collects by position; bundles may be fetched and what
     tokens hold may ride along, or wait. Duties are put on heads in every order. Nothing is pruned but repeated states.
     """
     options = [_whole(structure, arch)]
@@ -174,9 +174,7 @@ class _Enumeration:
 
 
 def _undominated(prices: set[Price]) -> frozenset[Price]:
-    better = {
-        p for p in prices if not any(q != p and q[0] <= p[0] and q[1] <= p[1] and q[2] >= p[2] for q in prices)
-    }
+    better = {p for p in prices if not any(q != p and q[0] <= p[0] and q[1] <= p[1] and q[2] >= p[2] for q in prices)}
     return frozenset(better)
 
 
@@ -205,9 +203,11 @@ def _shares(rides: int, heads: int) -> Iterator[tuple[int, ...]]:
 def _price(served, carried: tuple[int, ...], head_dim: int, attends: bool) -> Price | None:
     features, separated, spare = Fraction(1), Fraction(1), 0
     for (token, cls), rides in zip(served, carried, strict=True):
-        duties = {id(duty): duty for duty in (token, cls) if duty}.values() if token is cls else [
-            duty for duty in (token, cls) if duty
-        ]
+        duties = (
+            {id(duty): duty for duty in (token, cls) if duty}.values()
+            if token is cls
+            else [duty for duty in (token, cls) if duty]
+        )
         raw = len(duties) == 2 and all(duty[2] == "positions" for duty in duties)
         load = max(duty[0] for duty in duties) if raw else sum(duty[0] for duty in duties)
         if len(duties) == 2 and sum(duty[1] for duty in duties) > head_dim:

@@ -102,7 +102,9 @@ def test_two_layers_of_one_head_are_cheap_where_they_have_positions():
     stored = json.loads(Path("docs/data/infoflow_tables.json").read_text())
     for name, cells in (("positions", position_cells()), ("windows", window_cells())):
         assert [row["cell"] for row in stored[name]["rows"]] == [cell.name for cell in cells]
-        deep = [c for c in cells if c.arch.layers == ((1, 8), (1, 8)) and c.task.structure.count > 3]  # three ride along
+        deep = [
+            c for c in cells if c.arch.layers == ((1, 8), (1, 8)) and c.task.structure.count > 3
+        ]  # three ride along
         assert all((predict(c.task, c.arch).verdict == "cheap") == bool(c.arch.positions) for c in deep)
 
 

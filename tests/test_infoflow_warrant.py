@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -155,7 +156,7 @@ def test_a_rank_is_counted_from_the_nearer_end():
 @pytest.mark.parametrize("links", [1, 2, 3, 4, 7, 8, 15, 16])
 def test_a_chain_of_k_equal_links_takes_floor_log2_k_plus_2_layers(links):
     names = ["last", *(f"hop {i}" for i in range(links))]
-    hops = [Retrieval(name, after=(before,), offset=1) for before, name in zip(names, names[1:], strict=False)]
+    hops = [Retrieval(name, after=(before,), offset=1) for before, name in pairwise(names)]
     chain = Structure(64, 4, (Retrieval("last", positions=(63,)), *hops))
     least = next(L for L in range(1, 9) if is_cheap(chain, Architecture(((1, 16),) * L, positions=2, embed_dim=256)))
     assert least == links.bit_length() + 1  # floor(log2 k) + 2
@@ -180,7 +181,12 @@ def test_a_class_token_of_the_last_layer_leaves_the_match_to_the_tokens():
 def test_triples_are_costly_with_their_exponent_and_not_impossible():
     """A state of 16 dimensions holds 8 points of the plane: what is left is the read-out's work."""
     holds = hc.predict(TriangleCentre(8), Architecture(((1, 16),), positions=2))
-    assert (holds.verdict, holds.exponent, holds.warrant, holds.limit.kind) == ("costly", 1.0, "calculus", "comparisons")
+    assert (holds.verdict, holds.exponent, holds.warrant, holds.limit.kind) == (
+        "costly",
+        1.0,
+        "calculus",
+        "comparisons",
+    )
     assert hc.predict(TriangleCentre(16), Architecture(((1, 16),), positions=2)).exponent == 2.0
     assert hc.advise(TriangleCentre(3)).best.prediction.cheap
     assert not hc.advise(TriangleCentre(64)).best.prediction.cheap

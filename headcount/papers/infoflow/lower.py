@@ -88,9 +88,9 @@ def one_layer_bound(task: Any, structure: Structure, arch: Architecture) -> Boun
     compared = [r for r in structure.retrievals if r.order and not r.after and not r.offset]
     scores = {_score(task, r) for r in compared}
     wide = all(4 * (r.window or structure.length) >= structure.length for r in compared)
-    if len(compared) == len(structure.retrievals) and all(r.order == r.rank == 1 for r in compared):
-        if wide and scores == {"wells"}:
-            bounds.append(few_heads_exponent(length=structure.length, retrievals=structure.count, **shape))
+    plain = len(compared) == len(structure.retrievals) and all(r.order == r.rank == 1 for r in compared)
+    if plain and wide and scores == {"wells"}:
+        bounds.append(few_heads_exponent(length=structure.length, retrievals=structure.count, **shape))
     for r in compared if len(compared) == len(structure.retrievals) == 1 else ():
         window, rank = r.window or structure.length, nearer_rank(r, structure.length)
         if r.order == 2 and scores == {"opposite"} and structure.token_dim > 1:

@@ -129,12 +129,12 @@ class _Case:
 def limiting(plan: Analysis, structure: Structure, arch: Architecture) -> Limit:
     """What sets the exponent of a plan."""
     cost, d, e = plan.cost, structure.token_dim, float(plan.cost.exponent)
-    gathered = {"numbers": plan.gathered, "dims": plan.channel, "token_dim": d}
+    gathered: dict[str, Any] = {"numbers": plan.gathered, "dims": plan.channel, "token_dim": d}
     short = uncompared(structure, arch)
     if short is not None:
         needed = comparisons_needed(short.window or structure.length, short.order)
         made = comparisons_made(arch.layers, structure.length)
-        about = {"retrieval": short.name, "order": short.order, "needed": needed, "made": made}
+        about: dict[str, Any] = {"retrieval": short.name, "order": short.order, "needed": needed, "made": made}
         return Limit("comparisons", e, **gathered, **about)
     if cost.aggregated == cost.exponent and plan.gathered and (e > 1 or not plan.demands):
         return Limit("aggregation", e, whole=plan.gathered == structure.length * d, **gathered)
@@ -144,7 +144,9 @@ def limiting(plan: Analysis, structure: Structure, arch: Architecture) -> Limit:
 def _cautions(structure: Structure, arch: Architecture, plan: Analysis | None) -> Iterator[Caution]:
     if plan is None:
         return
-    acts = [plan.demands[j.demand].acts[j.act] for jobs in plan.layers for j in jobs if j.demand >= 0 and j.way == "plain"]
+    acts = [
+        plan.demands[j.demand].acts[j.act] for jobs in plan.layers for j in jobs if j.demand >= 0 and j.way == "plain"
+    ]
     masked = any(act.kind == "mask" for act in acts)
     if masked and not arch.positions:
         yield Caution("ties")

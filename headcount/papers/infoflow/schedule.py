@@ -248,13 +248,13 @@ class _Search:
     def _fetches(self, layer: int, bundles: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         heads, head_dim = self.arch.layers[layer]
         fits = [m for m in bundles if m <= self.limits.separated * head_dim] if self._attends(layer) else []
-        choices = {()}
+        choices: set[tuple[int, ...]] = {()}
         for size in fits:
             choices |= {tuple(sorted((*chosen, size))) for chosen in choices if len(chosen) < heads}
         yield from sorted((c for c in choices if not Counter(c) - Counter(fits)), key=lambda c: (-len(c), c))
 
     def _routings(self, layer: int, state: _State) -> Iterator[tuple[Job, ...]]:
-        """Bundles made in this layer: in each, one shared head lets every member be collected at a position of its own."""
+        """Bundles made in this layer: one shared head lets every member be collected at a position of its own."""
         yield ()
         heads, head_dim = self.arch.layers[layer]
         if not self.routing or layer == self.last or self.room < 1:

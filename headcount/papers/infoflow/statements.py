@@ -14,7 +14,9 @@ INFOFLOW, HEADS, HERE = "yu2026infoflow", "yu2025heads", "headcount"
 
 ENOUGH = Statement(
     "enough",
-    "D heads in one layer solve D retrievals at a rate free of the length", "proved", Source(HEADS, "Theorem 2(1)")
+    "D heads in one layer solve D retrievals at a rate free of the length",
+    "proved",
+    Source(HEADS, "Theorem 2(1)"),
 )
 FEWER = Statement(
     "fewer",
@@ -23,7 +25,8 @@ FEWER = Statement(
     Source(HEADS, "Theorem 2(2)"),
 )
 DEEPER = Statement(
-    "deeper", "L layers of h heads without positions need L h >= D", "conjectured", Source(HEADS, "Conjecture 1"))
+    "deeper", "L layers of h heads without positions need L h >= D", "conjectured", Source(HEADS, "Conjecture 1")
+)
 PLACED = Statement(
     "placed",
     "with positions two layers of one head solve D retrievals when head_dim >= D",
@@ -50,7 +53,9 @@ PAIRS = Statement(
 )
 PAIR_HEADS = Statement(
     "pair heads",
-    "D pair retrievals need D heads in both layers", "claimed", Source(INFOFLOW, "the intrinsic-dimension prediction")
+    "D pair retrievals need D heads in both layers",
+    "claimed",
+    Source(INFOFLOW, "the intrinsic-dimension prediction"),
 )
 RANKS = Statement(
     "ranks",
@@ -90,7 +95,9 @@ FIXED = Statement(
 )
 INDUCTION = Statement(
     "induction",
-    "an induction head needs two layers", "claimed", Source(INFOFLOW, "recovered results (Sanford et al. 2024)")
+    "an induction head needs two layers",
+    "claimed",
+    Source(INFOFLOW, "recovered results (Sanford et al. 2024)"),
 )
 DOUBLING = Statement(
     "doubling",
