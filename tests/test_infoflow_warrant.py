@@ -194,7 +194,7 @@ def test_triples_are_costly_with_their_exponent_and_not_impossible():
 
 def test_advice_names_what_can_be_built_and_builds_it():
     task = LinearMax.random(3, 2, 8)
-    advice = hc.advise(task, eps=0.5, max_layers=2)
+    advice = hc.advise(task, eps=0.5, max_layers=2, max_heads=3)
     assert {c.prediction.construction.construction for c in advice.buildable} >= {"enough_heads"}
     for choice in advice.buildable:
         assert hc.build(task, 0.5, arch=choice.architecture).certificate.error <= 0.5
