@@ -41,6 +41,11 @@ PAPERS = {
         "ICLR 2026 submission 17007",
         "arXiv, June 2025",
     ),
+    "atad2026lens": Paper(
+        "TensorLens: End-to-End Transformer Analysis via High-Order Attention Tensors",
+        "I. A. Atad, I. Zimerman, S. Katz, L. Wolf",
+        "arXiv 2601.17958",
+    ),
     "headcount": Paper("headcount", "the authors of this package", "derived and checked here"),
 }
 
@@ -54,7 +59,7 @@ class Source:
     >>> Source("yu2099", "Theorem 1")
     Traceback (most recent call last):
     ...
-    ValueError: unknown paper 'yu2099'; known: yu2025heads, yu2026infoflow, yu2025allocation, ssm2025depth, headcount
+    ValueError: unknown paper 'yu2099'; known: yu2025heads, ...
     """
 
     paper: str
@@ -73,6 +78,7 @@ SHORT = {
     "yu2026infoflow": "Yu et al. 2026 (InfoFlow)",
     "yu2025allocation": "Yu et al. 2025 (allocation)",
     "ssm2025depth": "the depth paper on linear SSMs",
+    "atad2026lens": "Atad et al. 2026 (TensorLens)",
     "headcount": "this package",
 }
 
