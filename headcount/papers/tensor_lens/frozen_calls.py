@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ ACTIVATIONS = (
 SCALES = "sqrt rsqrt reciprocal norm vector_norm linalg_norm linalg_vector_norm std".split()
 
 
+@runtime_checkable
 class FrozenPass(Protocol):
     """What a handler asks of the pass it is called in."""
 
@@ -71,7 +72,8 @@ def _activation(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str
     kwargs = {**kwargs, "inplace": False} if "inplace" in kwargs else kwargs
     phi = _out_of_place(func)
     whole: list[Tensor] = []
-    factor = p.take(lambda: whole.extend(ratio(lambda t: phi(t, *rest, **kwargs), z)) or whole[0], "activation ratio")
+    kind = "power" if func.__name__.strip("_") == "pow" else "activation ratio"
+    factor = p.take(lambda: whole.extend(ratio(lambda t: phi(t, *rest, **kwargs), z)) or whole[0], kind)
     start = p.take(lambda: whole[1] if whole[1].any() else None)
     out = z * factor if start is None else z * factor + start
     p.site("feed-forward", out)
@@ -98,7 +100,9 @@ def _power(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any
 
 def _whole(kind: str) -> Do:
     def freeze(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        return p.take(lambda: _out_of_place(func)(*args, **kwargs), kind)
+        kept = p.take(lambda: _out_of_place(func)(*args, **kwargs), kind)
+        alike = kept.dim() == args[0].dim() > 0 and len(kept) == 1
+        return kept.expand(len(args[0]), *kept.shape[1:]) if alike and len(args[0]) > 1 else kept
 
     return freeze
 

@@ -102,9 +102,10 @@ class Operator:
         parts = []
         for first in range(0, length, self.budget.rows):
             here = range(first, min(first + self.budget.rows, length))
-            rows = self.x.new_zeros(len(here), length, embed)
+            rows = self.x.new_zeros(len(here) + 1, length, embed)  # the last row stays 0: it gives the constant
             rows[range(len(here)), here] = self.x[first : first + len(here)]
-            parts.append(self.replay(rows) - self.constant)
+            out = self.replay(rows)
+            parts.append(out[:-1] - out[-1])
             if progress:
                 progress(here.stop, length)
         return torch.cat(parts).transpose(0, 1)
@@ -134,18 +135,19 @@ class Operator:
         if size > LARGEST_MATRIX:
             limit = words_for(LARGEST_MATRIX)
             raise ValueError(f"the whole matrix would take {words_for(size)} (at most {limit}); use contributions()")
-        basis = torch.eye(self.x.numel(), dtype=self.x.dtype, device=self.x.device).unflatten(1, self.x.shape)
-        columns = torch.cat([self.replay(rows) for rows in basis.split(self.budget.rows)]) - self.constant
-        return columns.permute(1, 2, 0).unflatten(2, self.x.shape)
+        out = self.output
+        basis = torch.eye(out.numel(), dtype=out.dtype, device=out.device).unflatten(1, out.shape)
+        rows = torch.cat([self.adjoint(some) for some in basis.split(max(1, self.budget.rows // 2))])
+        return rows.unflatten(0, out.shape)
 
-    def adjoint(self, outputs: Float[Tensor, "places width"]) -> Float[Tensor, "length embed"]:
-        """T^T applied to a direction of the whole output."""
+    def adjoint(self, outputs: Float[Tensor, "rows places width"]) -> Float[Tensor, "rows length embed"]:
+        """T^T applied to directions of the whole output, by one backward pass of the frozen network."""
         with _still(self.subject.model), torch.enable_grad():
-            x = self.x.clone().requires_grad_()
-            tokens = x.clone()[None]
-            with Replay(self.tape), own_backwards_opened():
+            x = self.x.expand(len(outputs), -1, -1).clone().requires_grad_()
+            tokens = x.clone()
+            with Replay(self._tape(len(x))), own_backwards_opened():
                 out = self.subject(tokens)
-            return torch.autograd.grad(out, x, outputs[None])[0]
+            return torch.autograd.grad(out, x, outputs)[0]
 
     def singular(self, k: int = 1) -> Singular:
         """The k leading singular directions of T, by Lanczos on products with T and T^T: the matrix is never built."""
@@ -160,7 +162,7 @@ class Operator:
             return (self.apply(torch.as_tensor(v).to(x).reshape(x.shape)) - self.constant).flatten().cpu().numpy()
 
         def backward(u: Any) -> Any:
-            return self.adjoint(torch.as_tensor(u).to(out).reshape(out.shape)).flatten().cpu().numpy()
+            return self.adjoint(torch.as_tensor(u).to(out).reshape(1, *out.shape)).flatten().cpu().numpy()
 
         kind = self.output.cpu().numpy().dtype
         product = LinearOperator((out.numel(), x.numel()), matvec=forward, rmatvec=backward, dtype=kind)  # pyright: ignore
