@@ -20,6 +20,7 @@ ROOMS = (
     "colliding",
     "infoflow",
     "probing",
+    "lens",
     "sweeping",
     "fits",
     "report",

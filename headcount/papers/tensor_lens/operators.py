@@ -114,19 +114,27 @@ class Operator:
         """One number for each token and each place read: `norm`, `share` or `logit(direction)`."""
         return by(self.contributions(), self.output)
 
-    def read(self, direction: Float[Tensor, " width"], place: int = -1) -> ReadOut:
-        """<direction, F_place> split over tokens and layers by one backward pass of the frozen network."""
+    def read(self, direction: Float[Tensor, "*places width"], place: int = -1) -> ReadOut:
+        """<direction, F_place> split over tokens and layers by one backward pass of the frozen network.
+
+        A direction of the shape of the whole output reads all places at once.
+        """
+        u = torch.zeros_like(self.output)
+        if direction.dim() == 2:
+            u = u + direction
+        else:
+            u[place] = direction
         with _still(self.subject.model), torch.enable_grad():
             x = self.x.clone().requires_grad_()
             tokens = x.clone()[None]
             with Replay(self.tape) as frozen, own_backwards_opened():
                 out = self.subject(tokens)
-            value = out[0, place] @ direction
+            value = (out[0] * u).sum()
             sites = [site for site in frozen.sites if site.value.requires_grad]
             grads = torch.autograd.grad(value, [x, *(s.value for s in sites)], allow_unused=True)
         parts = (grads[0] * self.x).sum(-1)
         attention, hidden = _moved(sites, grads[1:], len(parts))
-        constant = self.constant[place] @ direction
+        constant = (self.constant * u).sum()
         return ReadOut(float(value.detach()), parts, float(constant), attention, hidden)
 
     def matrix(self) -> Float[Tensor, "places width length embed"]:

