@@ -39,7 +39,13 @@ SMALL: dict[str, Any] = {
 LEFT_OUT = object()  # a name that the family does not take
 OWN: dict[str, dict[str, Any]] = {  # what a family calls by another name
     "gpt2": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64},
-    "gpt_neo": {"num_hidden_layers": LEFT_OUT, "num_layers": 2, "attention_types": [[["global", "local"], 1]], "num_heads": 4, "window_size": 4},
+    "gpt_neo": {
+        "num_hidden_layers": LEFT_OUT,
+        "num_layers": 2,
+        "attention_types": [[["global", "local"], 1]],
+        "num_heads": 4,
+        "window_size": 4,
+    },
     "gptj": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
     "codegen": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "rotary_dim": 4},
     "gpt_bigcode": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64},
@@ -67,7 +73,16 @@ OWN: dict[str, dict[str, Any]] = {  # what a family calls by another name
     "falcon": {"new_decoder_architecture": False, "head_dim": LEFT_OUT},
     "jamba": {"num_experts": 2, "mamba_d_state": 4},
     "recurrent_gemma": {"lru_width": 32, "attention_window_size": 8},
-    "deepseek_v2": {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "q_lora_rank": None, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8},
+    "deepseek_v2": {
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24,
+        "q_lora_rank": None,
+        "kv_lora_rank": 8,
+        "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 4,
+        "v_head_dim": 8,
+    },
     "reformer": {},
 }
 FAMILIES = (
@@ -120,7 +135,14 @@ def looked_at(family: str, length: int = 9) -> dict[str, Any]:
         return {"family": family, "class": type(model).__name__, "refused": f"the model failed: {said}", "built": True}
     certificate = found.certificate.as_dict()
     seconds = round(time.perf_counter() - start, 2)
-    return {"family": family, "class": type(model).__name__, **certificate, "sum": gap, "tiled": found.tiled, "s": seconds}
+    return {
+        "family": family,
+        "class": type(model).__name__,
+        **certificate,
+        "sum": gap,
+        "tiled": found.tiled,
+        "s": seconds,
+    }
 
 
 def tables(rows: list[dict[str, Any]], device: str) -> str:

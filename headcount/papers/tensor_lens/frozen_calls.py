@@ -153,8 +153,10 @@ def _scaled(p: FrozenPass, x: Tensor, dims: tuple[int, ...], eps: float, weight:
     return out if bias is None else out + bias
 
 
-def _normalize(p: FrozenPass, x: Tensor, p_: float = 2.0, dim: int = 1, eps: float = 1e-12, **_: Any) -> Tensor:
-    return x / p.take(lambda: x.norm(p_, dim, keepdim=True).clamp_min(eps), "norm scale")
+def _normalize(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    given = {"p": 2.0, "dim": 1, "eps": 1e-12, **dict(zip(("p", "dim", "eps"), args[1:], strict=False)), **kwargs}
+    x, dim = args[0], given["dim"]
+    return x / p.take(lambda: x.norm(given["p"], dim, keepdim=True).clamp_min(given["eps"]), "norm scale")
 
 
 def _glu(p: FrozenPass, x: Tensor, dim: int = -1) -> Tensor:
@@ -305,7 +307,7 @@ HANDLERS: dict[str, Handler] = {
     "sort": Handler(_first_live, _chosen),
     "layer_norm": Handler(_first_live, _opened(_layer_norm)),
     "rms_norm": Handler(_first_live, _opened(_rms_norm)),
-    "normalize": Handler(_first_live, _opened(_normalize)),
+    "normalize": Handler(_first_live, _normalize),
     "glu": Handler(_first_live, _opened(_glu)),
     "scaled_dot_product_attention": Handler(_any_live, _opened(_attention)),
     "multi_head_attention_forward": Handler(_any_live, _opened(_multi_head)),

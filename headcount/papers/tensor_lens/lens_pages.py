@@ -95,4 +95,3 @@ def _bars(view: LensView, layer: int, x: float, y: float) -> list[str]:
         size = {"width": 1 + (BARS / 2 - 12) * abs(value) / largest, "height": ROW - 5.0}
         drawn.append(tag("rect", hover, x=x + at * BARS / 2, y=y + 2.0, **size, class_=f"cell {tone}"))
     return drawn
-

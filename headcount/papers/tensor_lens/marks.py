@@ -12,7 +12,19 @@ __all__ = ["is_live", "mark", "mark_of", "pass_on", "plain_name", "tensors"]
 ALIASES = {"multiply": "mul", "true_divide": "div", "truediv": "div", "divide": "div", "radd": "add", "rmul": "mul"}
 ALIASES |= {"imul": "mul", "iadd": "add", "itruediv": "div", "isub": "sub", "special_softmax": "softmax"}
 ALIASES |= {"matmul": "matmul", "rmatmul": "matmul", "concat": "cat", "concatenate": "cat", "expit": "sigmoid"}
-MIXING = ("linear", "matmul", "bmm", "mm", "einsum", "baddbmm", "addmm", "conv1d", "layer_norm", "rms_norm", "embedding")
+MIXING = (
+    "linear",
+    "matmul",
+    "bmm",
+    "mm",
+    "einsum",
+    "baddbmm",
+    "addmm",
+    "conv1d",
+    "layer_norm",
+    "rms_norm",
+    "embedding",
+)
 
 
 def plain_name(func: Callable[..., Any]) -> str:

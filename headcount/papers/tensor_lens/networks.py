@@ -58,7 +58,9 @@ class Blocks(nn.Module):
         super().__init__()
         self.heads, self.activation, self.pre_norm, self.causal, self.gated = heads, activation, pre_norm, causal, gated
         E, N = embed_dim, width
-        shapes = {"qkv": (E, 3 * E), "out": (E, E), "inner": (E, N), "outer": (N, E)} | ({"up": (E, N)} if gated else {})
+        shapes = {"qkv": (E, 3 * E), "out": (E, E), "inner": (E, N), "outer": (N, E)} | (
+            {"up": (E, N)} if gated else {}
+        )
         self.blocks = nn.ModuleList()
         for _ in range(layers):
             parts: dict[str, nn.Module] = {name: nn.Linear(*shape) for name, shape in shapes.items()}

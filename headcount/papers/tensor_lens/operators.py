@@ -238,8 +238,9 @@ def _unknown() -> AffineCertificate:
 
 def _rows_far_apart(x: Tensor) -> Tensor:
     """x, an independent x' as large as x, and a point on the line through both."""
-    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    far = noise.to(x) * x.square().mean().sqrt()
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(2601_17958), dtype=torch.float64).to(x)
+    along = (noise * x).sum() / x.square().sum().clamp_min(torch.finfo(x.dtype).tiny)
+    far = (noise - along * x) * x.square().mean().sqrt()  # orthogonal to x, lest x was drawn from the same seed
     return torch.stack([x, far, MIX * x + (1 - MIX) * far])
 
 

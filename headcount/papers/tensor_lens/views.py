@@ -71,7 +71,7 @@ def view_of_text(
         direction, read = _coordinate(seen, coordinate), f"coordinate {coordinate} of the embedding"
     else:
         direction, read = _similarity(seen, model, tokenizer, against)
-    pieces = tuple(tokenizer.decode([i]) or "·" for i in ids.tolist())
+    pieces = _spaced([tokenizer.decode([i]) or "·" for i in ids.tolist()])
     return _view(name, read, pieces, seen, seen.read(direction))
 
 
@@ -89,6 +89,17 @@ def _view(name: str, read: str, pieces: tuple[str, ...], seen: Operator, out: Re
     hidden = tuple(out.feed_forward.tolist())
     certificate = seen.certificate.as_dict()
     return LensView(name, read, out.value, pieces, tuple(out.tokens.tolist()), out.constant, rows, hidden, certificate)
+
+
+def _spaced(pieces: list[str]) -> tuple[str, ...]:
+    """Pieces as they stand in the text: word pieces that leave out their spaces get them back.
+
+    >>> _spaced(["[CLS]", "windows", "##ill"]), _spaced(["The", " cat"])
+    (('[CLS]', ' windows', 'ill'), ('The', ' cat'))
+    """
+    if any(piece.startswith(" ") for piece in pieces):
+        return tuple(pieces)
+    return (*pieces[:1], *(p[2:] if p.startswith("##") else f" {p}" for p in pieces[1:]))
 
 
 def _logit(seen: Operator, tokenizer: Any, token: str) -> tuple[Tensor, str]:
