@@ -90,7 +90,7 @@ FAMILIES = (
     "bloom falcon mpt smollm3 granite stablelm starcoder2 cohere cohere2 glm helium persimmon nemotron codegen biogpt "
     "bert roberta albert distilbert electra deberta-v2 camembert xlm-roberta modernbert mpnet esm fnet t5 "
     "mixtral qwen3_moe olmoe gpt_oss mamba mamba2 rwkv recurrent_gemma jamba xlm xglm deepseek_v2 arcee seed_oss"
-).split()
+)
 
 
 def made(family: str, seed: int = 0) -> Any:
@@ -99,9 +99,10 @@ def made(family: str, seed: int = 0) -> Any:
 
     kind = transformers.CONFIG_MAPPING[family]
     given = {**SMALL, **OWN.get(family, {})}
-    config = kind(**{key: value for key, value in given.items() if value is not LEFT_OUT})
+    config: Any = kind(**{key: value for key, value in given.items() if value is not LEFT_OUT})
     torch.manual_seed(seed)
-    decoders, encoders = transformers.MODEL_FOR_CAUSAL_LM_MAPPING, transformers.MODEL_MAPPING
+    decoders: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    encoders: Any = transformers.MODEL_MAPPING
     both = family in ("bert", "roberta", "electra", "camembert", "xlm-roberta", "xlm")
     if family == "t5":
         model: Any = transformers.T5EncoderModel(config)
@@ -165,7 +166,7 @@ def tables(rows: list[dict[str, Any]], device: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", nargs="*", default=FAMILIES)
+    parser.add_argument("--only", nargs="*", default=FAMILIES.split())
     parser.add_argument("--show", action="store_true", help="print the rows and write nothing")
     options = parser.parse_args()
     warnings.simplefilter("ignore")

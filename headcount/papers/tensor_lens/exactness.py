@@ -13,15 +13,17 @@ from headcount.papers.tensor_lens.tape import NotAffine, Tape
 __all__ = ["AffineCertificate", "refuse_nonlinear"]
 
 # Names of autograd's nodes: linear in their one live input whatever it is.
-LINEAR = frozenset(
+LINEAR_NODES = (
     "Add Sub Rsub Neg Sum Mean View UnsafeView ReshapeAlias Transpose T Permute Expand Squeeze Unsqueeze Slice Select "
     "Index IndexSelect Gather ScatterAdd IndexAdd IndexPut IndexCopy Cat Stack Split SplitWithSizes Chunk Unbind Clone "
     "ToCopy Alias CopySlices Copy MaskedFill MaskedScatter Where Repeat RepeatInterleave Roll Flip ConstantPadNd Pad "
     "Cumsum Tril Triu AsStrided Movedim Accumulate AccumulateGrad Diagonal Scatter Unfold UnfoldBackward Im2Col Col2Im "
     "Fold Set Detach Lift Fill NanToNum SelectScatter SliceScatter Take Squeeze Unsafe AvgPool1D AvgPool2D Identity "
-    "FftC2C FftR2C FftC2R ViewAsReal ViewAsComplex Real Complex MkldnnReshape Trace Flatten UnsafeSplit Reflection Contiguous".split()
+    "FftC2C FftR2C FftC2R ViewAsReal ViewAsComplex Real Complex MkldnnReshape Trace Flatten "
+    "UnsafeSplit Contiguous"
 )
-BILINEAR = frozenset("Mul Mm Bmm Mv Dot Linear Convolution ConvolutionOverrideable Bilinear Vdot Ger Addr".split())
+LINEAR = frozenset(LINEAR_NODES.split())
+BILINEAR = ("Mul", "Mm", "Bmm", "Mv", "Dot", "Linear", "Convolution", "Vdot", "Ger")
 TOLERANCE = 500  # units of rounding: what the deepest tables here need, times ten
 
 
@@ -72,7 +74,9 @@ class AffineCertificate:
         return self
 
 
-def certify(tape: Tape, recorded: Tensor, plain: Tensor, rows: tuple[Tensor, Tensor, Tensor], a: float) -> Any:
+def certify(
+    tape: Tape, recorded: Tensor, plain: Tensor, rows: tuple[Tensor, Tensor, Tensor], a: float
+) -> AffineCertificate:
     """The four gaps from the recorded output, the model's own, and the replays at x, x' and a x + (1 - a) x'."""
     here, far, between = rows
     size = float(recorded.abs().max()) or 1.0

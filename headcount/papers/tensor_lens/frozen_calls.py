@@ -18,17 +18,18 @@ from headcount.papers.tensor_lens.marks import is_live, mark, mark_of, tensors
 
 __all__ = ["HANDLERS", "Handler", "SHAPES_ONLY", "ratio"]
 
-SHAPES_ONLY = frozenset(
+SHAPES = (
     "size dim numel stride is_floating_point zeros_like ones_like empty_like full_like new_zeros new_ones new_full "
     "new_empty new_tensor rand_like randn_like element_size is_complex len data_ptr is_contiguous get_device "
-    "ndimension repr format storage_offset requires_grad is_inference nelement register_hook".split()
+    "ndimension repr format storage_offset requires_grad is_inference nelement register_hook"
 )
+SHAPES_ONLY = frozenset(SHAPES.split())
 ACTIVATIONS = (
     "relu gelu silu tanh sigmoid erf softplus mish elu selu celu leaky_relu rrelu prelu hardswish hardsigmoid hardtanh "
     "relu6 softsign logsigmoid tanhshrink square abs clamp clamp_min clamp_max threshold hardshrink softshrink clip "
     "log1p arctan atan"
-).split()
-SCALES = "sqrt rsqrt reciprocal norm vector_norm linalg_norm linalg_vector_norm std".split()
+)
+SCALES = "sqrt rsqrt reciprocal norm vector_norm linalg_norm linalg_vector_norm std"
 
 
 @runtime_checkable
@@ -293,9 +294,9 @@ def _weights_times_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 HANDLERS: dict[str, Handler] = {
-    **{name: Handler(_first_live, _activation) for name in ACTIVATIONS},
+    **{name: Handler(_first_live, _activation) for name in ACTIVATIONS.split()},
     **{name: Handler(_by_number, _activation) for name in ("maximum", "minimum")},
-    **{name: Handler(_first_live, _whole("norm scale")) for name in SCALES},
+    **{name: Handler(_first_live, _whole("norm scale")) for name in SCALES.split()},
     **{name: Handler(_weights_times_live, _moved) for name in ("matmul", "bmm", "einsum")},
     "softmax": Handler(_first_live, _whole("softmax")),
     "softmin": Handler(_first_live, _whole("softmax")),

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headcount.papers.tensor_lens.operators import operator
-from headcount.papers.tensor_lens.subjects import Subject, subject_of
+from headcount.papers.tensor_lens.subjects import EmbeddedModel, subject_of
 from headcount.papers.tensor_lens.tape import Recording, Tape
 
 __all__ = ["MAPS", "MaskingRow", "ScalarMap", "masking_curve"]
@@ -74,7 +74,7 @@ def gradient_times_input(model: nn.Module, x: Tensor) -> Tensor:
     return (_gradient(subject_of(model, x)) * x).sum(-1).abs()
 
 
-def _gradient(subject: Subject) -> Tensor:
+def _gradient(subject: EmbeddedModel) -> Tensor:
     with torch.enable_grad():
         x = subject.x.clone().requires_grad_()
         return torch.autograd.grad(subject(x[None]).norm(), x)[0]

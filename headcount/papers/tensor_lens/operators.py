@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headcount.papers.tensor_lens.budgets import Budget, bytes_of, words_for
+from headcount.papers.tensor_lens.budgets import Budget, words_for
 from headcount.papers.tensor_lens.exactness import AffineCertificate, certify, refuse_nonlinear
-from headcount.papers.tensor_lens.subjects import Subject, subject_of
+from headcount.papers.tensor_lens.subjects import EmbeddedModel, subject_of
 from headcount.papers.tensor_lens.tape import NotAffine, Recording, Replay, Site, Tape, own_backwards_opened
 from headcount.papers.tensor_lens.token_maps import TokenMap, norm
 from headcount.sources import Source, implements
@@ -59,7 +59,7 @@ class Operator:
     exact is no evidence that the parts are faithful; that is what `masking_curve` measures.
     """
 
-    subject: Subject = field(repr=False)
+    subject: EmbeddedModel = field(repr=False)
     tape: Tape = field(repr=False)
     output: Float[Tensor, "places width"] = field(repr=False)
     certificate: AffineCertificate
@@ -175,7 +175,8 @@ class Operator:
         kind = self.output.cpu().numpy().dtype
         product = LinearOperator((out.numel(), x.numel()), matvec=forward, rmatvec=backward, dtype=kind)  # pyright: ignore
         start = torch.ones(min(out.numel(), x.numel()), dtype=out.dtype).numpy()
-        u, s, v = svds(product, k=k, v0=start)
+        found: Any = svds(product, k=k, v0=start)
+        u, s, v = found
         order = s.argsort()[::-1].copy()
         u, v = torch.as_tensor(u.T[order].copy()), torch.as_tensor(v[order].copy())
         return Singular(torch.as_tensor(s[order].copy()), u.unflatten(1, out.shape), v.unflatten(1, x.shape))
@@ -223,9 +224,9 @@ def operator(
 
 
 def _certified(found: Operator, plain: Tensor) -> Operator:
-    replayed = found.replay(_rows_far_apart(found.x))
+    rows = found.replay(_rows_far_apart(found.x))
     here = found.output
-    certificate = certify(found.tape, here, plain.reshape(here.shape), tuple(replayed), MIX)
+    certificate = certify(found.tape, here, plain.reshape(here.shape), (rows[0], rows[1], rows[2]), MIX)
     return replace(found, certificate=certificate.check())
 
 
@@ -244,7 +245,7 @@ def _rows_far_apart(x: Tensor) -> Tensor:
     return torch.stack([x, far, MIX * x + (1 - MIX) * far])
 
 
-def _record(subject: Subject, rows: int, branch: str) -> tuple[Tape, Tensor]:
+def _record(subject: EmbeddedModel, rows: int, branch: str) -> tuple[Tape, Tensor]:
     tape = Tape(branch=branch)
     with _still(subject.model), torch.enable_grad():
         x = subject.x.clone().requires_grad_()
@@ -288,8 +289,3 @@ def _by_token(through: Tensor, length: int) -> Tensor:
     """Values lie as (..., tokens, head_dim)."""
     found = through.sum(-1).flatten(0, -2).sum(0) if through.dim() > 1 else through
     return found if len(found) == length else found.new_full((length,), float("nan"))
-
-
-def slice_bytes(found: Operator) -> int:
-    """The size of the slice of contributions: places times tokens times width."""
-    return bytes_of(found.output) * len(found.x)

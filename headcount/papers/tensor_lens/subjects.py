@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["Subject", "subject_of"]
+__all__ = ["EmbeddedModel", "subject_of"]
 
 HALVES = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True)
-class Subject:
+class EmbeddedModel:
     """A model in evaluation mode as a function of embedded tokens, and the one input that it is looked at with."""
 
     model: nn.Module
@@ -34,7 +34,7 @@ class Subject:
 
 def subject_of(
     model: nn.Module, x: Tensor, *, at: Sequence[int] | None = None, attention_mask: Tensor | None = None
-) -> Subject:
+) -> EmbeddedModel:
     """The model as a function of embedded tokens; every reason not to look at it is one line."""
     model = getattr(model, "_orig_mod", model)  # a compiled module keeps the one it was made of
     _refuse_model(model)
@@ -49,7 +49,7 @@ def subject_of(
         given = {name: value.expand(len(rows), -1) for name, value in keep.items()}
         return _places(model(rows, **given), at)
 
-    return Subject(model, tokens, call, lambda: call(tokens[None]))
+    return EmbeddedModel(model, tokens, call, lambda: call(tokens[None]))
 
 
 def _places(out: Tensor, at: Sequence[int] | None) -> Tensor:
@@ -79,7 +79,7 @@ def _one(x: Tensor, model: nn.Module) -> Tensor:
     return x.detach().to(like.device)
 
 
-def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask: Tensor | None) -> Subject:
+def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask: Tensor | None) -> EmbeddedModel:
     if getattr(model.config, "is_encoder_decoder", False) and hasattr(model, "get_decoder"):
         raise ValueError("an encoder-decoder has two inputs; look at model.get_encoder() alone")
     takes = inspect.signature(model.forward).parameters
@@ -107,7 +107,7 @@ def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask:
         read = logits if logits is not None else out.last_hidden_state
         return read if heads else _places(read, at)
 
-    return Subject(model, tokens, call, lambda: call(None if ids is not None else tokens[None]))
+    return EmbeddedModel(model, tokens, call, lambda: call(None if ids is not None else tokens[None]))
 
 
 def _device(model: nn.Module) -> torch.device:

@@ -26,8 +26,8 @@ CHOICES = (
     "gt lt ge le eq ne greater less greater_equal less_equal equal not_equal argmax argmin argsort nonzero isnan isinf "
     "isfinite sign round floor ceil trunc max min any all bool int long detach kthvalue searchsorted bucketize "
     "logical_not logical_and logical_or msort mode median __get__"
-).split()
-COUNTED = frozenset(HANDLERS) | frozenset(CHOICES)
+)
+COUNTED = frozenset(HANDLERS) | frozenset(CHOICES.split())
 LIKE = ("to", "type_as", "expand_as", "view_as", "reshape_as")  # the second tensor lends its shape or kind only
 
 
