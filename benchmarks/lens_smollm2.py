@@ -174,11 +174,17 @@ def main() -> None:
 
 
 def keep(rows: list[dict[str, Any]], about: dict[str, str], command: str) -> None:
-    """Add rows to the file."""
+    """Add rows to the file; a measurement made again takes the place of the earlier one."""
     kept = json.loads(FILE.read_text()) if FILE.exists() else []
+    again = {_key(row) for row in rows}
+    kept = [row for row in kept if _key(row) not in again]
     kept += [{**row, **about, "command": command} for row in rows]
     FILE.write_text(json.dumps(kept, indent=1) + "\n")
     print(json.dumps(rows), flush=True)
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["what"], row["by"], row["length"]
 
 
 if __name__ == "__main__":
