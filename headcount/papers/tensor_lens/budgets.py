@@ -14,7 +14,7 @@ from headcount.papers.tensor_lens.tape import Tape
 __all__ = ["Budget", "available", "bytes_from", "bytes_of", "words_for"]
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-TENSORS_AT_ONCE = 6  # of the largest size that live together while a layer is replayed; measured 3 to 5
+TENSORS_AT_ONCE = 6  # of the largest size that may live together while a layer is replayed
 MOST_ROWS = 256
 
 

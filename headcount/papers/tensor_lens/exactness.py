@@ -24,7 +24,7 @@ LINEAR_NODES = (
 )
 LINEAR = frozenset(LINEAR_NODES.split())
 BILINEAR = ("Mul", "Mm", "Bmm", "Mv", "Dot", "Linear", "Convolution", "Vdot", "Ger")
-TOLERANCE = 500  # units of rounding: what the deepest tables here need, times ten
+TOLERANCE = 500  # units of rounding
 
 
 @dataclass(frozen=True)
