@@ -46,7 +46,7 @@ class Bank:
         if len(counts := {arch.outputs for arch in archs}) != 1:
             raise ValueError(f"the members of a bank share one number of outputs; got {sorted(counts)}")
         if len({arch.class_token for arch in archs}) != 1:
-            raise ValueError("the class tokens of a bank attend in the same layers: all in every one, or all in the last")
+            raise ValueError("the class tokens of a bank all attend in every layer, or all in the last")
         self.archs, self.token_dim = tuple(archs), token_dim
         members = [Transformer(a, token_dim, seed=s) for a, s in zip(archs, seeds, strict=True)]
         self.shapes = {name: _largest(name, members) for name, _ in members[0].named_parameters()}
