@@ -39,7 +39,10 @@ TILES = {
     "composed=32": LayerTile(composed=32),
     "feed=True": LayerTile(feed=True),
     "strip=32": LayerTile(strip=32),
+    "feeding=(64, 4)": LayerTile(feeding=(64, 4)),
+    "feeding=(32, 8)": LayerTile(feeding=(32, 8)),
 }
+AT = {0: tuple(TILES)[:6], 1: ("strip=32", "feeding=(32, 8)"), 3: ("rows=64",)}  # which are tried at which shape
 SHAPES = [*deep_race.DEEP, *deep_race.WIDE]
 DEEP = range(len(deep_race.DEEP))
 PROFILED = (0, 1)
@@ -51,8 +54,7 @@ def ways(number: int) -> dict[str, Path]:
     if number not in DEEP:
         return {fused().name: fused()}
     found = {path.name: path for path in (layered(), layered(at_once=False))}
-    kinds = {0: TILES, 1: {"strip=32": TILES["strip=32"]}, 3: {"rows=64": TILES["rows=64"]}}.get(number, {})
-    return found | {f"layers in kernels (half), {name}": layered(tile=tile) for name, tile in kinds.items()}
+    return found | {f"layers in kernels (half), {name}": layered(tile=TILES[name]) for name in AT.get(number, ())}
 
 
 def peers(number: int) -> list[str]:

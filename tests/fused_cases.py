@@ -195,7 +195,7 @@ DEEP = {  # layers and width of each member, the length, samples in a batch
     "a wide feed-forward": ([(((3, 8), (1, 8)), 100)], 5, 7),
     "the class token in the last layer": ([(((2, 4), (1, 8)), 9)] * 2, 10, 4),
     "sixty-four tokens, four matrices a head": ([(((6, 8), (6, 8)), 128)], 64, 2),
-    "fifty-six tokens of mixed members": ([(((11, 2), (1, 10)), 90), (((2, 15), (3, 6)), 62)], 56, 2),
+    "fifty-six tokens of mixed members": ([(((11, 2), (1, 10)), 90), (((4, 8), (2, 14)), 42)], 56, 2),
 }
 
 

@@ -41,7 +41,7 @@ PROGRAMS = 528  # four for each multiprocessor of a large GPU
 def in_kernels(precision: str = "half", tile: LayerTile | None = None, at_once: bool = True) -> Touch:
     """A layer `at_once`, or its three parts, with their products in one precision."""
     tile = replace(tile or LayerTile(), precision=precision)
-    feeding, mixing = (partial(part, precision=precision) for part in (feed, mix))
+    feeding, mixing = partial(feed, precision=precision, cut=tile.feeding), partial(mix, precision=precision)
     return Touch(mixing, ask, feeding, partial(layer, tile=tile) if at_once else None)
 
 
@@ -140,19 +140,21 @@ def feed(
     shift: Float[Tensor, "models outputs"],
     residual: bool,
     precision: str = "half",
+    cut: tuple[int, int] | None = None,
 ) -> Float[Tensor, "models rows outputs"]:
     """What `forward.fed` computes, without hidden activations in memory."""
     hidden, inputs = inner.shape[1:]
     if x.dtype != torch.float32 or power(hidden) * max(power(inputs), power(outer.shape[1])) > LARGEST:
         return fed(x, inner, bias, outer, shift, residual)
-    out = _Feed.apply(x, inner, bias, outer, shift, residual, precision)
+    out = _Feed.apply(x, inner, bias, outer, shift, residual, precision, cut)
     assert isinstance(out, Tensor)
     return out
 
 
-def _feed_cut(hidden: int, backward: bool) -> dict[str, int]:
-    """Rows of a block and warps, as measured fastest on an H200."""
-    return {"ROWS": 128 if hidden <= 32 else 32 if backward else 64, "num_warps": 4}
+def _feed_cut(hidden: int, backward: bool, cut: tuple[int, int] | None) -> dict[str, int]:
+    """Rows of a block and warps: as measured fastest on an H200, or as asked for backwards."""
+    rows, warps = cut if cut and backward else (128 if hidden <= 32 else 32 if backward else 64, 4)
+    return {"ROWS": rows, "num_warps": warps}
 
 
 def _sizes(slope: Tensor) -> Float[Tensor, " models"]:
@@ -291,16 +293,17 @@ def _padded(x: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> Tensor:
 class _Feed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, inner: Tensor, bias: Tensor, outer: Tensor, shift: Tensor, residual: bool, precision: str
-    ) -> Tensor:
-        x = x.contiguous()
+        ctx: Any, x: Tensor, inner: Tensor, bias: Tensor, outer: Tensor, shift: Tensor, residual: bool, precision: str,
+        asked: tuple[int, int] | None,
+    ) -> Tensor:  # fmt: skip
+        x, ctx.asked = x.contiguous(), asked
         (models, rows, inputs), (hidden, outputs) = x.shape, (inner.shape[1], outer.shape[1])
         ctx.sizes, ctx.strides = (inputs, hidden, outputs), tuple(w.stride(0) for w in (inner, bias, outer))
         ctx.constants = {
             **dict(zip(("INPUTS", "HIDDEN", "OUTPUTS"), (max(16, power(n)) for n in ctx.sizes), strict=True)),
             "RESIDUAL": residual, "PRECISION": precision, "num_stages": 1,
         }  # fmt: skip
-        cut, out = _feed_cut(hidden, backward=False), x.new_empty(models, rows, outputs)
+        cut, out = _feed_cut(hidden, False, asked), x.new_empty(models, rows, outputs)
         feed_forward[models, _parts(models, rows, cut["ROWS"])](
             x, inner, bias, outer, shift, out, rows, *ctx.strides, shift.stride(0), *ctx.sizes, **cut, **ctx.constants
         )
@@ -311,7 +314,7 @@ class _Feed(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, inner, bias, outer = ctx.saved_tensors
         (models, rows, _), (inputs, hidden, outputs) = x.shape, ctx.sizes
-        cut, slope, deeper = _feed_cut(hidden, backward=True), slope.contiguous(), ctx.needs_input_grad[0]
+        cut, slope, deeper = _feed_cut(hidden, True, ctx.asked), slope.contiguous(), ctx.needs_input_grad[0]
         parts = _parts(models, rows, cut["ROWS"])
         d_x = torch.empty_like(x) if deeper else x
         shapes = ((hidden, inputs), (hidden,), (outputs, hidden), (outputs,))
@@ -320,7 +323,7 @@ class _Feed(torch.autograd.Function):
             x, inner, bias, outer, slope, d_x, *shares, rows, *ctx.strides, *ctx.sizes,
             DEEPER=deeper, **cut, **ctx.constants,
         )  # fmt: skip
-        return d_x if deeper else None, *(share.sum(dim=1) for share in shares), None, None
+        return d_x if deeper else None, *(share.sum(dim=1) for share in shares), None, None, None
 
 
 def _parts(models: int, rows: int, block: int) -> int:

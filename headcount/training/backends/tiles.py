@@ -54,6 +54,7 @@ class LayerTile:
     programs: int = 2112  # sixteen for each multiprocessor of a large GPU
     precision: str = "half"
     feed: bool = False
+    feeding: tuple[int, int] | None = None  # rows and warps of a feed-forward by itself, backwards
     fine: bool = False
     registers: int | None = None  # of a thread, backwards
     composed: int = 16  # the widest states for which a head is two square matrices
