@@ -82,8 +82,8 @@ def _fuzz(rows: list[dict[str, Any]]) -> list[str]:
         f"{len(done)} random banks ({members} members; one to three layers, lengths to 100, 12 heads, width 128),",
         "every member's gradient in kernels against the plain bank in float64 (`python -m benchmarks.fuzz`).",
         f"Not finite: {len(gaps) - len(finite)}. Largest gap of a bank, median over banks: {median(finite):.1e}.",
-        f"Beyond rounding: {len(beyond)} banks, {sum(r['beyond'] for r in beyond)} members, which the proof on the first",
-        f"batch is there to catch. Could not run: {len(lost)}.",
+        f"Beyond rounding: {len(beyond)} banks, {sum(r['beyond'] for r in beyond)} members, which the proof on a",
+        f"bank's first batch is there to catch. Could not run: {len(lost)}.",
     ]
     lines += ["", *(f"- bank {r['bank']}: {r['error']}" for r in lost)] if lost else []
     return lines
