@@ -12,7 +12,7 @@ help:
 	@echo "make test-slow  also the tests that take longer than ten seconds"
 	@echo "make check      lint and types"
 	@echo "make bench      the benchmarks that need no GPU"
-	@echo "make docs       rewrite what the program writes: docs/theorems.md and the README's picture"
+	@echo "make docs       write every generated page and picture anew, and say which changed"
 
 setup: $(READY)
 
@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
 	$(RUN) -m pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev,hf,certify,onnx]'
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev,hf,certify,onnx,parquet]'
 	touch $@
 
 demo: $(READY)
@@ -41,7 +41,7 @@ bench: $(READY)
 	$(RUN) -m benchmarks
 
 docs: $(READY)
-	$(RUN) -m headcount.reproduction.theorems > docs/theorems.md
+	$(RUN) -m benchmarks.docs
 
 clean:
 	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import jinja2
-from markupsafe import Markup
-
 from benchmarks.battery_scatter import scatter
 from benchmarks.battery_solved import FACTOR, FAILED, FLOOR
-from headcount.drawing.palette import stylesheet
+from headcount.numerals import counted
 from headcount.refusals import refuse_unknown
+from headcount.report.rendering import both, render
 
 __all__ = ["UNSEEN", "page"]
 
@@ -45,11 +42,12 @@ def page(tables: Mapping[str, Any], battery: Mapping[str, Any], looked_into: Map
     notes = dict(looked_into or {})
     if rows:
         refuse_unknown(notes, [row["cell"] for row in rows], "the disagreements looked into")
-    return _template().render(
-        style=stylesheet(),
+    return render(
+        "infoflow.html",
+        "benchmarks",
         rule={"factor": FACTOR, "floor": FLOOR, "failed": FAILED},
         battery=battery if rows else None,
-        figures=_figures(rows),
+        figure=both("scatter", *(scatter(rows, width=width) for width in (WIDE, NARROW))) if rows else "",
         groups=_groups(rows, battery.get("runs", {})),
         apart=[{**row, "note": notes.get(row["cell"], UNSEEN)} for row in rows if not row["agree"]],
         unseen=UNSEEN,
@@ -58,31 +56,6 @@ def page(tables: Mapping[str, Any], battery: Mapping[str, Any], looked_into: Map
         shown=[table for table in (_shown(name, tables[name]) for name in TITLES if name in tables) if table.rows],
         tables=tables,
     )
-
-
-def _template() -> jinja2.Template:
-    packages = ("benchmarks", "headcount.report")
-    loader = jinja2.ChoiceLoader([jinja2.PackageLoader(name, "templates") for name in packages])
-    made = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    made.filters["number"] = _number
-    return made.get_template("infoflow.html")
-
-
-def _number(value: Any) -> str:
-    """A number in three digits, a dash where there is none.
-
-    >>> _number(0.0589), _number(5.89e-5), _number(None), _number(10.666)
-    ('0.0589', '5.89e-05', '-', '10.7')
-    """
-    known = isinstance(value, float | int) and math.isfinite(value)
-    return f"{value:.3g}" if known else "-"
-
-
-def _figures(rows: Sequence[Row]) -> dict[str, Markup]:
-    if not rows:
-        return {}
-    sizes = {"wide": WIDE, "narrow": NARROW}
-    return {name: Markup(scatter(rows, width=width).inline(f"scatter-{name}")) for name, width in sizes.items()}
 
 
 def _groups(rows: Sequence[Row], runs: Mapping[str, Any]) -> list[tuple[str, str, list[Row]]]:
@@ -97,7 +70,7 @@ def _trained(rows: Sequence[Row], run: Mapping[str, Any] | None) -> str:
     lengths = ", ".join(dict.fromkeys(str(row["length"]) for row in rows))
     if run is None:
         return f"length {lengths}"
-    seeds = f"{run['seeds']} seed{'' if run['seeds'] == 1 else 's'}"
+    seeds = counted(run["seeds"], "seed")
     return f"length {lengths}; {run['steps']:,} steps of {run['batch']}, {seeds}, {run['device']}, {run['date']}"
 
 

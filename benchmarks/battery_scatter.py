@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from benchmarks.battery_solved import FACTOR
-from headcount.drawing.axes import Frame, axis_name, decades, nmse_axis
-from headcount.drawing.svg import Figure, Scale, path, tag, text
+from headcount.drawing.axes import Frame, axis_name, below, decades, log_axis
+from headcount.drawing.svg import Figure, Scale, path, tag
 
 __all__ = ["scatter"]
 
@@ -24,11 +24,11 @@ def scatter(rows: Sequence[dict[str, Any]], *, width: int = 760) -> Figure:
     shown = [row for row in rows if row["cell"] != row["reference"] and math.isfinite(row["ratio"])]
     frame = Frame(50, width - 12, 40, 40 + min(340, round(0.62 * width)))
     logs = [math.log10(row["ratio"]) for row in shown]
-    y, body = nmse_axis(frame, *decades([*logs, 0.0, math.log10(FACTOR)]))
+    y, body = log_axis(frame, *decades([*logs, 0.0, math.log10(FACTOR)]))
     x, names = _columns(frame, shown)
     line = y(math.log10(FACTOR))
     body += path([(frame.left, line), (frame.right, line)], "predicted")
-    body += _ticks(frame, names) + axis_name(frame, "NMSE relative to the reference shape")
+    body += below(frame, names, "predicted exponent") + axis_name(frame, "NMSE relative to the reference shape")
     for row, px in zip(shown, _apart(shown, x, y, frame), strict=True):
         body += _dot(row, px, y(math.log10(row["ratio"])))
     apart = sum(not row["agree"] for row in shown)
@@ -45,16 +45,6 @@ def _columns(frame: Frame, rows: Sequence[dict[str, Any]]) -> tuple[dict[float, 
     ticks = [(scale(float(2**k)), f"{2**k}") for k in range(math.floor(math.log2(top)) + 1)]
     ticks += [(frame.right - 32, "none")] if endless else []
     return {e: scale(e) for e in finite} | {math.inf: frame.right - 32.0}, ticks
-
-
-def _ticks(frame: Frame, names: list[tuple[float, str]]) -> str:
-    parts = [path([(frame.left, frame.bottom), (frame.right, frame.bottom)], "axis")]
-    for px, name in names:
-        parts.append(path([(px, frame.bottom), (px, frame.bottom + 4)], "axis"))
-        parts.append(text(name, px, frame.bottom + 18, "soft", "middle"))
-    return "".join(
-        [*parts, text("predicted exponent", (frame.left + frame.right) / 2, frame.bottom + 36, "", "middle")]
-    )
 
 
 def _apart(rows: Sequence[dict[str, Any]], x: dict[float, float], y: Scale, frame: Frame) -> list[float]:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from benchmarks.bank_speed import OURS, PEER, REFERENCE, slope
 from benchmarks.measuring import ALONE
+from headcount.drawing.axes import Frame, below, beside, decades
+from headcount.drawing.panels import Panel, figure_of, legend
+from headcount.drawing.svg import Figure, Scale, power_of_ten, tag, text
 
 DOCS = Path(__file__).parent.parent / "docs"
 DATA, PAGE, PICTURE = DOCS / "data/bank_speed.json", DOCS / "performance.md", DOCS / "images/bank_speed.svg"
@@ -28,10 +32,11 @@ products in TF32 on a GPU).
 
 ## What a step does
 
-Collapsed (`headcount/training/forward.py`), a token costs d N + 2 N h products, 416 instead of 3,232 here. Fused
-(`headcount/training/fused.py`), a step is six kernels and a counter: compose each member's small matrices; features,
-scores, softmax and pooling; the tail with the squared gap and its gradient; the pooling backwards, with everything
-recomputed; the composition backwards; AdamW. Between them only one vector a head and sample goes to memory and back.
+Collapsed (`headcount/training/backends/plain.py`), a token costs d N + 2 N h products, 416 instead of 3,232 here. Fused
+(`headcount/training/backends/fused.py`), a step is six kernels and a counter: compose each member's small matrices;
+features, scores, softmax and pooling; the tail with the squared gap and its gradient; the pooling backwards, with
+everything recomputed; the composition backwards; AdamW. Between them only one vector per head and sample goes to memory
+and back.
 Stretches of up to 32 steps are recorded as one CUDA graph. Factors of products are rounded to float16 and summed in
 float32 ("half"): as many bits as TF32, but rounded instead of cut off; the first layer and the composed matrices keep
 twice the bits, gradients are scaled to size one, and evaluation pools with twice the bits ("fine").
@@ -40,11 +45,11 @@ twice the bits, gradients are scaled to size one, and evaluation pools with twic
 
 DEEP_CELL = ("models", "length", "heads", "width")
 DEEPER = """
-In banks of several layers (`headcount/training/layered.py`) tokens ask tokens, the class token asks them and
-feed-forwards run in kernels that keep scores and hidden activations on the chip, forwards and backwards; queries, keys,
-values and outputs stay batched products. PyTorch's own fused attention was tried first and left: in float32 with heads
-of dimension 8 its backward made the whole step slower than scores in memory (7,764 against 12,280 model-steps a second
-at K=128, T=32, in one run), and the compiler brought 8% to 10% on top of it.
+In banks of several layers (`headcount/training/backends/layered.py`) tokens attend to tokens, the class token attends
+to them and feed-forwards run in kernels that keep scores and hidden activations on the chip, forwards and backwards;
+queries, keys, values and outputs stay batched products. PyTorch's own fused attention was tried first and left: in
+float32 with heads of dimension 8 its backward made the whole step slower than scores in memory (7,764 against 12,280
+model-steps per second at K=128, T=32, in one run), and the compiler brought 8% to 10% on top of it.
 """
 
 
@@ -60,7 +65,7 @@ def add(file: Path) -> None:
 
 
 def speeds(run: dict[str, Any], kind: str) -> list[str]:
-    """The table of one device: model-steps a second and losses, ratios, shares."""
+    """The table of one device: model-steps per second and losses, ratios, shares."""
     rows = [r for r in run["cells"] if r["layers"] == 1]
     cells = list(dict.fromkeys((r["models"], r["length"]) for r in rows))
     at = {(r["way"], r["models"], r["length"]): r for r in rows}
@@ -104,7 +109,7 @@ def growing(run: dict[str, Any]) -> list[str]:
         if axis == "models":
             each = (last["peak bytes"] - first["peak bytes"]) / (last["models"] - first["models"])
             per = [1e6 / g["rate"] for g in points]
-            lines.append(f"  Memory: {each / 2**20:.2f} MiB a member, linear. Time of a model-step varies by "
+            lines.append(f"  Memory: {each / 2**20:.2f} MiB per member, linear. Time of a model-step varies by "
                          f"{max(per) / min(per) - 1:.0%} over the range.")  # fmt: skip
         if axis == "length":
             beyond = (last["peak bytes"] - last["data bytes"]) - (first["peak bytes"] - first["data bytes"])
@@ -133,13 +138,13 @@ def checked(check: dict[str, Any]) -> list[str]:
 
 
 def deeper(run: dict[str, Any]) -> list[str]:
-    """Banks of two layers: rows of model-steps a second."""
+    """Banks of two layers: rows of model-steps per second."""
     about = f"{run['device']}, torch {run['torch']}, {run['date']}"
     cells = list(dict.fromkeys(tuple(r[key] for key in DEEP_CELL) for r in run["cells"]))
     ways = list(dict.fromkeys(r["way"] for r in run["cells"]))
     at = {(r["way"], *(r[key] for key in DEEP_CELL)): r for r in run["cells"]}
     names = [f"K={k}, T={t}, {h} heads, width {w}" for k, t, h, w in cells]
-    lines = [DEEPER.strip(), "", f"{about}. Model-steps a second (median member's loss after two epochs):", ""]
+    lines = [DEEPER.strip(), "", f"{about}. Model-steps per second (median member's loss after two epochs):", ""]
     lines += ["| way | " + " | ".join(names) + " |", "|---" * (1 + len(cells)) + "|"]
     for way in ways:
         shown = [_entry(at.get((way, *cell)), way) for cell in cells]
@@ -163,69 +168,69 @@ def _losses(check: dict[str, Any]) -> list[str]:
     return lines
 
 
-def draw(whole: dict[str, Any]) -> None:
-    """Bars for every way at the first cell, and how a model-step's time grows."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    run = whole.get("cuda") or whole.get("cpu")
-    if run is None:
-        return
+def picture(whole: dict[str, Any]) -> Figure:
+    """Bars for every way at the first cell, and how a step's time grows with each size."""
     kind = "cuda" if "cuda" in whole else "cpu"
+    run = whole[kind]
     cell = (run["cells"][0]["models"], run["cells"][0]["length"])
     rows = [r for r in run["cells"] if (r["models"], r["length"]) == cell and r["layers"] == 1]
-    rows.sort(key=lambda r: r["rate"])
-    ink = "#808080"  # readable on light and dark pages
-    style: dict[Any, Any] = {"svg.hashsalt": "headcount", "svg.fonttype": "none", "font.size": 9}
-    style |= dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink)
-    with plt.rc_context(style):
-        axes_of = dict.fromkeys(g["axis"] for g in run["growth"])
-        panels = 2 if axes_of else 1
-        figure, axes = plt.subplots(1, panels, figsize=(9.6 if panels == 2 else 6.4, 0.6 + 0.32 * max(6, len(rows))))
-        bars = axes[0] if panels == 2 else axes
-        colours = ["#d1495b" if r["way"] == OURS[kind] else "#7a9cc6" for r in rows]
-        bars.barh([r["way"] for r in rows], [r["rate"] for r in rows], color=colours)
-        for place, row in enumerate(rows):
-            bars.text(row["rate"] * 1.1, place, f"{row['rate']:,.0f}", va="center")
-        bars.set(xscale="log", title=f"model-steps a second, K={cell[0]}, T={cell[1]}")
-        bars.set_xlim(rows[0]["rate"] / 2, rows[-1]["rate"] * (12 if panels == 2 else 2))
-        if panels == 2:
-            for axis, colour in zip(axes_of, ("#d1495b", "#3d6fa5", "#5b8e4a", "#b0822b"), strict=False):
-                points = [g for g in run["growth"] if g["axis"] == axis]
-                base = points[0]
-                axes[1].plot(
-                    [g["value"] / base["value"] for g in points],
-                    [g["models"] / g["rate"] / (base["models"] / base["rate"]) for g in points],
-                    "o-", color=colour, label=f"{axis} from {base['value']}",
-                )  # fmt: skip
-            axes[1].set(xscale="log", yscale="log", title="time of a step, relative", xlabel="times larger")
-            axes[1].set_xscale("log", base=2)
-            axes[1].set_yscale("log", base=2)
-            axes[1].legend(frameon=False)
-        for one in figure.axes:
-            one.set_facecolor("none")
-            one.spines[["top", "right"]].set_visible(False)
-        figure.tight_layout()
-        PICTURE.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(PICTURE, metadata={"Date": None}, transparent=True)
-        plt.close(figure)
+    rows.sort(key=lambda r: -r["rate"])
+    left = 24 + 6.4 * max(len(row["way"]) for row in rows)
+    width, height = round(left) + (740 if run["growth"] else 360), 80 + 26 * max(8, len(rows))
+    parts = [_bars(Frame(left, left + 350, 34, height - 46), rows, OURS[kind], cell)]
+    parts += [_growth(Frame(left + 420, left + 720, 34, height - 46), run["growth"])] if run["growth"] else []
+    words = "Model-steps per second of every way, and how the time of a step grows with each size."
+    return figure_of(parts, width=width, height=height, title="How fast a bank is", words=words)
+
+
+def _bars(frame: Frame, rows: list[dict[str, Any]], ours: str, cell: tuple[int, int]) -> str:
+    rates = [row["rate"] for row in rows]
+    low, high = decades([math.log10(rate) for rate in rates])
+    x = Scale(10.0**low, 10.0 ** (high + 0.5), frame.left, frame.right, math.log10)
+    tall = (frame.bottom - frame.top) / len(rows)
+    body = text(f"Model-steps per second, K={cell[0]}, T={cell[1]}", 8, frame.top - 12, "strong")
+    for i, row in enumerate(rows):
+        y, tone = frame.top + tall * i, "kf0" if row["way"] == ours else "kf1"
+        wide = x(row["rate"]) - frame.left
+        body += tag("rect", x=frame.left, y=y + 3, width=wide, height=tall - 6, rx=3, class_=tone)
+        body += text(row["way"], frame.left - 8, y + tall / 2 + 4, "strong" if row["way"] == ours else "", "end")
+        body += text(f"{row['rate']:,.0f}", frame.left + wide + 6, y + tall / 2 + 4, "soft")
+    return body + below(frame, [(x(10.0**e), power_of_ten(e)) for e in range(low, high + 1)], "")
+
+
+def _growth(frame: Frame, growth: list[dict[str, Any]]) -> str:
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for axis in dict.fromkeys(g["axis"] for g in growth):
+        points = [g for g in growth if g["axis"] == axis]
+        first = points[0]
+        curves[f"{axis} from {first['value']}"] = [
+            (g["value"] / first["value"], g["models"] / g["rate"] / (first["models"] / first["rate"])) for g in points
+        ]
+    most = max(v for curve in curves.values() for point in curve for v in point)
+    powers = [2**k for k in range(math.ceil(math.log2(most)) + 1)]
+    x = Scale(1, powers[-1], frame.left + 16, frame.right - 16, math.log2)
+    y = Scale(1, powers[-1], frame.bottom - 16, frame.top + 8, math.log2)
+    panel = Panel(frame, x, y, beside(frame, [(y(p), str(p)) for p in powers]))
+    body = panel.axes + panel.title("Time of a step, relative")
+    for i, curve in enumerate(curves.values()):
+        body += panel.line(curve, f"line ks{i}") + panel.marks(curve, i)
+    body += legend(list(curves), frame.left + 14, frame.top + 14)
+    return body + panel.below([(p, str(p)) for p in powers], "times larger")
 
 
 def page(whole: dict[str, Any]) -> str:
     """The whole page as Markdown."""
     lines = [HEAD]
     if "cuda" in whole or "cpu" in whole:
-        lines += ["![Model-steps a second and how a step's time grows](images/bank_speed.svg)", ""]
+        lines += ["![Model-steps per second and how a step's time grows](images/bank_speed.svg)", ""]
     for kind, title in TITLES.items():
         lines += [f"## {title}", ""]
         if kind not in whole:
             lines += [f"The race is still to be run: `python -m benchmarks.bank_speed --device {kind}`.", ""]
             continue
         run = whole[kind]
-        lines += [f"{run['device']}, torch {run['torch']}, Python {run['python']}, {run['date']}. Model-steps a second",
-                  "(in brackets the median member's loss after two epochs).", ""]  # fmt: skip
+        lines += [f"{run['device']}, torch {run['torch']}, Python {run['python']}, {run['date']}. Model-steps per",
+                  "second (in brackets the median member's loss after two epochs).", ""]  # fmt: skip
         lines += [*speeds(run, kind), ""]
         lines += [*growing(run), ""] if run["growth"] else []
         if kind == "cuda" and "check" in whole:
@@ -241,7 +246,7 @@ def main() -> None:
     for file in ask.parse_args().add:
         add(file)
     whole = json.loads(DATA.read_text())
-    draw(whole)
+    PICTURE.write_text(picture(whole).standalone())
     PAGE.write_text(page(whole))
 
 

@@ -22,6 +22,9 @@ import torch
 from torch import nn
 
 from benchmarks.ranking import Encoded, cranfield, interval, trec_dl
+from headcount.drawing.axes import Frame
+from headcount.drawing.panels import figure_of, frames, legend, plain_panel
+from headcount.drawing.svg import Figure
 from headcount.files import whole
 from headcount.nets.pretrained.batches import batches_of, passages, pooled
 from headcount.nets.pretrained.folders import load, tokenizer_of
@@ -31,6 +34,7 @@ from headcount.shrinking.distillation import distil
 from headcount.shrinking.rank_plan import RankPlan, plan
 from headcount.shrinking.surgery import reduce
 
+PICTURE = Path("docs/images/shrink_minilm.svg")
 QK = ("query-key",)
 BOTH = ("query-key", "value-output")
 
@@ -58,6 +62,9 @@ SINGULAR = ("allocated by singular values", "inputs", "allocated")
 ALLOCATED = ("allocated, data-aware", "outputs", "allocated")
 DISTILLED = ("allocated, self-distilled", "outputs", "allocated")
 
+CURVES = (UNIFORM[0], AWARE[0], ALLOCATED[0], DISTILLED[0])
+COLLECTIONS = {"dl": "TREC-DL 2019+2020, reranking BM25's top 100", "cranfield": "Cranfield, retrieval"}
+
 # In the order they are worth measuring: what must show first, then the rest of the curves.
 VARIANTS = (
     Variant(*ALLOCATED, 0.5),
@@ -80,8 +87,9 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     if not options.draw:
         measure_all(options)
-    print(table(json.loads(options.out.read_text())))
-    draw(json.loads(options.out.read_text()), options.out.with_suffix(".svg"))
+    results = json.loads(options.out.read_text())
+    print(table(results))
+    PICTURE.write_text(picture(results).standalone())
 
 
 def measure_all(options: argparse.Namespace) -> None:
@@ -182,42 +190,34 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def draw(results: dict[str, Any], path: Path) -> None:
-    """Change of quality against kept query-key parameters, a line a curve, a panel a collection."""
-    import matplotlib
+def picture(results: dict[str, Any]) -> Figure:
+    """Change of quality against kept query-key parameters, a line for each curve, a panel for each collection."""
+    found = [r for r in rows(results) if r["curve"] in CURVES and "all attention" not in r["variant"]]
+    shown = [where for where in COLLECTIONS if where in results["variants"]["original"]]
+    width = 500 * len(shown)
+    parts = [
+        _panel(frame, COLLECTIONS[where], [r for r in found if r["set"] == where])
+        for frame, where in zip(frames(len(shown), width=width, height=350), shown, strict=True)
+    ]
+    words = "Change of nDCG@10 against kept query-key parameters with intervals over queries, a line for each rule."
+    return figure_of(parts, width=width, height=350, title="Ranking after shrinking", words=words)
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
-    plt.rcParams.update({"svg.hashsalt": "headcount", "font.size": 10, "svg.fonttype": "none"})
-    names = {"dl": "TREC-DL 2019+2020, reranking BM25's top 100", "cranfield": "Cranfield, retrieval"}
-    colours = {UNIFORM[0]: "#d1495b", AWARE[0]: "#e09f3e", ALLOCATED[0]: "#2a7fb8", DISTILLED[0]: "#3c9d6b"}
-    marks = {UNIFORM[0]: "s", AWARE[0]: "^", ALLOCATED[0]: "o", DISTILLED[0]: "*"}
-    shown = [w for w in names if w in results["variants"]["original"]]
-    figure, axes = plt.subplots(1, len(shown), figsize=(5.2 * len(shown), 3.8), squeeze=False)
-    for axis, where in zip(axes[0], shown, strict=True):
-        axis.axhline(0, color="#808080", linewidth=1)
-        for curve, colour in colours.items():
-            points = [r for r in rows(results) if r["curve"] == curve and r["set"] == where]
-            points = sorted((r for r in points if "all attention" not in r["variant"]), key=lambda r: r["keep"])
-            if points:
-                dodge = 0.7 * (list(colours).index(curve) - 1.5)  # so that intervals do not hide each other
-                x, y = [100 * r["keep"] + dodge for r in points], [r["change"] for r in points]
-                spread = [[r["change"] - r["low"] for r in points], [r["high"] - r["change"] for r in points]]
-                style = {"color": colour, "marker": marks[curve], "capsize": 2, "linewidth": 1.6, "elinewidth": 0.8}
-                axis.errorbar(x, y, yerr=spread, label=curve, **style)
-        axis.set_title(names[where], fontsize=10, color="#808080")
-        axis.set_xlabel("query-key parameters kept, %", color="#808080")
-        axis.tick_params(colors="#808080")
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.spines[["left", "bottom"]].set_color("#808080")
-    axes[0][0].set_ylabel("change of nDCG@10", color="#808080")
-    legend = axes[0][0].legend(frameon=False, fontsize=9)
-    for text in legend.get_texts():
-        text.set_color("#808080")
-    figure.tight_layout()
-    figure.savefig(path, transparent=True, metadata={"Date": None})
-    plt.close(figure)
+def _panel(frame: Frame, title: str, found: list[dict[str, Any]]) -> str:
+    shares = sorted({100 * r["keep"] for r in found})
+    panel = plain_panel(
+        frame, [shares[0] - 4, shares[-1] + 4], [0.0, *(r[end] for r in found for end in ("low", "high"))]
+    )
+    body = panel.axes + panel.title(f"Change of nDCG@10: {title}") + panel.level(0, "axis")
+    for i, curve in enumerate(CURVES):
+        mine = sorted((r for r in found if r["curve"] == curve), key=lambda r: r["keep"])
+        at = [100 * r["keep"] + 0.7 * (i - 1.5) for r in mine]  # beside each other, so that no interval hides another
+        for x, row in zip(at, mine, strict=True):
+            body += panel.line([(x, row["low"]), (x, row["high"])], f"thin ks{i}")
+        points = list(zip(at, (r["change"] for r in mine), strict=True))
+        body += panel.line(points, f"line ks{i}") + panel.marks(points, i)
+    body += legend(CURVES, frame.right - 200, frame.bottom - 17 * len(CURVES))
+    return body + panel.below([(share, f"{share:g}") for share in shares], "query-key parameters kept, %")
 
 
 def _options() -> argparse.Namespace:

@@ -8,14 +8,16 @@ needs large residues that nearly cancel, and few bits destroy it. Nested chains 
 
 ARCHIVE is an .npz of spoken digits (keys audio, offsets, digit, speaker, take, rate), for instance made from the
 Free Spoken Digit Dataset (Jackson et al., CC BY-SA 4.0); without it a made-up vowel takes its place.
+The picture in docs/images is that of a spoken digit; its rows are in docs/data/speech_filter.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
-from headcount.papers.ssm.pictures import bits_picture, svg
+from headcount.papers.ssm.pictures import bits_picture
 from headcount.papers.ssm.quantise import FixedPoint, bits_rows, hardened
 from headcount.papers.ssm.speech import load_digit, made_up_vowel, prediction_filter, sharpened
 
@@ -26,10 +28,10 @@ REACH = 2.0  # a format with one bit before the point, as second-order sections 
 def main() -> None:
     parser = argparse.ArgumentParser(description="A speech filter made quantisation-proof by depth.")
     parser.add_argument("archive", nargs="?", type=Path)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
-    asked = parser.parse_args()
+    parser.add_argument("--out", type=Path, default=Path("out/speech_filter"))
+    options = parser.parse_args()
 
-    wave = load_digit(asked.archive, digit=0)[0] if asked.archive else made_up_vowel()
+    wave = load_digit(options.archive, digit=0)[0] if options.archive else made_up_vowel()
     shallow = sharpened(prediction_filter(wave, order=16), times=4)
     deep = hardened(shallow, FixedPoint(bits=12, reach=REACH))
     print(f"order {shallow.modes}: largest entry {shallow.largest_entry:.3g} in one layer,")
@@ -45,12 +47,13 @@ def main() -> None:
         for form in dict.fromkeys(row["form"] for row in rows):
             gaps = "  ".join(f"{row['gap']:8.1e}" for row in rows if row["form"] == form)
             print(f"  {form:22} {gaps}")
-    what = "a spoken digit" if asked.archive else "a made-up vowel"
-    picture = svg(bits_picture(panels, f"Formant filter of {what}, order {shallow.modes}: what few bits cost"))
-    asked.out.mkdir(parents=True, exist_ok=True)
-    path = asked.out / "speech_filter.svg"
-    path.write_text(picture)
-    print(f"\nbits {', '.join(map(str, BITS))}; wrote {path}")
+    what = "a spoken digit" if options.archive else "a made-up vowel"
+    title = f"Formant filter of {what}, order {shallow.modes}: what few bits cost"
+    options.out.mkdir(parents=True, exist_ok=True)
+    picture, rows = options.out / "speech_filter.svg", options.out / "speech_filter.json"
+    picture.write_text(bits_picture(panels, title).standalone())
+    rows.write_text(json.dumps({"title": title, "panels": panels}, indent=1) + "\n")
+    print(f"\nbits {', '.join(map(str, BITS))}; wrote {picture} and {rows}")
 
 
 if __name__ == "__main__":

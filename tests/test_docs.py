@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.docs import GENERATED
 from headcount.reproduction.theorems import table
 from headcount.sources import results
 
@@ -18,7 +19,7 @@ def test_the_code_of_the_readme_runs(capsys):
     assert "heads" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/log.md"])
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/log.md", "docs/words.md"])
 def test_every_local_link_leads_somewhere(page):
     links = re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text())
     for link in links:
@@ -31,8 +32,14 @@ def test_the_readme_lists_every_room():
     assert {room for room in rooms if f"  {room}/" not in README} == set()
 
 
-def test_the_table_of_theorems_is_what_the_code_says():
-    assert (ROOT / "docs/theorems.md").read_text() == table(), "run `make docs`"
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_generated_page_or_picture_is_what_the_committed_data_give(name):
+    assert (ROOT / name).read_text() == GENERATED[name](), "run `make docs`"
+
+
+def test_every_page_and_picture_of_the_docs_is_generated_or_written_by_hand():
+    found = {str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*") if p.suffix in (".md", ".html", ".svg")}
+    assert found - set(GENERATED) == {"docs/log.md", "docs/words.md"}
 
 
 def test_every_result_names_a_test_that_exists():

@@ -13,7 +13,7 @@ from headcount.certificates.minima import minima_of
 from headcount.nets import Architecture, Transformer, hardmax, softmax
 from headcount.nets.transformer import Attention
 from headcount.papers.head_count import collide, enough_heads
-from headcount.papers.head_count.collisions.picture import draw, write_svg
+from headcount.papers.head_count.collisions.picture import draw
 from headcount.papers.head_count.collisions.placement import place
 from headcount.tasks import LinearMax, Wells
 
@@ -156,12 +156,14 @@ def test_every_free_token_is_ordered_below_all_fixed_ones():
     assert len(placement.favourites) == 1
 
 
-def test_the_picture_is_the_same_twice(tmp_path):
+def test_the_picture_is_the_same_twice_and_shows_every_token_of_both_sequences():
     collision = collide(TASK, Smooth(1, 2, 0), free=5)
-    one = write_svg(draw(collision, TASK), tmp_path / "a.svg").read_bytes()
-    assert one == write_svg(draw(collision, TASK), tmp_path / "b.svg").read_bytes()
-    assert b"where they differ" in one
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.svg", "b.svg"]
+    one = draw(collision, TASK).standalone()
+    assert one == draw(collision, TASK).standalone()
+    differ = int((collision.first != collision.second).any(dim=-1).sum())
+    shown = len(collision.first) + differ  # a ring and a cross (two strokes) for each, in both panels
+    assert one.count('class="ring ks0"') == shown and one.count('class="ring ks1"') == 2 * shown
+    assert "Where they differ" in one and "<?xml" not in one
 
 
 def test_misuse_is_refused_by_name():

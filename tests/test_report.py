@@ -15,8 +15,8 @@ from headcount.drawing.axes import shade
 from headcount.drawing.palette import DARK, DARK_RAMP, LABELS, LIGHT, LIGHT_RAMP, contrast, luminance, ramp, stylesheet
 from headcount.drawing.svg import dodged
 from headcount.fits import Cells, knee, knees
+from headcount.numerals import short
 from headcount.report import against_length, curves, figure, heat_map, report, write
-from headcount.report.heat_map import short_number
 from headcount.results import Study
 from tests import planted
 
@@ -88,7 +88,7 @@ def test_every_row_is_in_the_table_and_its_number_beside_it():
     body = body[: body.index("</table>")]
     assert body.count("<tr>") == 1 + len(WHOLE)
     for row in WHOLE:
-        assert f'data-key="{row["nmse"]!r}">{short_number(row["nmse"])}<' in body
+        assert f'data-key="{row["nmse"]!r}">{short(row["nmse"], 2, padded=True)}<' in body
 
 
 def test_the_unfinished_the_diverged_and_the_unpredicted_are_said():
@@ -141,7 +141,7 @@ def test_a_figure_is_well_formed_and_stays_inside_its_frame(name, width):
 def test_the_map_shows_the_levels():
     cells = Cells.of(WHOLE, "heads")
     shown = re.findall(r"<text[^>]*class=\"t\d+\"[^>]*>([^<]+)<", heat_map(cells, 4).body)
-    assert shown == [short_number(10**level) for level in cells.levels().ravel()]
+    assert shown == [short(10**level, 2, padded=True) for level in cells.levels().ravel()]
 
 
 def test_an_empty_cell_is_drawn_as_empty():

@@ -1,6 +1,7 @@
 """Few bits: the format rounds as it says, and depth pays where poles are close or the range is fixed."""
 
 import math
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import scipy.signal
 
 from headcount.papers.ssm import DiagonalSSM, by_angle, from_zpk, to_sos
-from headcount.papers.ssm.pictures import bits_picture, deep_picture, svg, training_picture
+from headcount.papers.ssm.pictures import bits_picture, deep_picture, training_picture
 from headcount.papers.ssm.quantise import FixedPoint, bits_rows, hardened, quantise, quantise_sos, rms_gap, sos_impulse
 from headcount.papers.ssm.speech import linear_prediction, load_digit, made_up_vowel, prediction_filter, sharpened
 
@@ -174,11 +175,16 @@ def test_recorded_digits_need_no_depth_until_they_are_sharpened():
         assert sharpened(plain, 4).deepen(4, deal=by_angle).largest_entry < 4
 
 
-def test_pictures_are_the_same_every_time():
+def test_pictures_are_the_same_every_time_and_show_every_number():
     system = DiagonalSSM([0.9, -0.5, 0.3j, -0.3j], [100, 5, 2, 2])
-    first, second = (svg(deep_picture(system, system.deepen(3))) for _ in range(2))
-    assert first == second and first.lstrip().startswith("<?xml") and "<dc:date>" not in first
+    deep = system.deepen(3)
+    first, second = (deep_picture(system, deep).standalone() for _ in range(2))
+    assert first == second and ET.fromstring(first).get("class") == "hc"
+    used = sum(int((layer.poles != 0).sum()) for layer in deep.layers)
+    assert first.count("<circle") == used + 48  # a dot for each pole, and for each sample of the deep response
     rows = bits_rows(system, {"one layer": system}, [4, 8])
-    assert "</svg>" in svg(bits_picture({"a": rows, "b": [{"form": "lost", "bits": 4, "gap": math.inf}]}))
+    drawn = bits_picture({"a": rows, "b": [{"form": "lost", "bits": 4, "gap": math.inf}]}).standalone()
+    assert drawn.count("<circle") == sum(math.isfinite(row["gap"]) for row in rows)
+    assert drawn.count('class="ring ks0"') == 2  # the lost one, as a cross
     trained = [{"depth": d, "max_entry": c, "nmse": 0.1 / d} for d in (1, 2) for c in (1.0, 2.0)]
-    assert "</svg>" in svg(training_picture(trained))
+    assert training_picture(trained).standalone().count("<circle") == len(trained)

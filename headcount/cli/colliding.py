@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, Out, emit_json, say, show_table
+from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
 from headcount.cli.task_options import Length, Radius, Retrievals, Seed, TaskName, TokenDim, task_of
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def _sequences(found: Collision) -> dict[str, Any]:
 
 
 def _draw(found: Collision, target: Task, radius: float | None, out: Path) -> list[str]:
-    from headcount.papers.head_count.collisions.picture import draw, write_svg
+    from headcount.papers.head_count.collisions.picture import draw
 
-    return [str(write_svg(draw(found, target, radius=radius), out / "collision.svg"))]
+    return [str(out_file(out, "collision.svg", draw(found, target, radius=radius).standalone()))]
 
 
 def _show_collision(found: Collision, row: dict[str, Any], eps: float) -> None:

@@ -44,13 +44,13 @@ def deepen(
     The result and a picture go beside the file, or into --out. Give the largest entry wanted, or a depth.
     """
     from headcount.papers.ssm import save
-    from headcount.papers.ssm.pictures import deep_picture, svg
+    from headcount.papers.ssm.pictures import deep_picture
 
     shallow = _load_shallow(system)
     deep = _deepened(shallow, max_entry, depth, width, _deal(deal), route)
     folder = out or system.parent
     files = [save(deep, folder / f"{system.stem}-deep.json")]
-    files.append(out_file(folder, f"{system.stem}-deep.svg", svg(deep_picture(shallow, deep))))
+    files.append(out_file(folder, f"{system.stem}-deep.svg", deep_picture(shallow, deep).standalone()))
     rows = _comparison(shallow, deep)
     if as_json:
         emit_json(
@@ -151,7 +151,7 @@ def table(
 
 def quantise(
     system: MaybeFile = None,
-    bits: Annotated[str, typer.Option(help="Bits a number, separated by commas.")] = "6,8,10,12,16",
+    bits: Annotated[str, typer.Option(help="Bits per number, separated by commas.")] = "6,8,10,12,16",
     depth: Annotated[int | None, typer.Option(help="Depth; that which loses least if not given.")] = None,
     reach: Annotated[
         float | None, typer.Option(help="Largest weight the format holds; each form's own if none.")
@@ -163,11 +163,11 @@ def quantise(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a few bits a number cost, form by form.
+    """What a few bits per number cost, form by form.
 
     One layer, nested chains and second-order sections. Without a system, the prediction filter of a made-up vowel.
     """
-    from headcount.papers.ssm.pictures import bits_picture, svg
+    from headcount.papers.ssm.pictures import bits_picture
     from headcount.papers.ssm.quantise import FixedPoint, bits_rows, hardened
 
     counts = _whole_numbers(bits, "--bits")
@@ -177,7 +177,7 @@ def quantise(
     rows = bits_rows(shallow, {"one layer": shallow, f"depth {deep.depth}": deep}, counts, reach)
     if out:
         title = f"{shallow.modes} modes, entries {shallow.largest_entry:.3g} and {deep.largest_entry:.3g}"
-        out_file(out, "quantise.svg", svg(bits_picture({title: rows})))
+        out_file(out, "quantise.svg", bits_picture({title: rows}).standalone())
     if as_json:
         emit_json(rows)
         return
@@ -202,7 +202,7 @@ def train(
     """
     from headcount.papers.ssm import experiments
     from headcount.papers.ssm.depth_tables import example_teacher
-    from headcount.papers.ssm.pictures import svg, training_picture
+    from headcount.papers.ssm.pictures import training_picture
 
     teacher = example_teacher()
     starts = {
@@ -220,7 +220,7 @@ def train(
         teacher, shapes, bounds, range(seeds), starts[start], experiments.StudentRecipe(steps)
     )
     if out:
-        out_file(out, "train.svg", svg(training_picture(rows)))
+        out_file(out, "train.svg", training_picture(rows).standalone())
     if as_json:
         emit_json(rows)
         return

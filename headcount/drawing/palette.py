@@ -13,6 +13,7 @@ STEPS = 16  # shades of the heat map and of ordered lines
 LIGHT_RAMP = ("#eef3ea", "#c3e2d3", "#83c5c6", "#4299b8", "#23679f", "#182f63")
 DARK_RAMP = ("#1e2935", "#21496a", "#28789b", "#36a0a8", "#7ccbad", "#e2f3bd")
 LIGHT = {"ink": "#1b2430", "soft": "#5b6675", "rule": "#d5dae1", "ground": "#ffffff", "accent": "#c2410c"}
+CATEGORIES = (("#c2410c", "#23679f", "#0f766e", "#7c3aed"), ("#ff9a5c", "#6db3e8", "#4cc9a8", "#b79cff"))
 DARK = {"ink": "#e6eaf0", "soft": "#9aa6b5", "rule": "#313b48", "ground": "#12171e", "accent": "#ff9a5c"}
 LABELS = ("#000000", "#ffffff")  # on any colour one of the two has contrast 4.5 or more
 FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
@@ -30,6 +31,8 @@ SHAPES = """
 .hc .band{fill:var(--accent);opacity:.10}
 .hc .line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 .hc .seed{opacity:.55;stroke:none}.hc .level{stroke:var(--ground);stroke-width:1.25}
+.hc .ring{fill:none;stroke-width:1.75}.hc .thin{fill:none;stroke-width:1.25}
+.hc .bold{fill:none;stroke-width:4;opacity:.5}.hc .dots{stroke-dasharray:2 4}
 .hc .lost{stroke:var(--accent);stroke-width:1.5;fill:none}.hc .lead{fill:none;stroke-width:1;opacity:.6}
 """
 
@@ -45,8 +48,8 @@ def ramp(anchors: Sequence[str], steps: int = STEPS) -> list[str]:
 
 def stylesheet() -> str:
     """The rules every figure relies on, dark ones included."""
-    light = ".hc,:root{" + _inks(LIGHT) + "}" + _shades(LIGHT_RAMP)
-    dark = ".hc,:root{" + _inks(DARK) + "}" + _shades(DARK_RAMP)
+    light = ".hc,:root{" + _inks(LIGHT) + "}" + _shades(LIGHT_RAMP) + _categories(CATEGORIES[0])
+    dark = ".hc,:root{" + _inks(DARK) + "}" + _shades(DARK_RAMP) + _categories(CATEGORIES[1])
     shapes = SHAPES.replace("FONT", FONT).replace("\n", "")
     return f"{light}{shapes}@media(prefers-color-scheme:dark){{{dark}}}"
 
@@ -61,6 +64,10 @@ def _shades(anchors: Sequence[str]) -> str:
         label = max(LABELS, key=lambda ink: contrast(ink, colour))
         rules.append(f".hc .f{i}{{fill:{colour}}}.hc .s{i}{{stroke:{colour}}}.hc .t{i}{{fill:{label}}}")
     return "".join(rules)
+
+
+def _categories(colours: Sequence[str]) -> str:
+    return "".join(f".hc .kf{i}{{fill:{c}}}.hc .ks{i}{{stroke:{c}}}" for i, c in enumerate(colours))
 
 
 def _between(anchors: Sequence[str], place: float) -> str:

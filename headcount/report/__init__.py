@@ -1,10 +1,25 @@
 """Rows into tables, figures and one self-contained page: pure functions of a stored study. No torch."""
 
 from headcount.drawing.svg import Figure
+from headcount.report.article import Exhibit, Passage, article, write_article
 from headcount.report.curves import curves
 from headcount.report.heat_map import heat_map
 from headcount.report.lengths import against_length
 from headcount.report.measured import measured, write_measured
 from headcount.report.page import figure, report, write
 
-__all__ = ["Figure", "against_length", "curves", "figure", "heat_map", "measured", "report", "write", "write_measured"]
+__all__ = [
+    "Exhibit",
+    "Figure",
+    "Passage",
+    "article",
+    "write_article",
+    "against_length",
+    "curves",
+    "figure",
+    "heat_map",
+    "measured",
+    "report",
+    "write",
+    "write_measured",
+]

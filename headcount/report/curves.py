@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from headcount.drawing.axes import Frame, across, axis_name, decades, end_labels, nmse_axis, shade, ticks
+from headcount.drawing.axes import Frame, across, axis_name, decades, end_labels, log_axis, shade, ticks
 from headcount.drawing.svg import Figure, Scale, dodged, path, tag, text
 from headcount.fits import Cells, Knee
 
@@ -35,7 +35,7 @@ def curves(
 
 def _panel(cells: Cells, frame: Frame, x: Scale, label: str) -> str:
     flat = cells.logs.reshape(*cells.logs.shape[:2], -1)
-    y, body = nmse_axis(frame, *decades([0.0, *flat[np.isfinite(flat)].tolist()]))
+    y, body = log_axis(frame, *decades([0.0, *flat[np.isfinite(flat)].tolist()]))
     levels, count = cells.levels(), len(cells.groups)
     gap = _spacing(x, cells.points)
     shift = [(i - (count - 1) / 2) * min(9.0, 0.5 * gap / count) for i in range(count)]

@@ -8,8 +8,9 @@ from headcount.drawing.axes import Frame, decades
 from headcount.drawing.palette import STEPS
 from headcount.drawing.svg import Figure, path, power_of_ten, tag, text
 from headcount.fits import Cells
+from headcount.numerals import counted, short
 
-__all__ = ["heat_map", "short_number"]
+__all__ = ["heat_map"]
 
 LEFT, TOP = 54, 40
 FITS = 46  # pixels that a number needs; a narrower cell shows its logarithm
@@ -38,16 +39,8 @@ def heat_map(cells: Cells, predicted: int | None = None, *, width: int = 520) ->
     return Figure(width, round(bottom) + 56, body, "NMSE over heads and length", words)
 
 
-def short_number(value: float) -> str:
-    """Two digits, small ones with a power of ten.
-
-    >>> short_number(0.11), short_number(4.36e-5)
-    ('0.11', '4.4e-5')
-    """
-    if value >= 0.01:
-        return f"{value:#.2g}"
-    digits, power = f"{value:.1e}".split("e")
-    return f"{digits}e{int(power)}"
+def _number(value: float) -> str:
+    return short(value, 2, padded=True)
 
 
 def _cell(level: float, seeds: int, place: Frame, span: tuple[int, int]) -> str:
@@ -58,8 +51,8 @@ def _cell(level: float, seeds: int, place: Frame, span: tuple[int, int]) -> str:
         return tag("rect", **box, class_="grid") + text("–", *middle, "soft", "middle")
     share = (span[1] - level) / (span[1] - span[0])
     tone = round(share * (STEPS - 1))
-    label = short_number(10**level) if wide >= FITS else f"{level:.1f}"
-    hover = tag("title", f"{short_number(10**level)}, best half of {seeds} seed{'s' if seeds > 1 else ''}")
+    label = _number(10**level) if wide >= FITS else f"{level:.1f}"
+    hover = tag("title", f"{_number(10**level)}, best half of {counted(seeds, 'seed')}")
     return tag("rect", hover, **box, class_=f"f{tone}") + text(label, *middle, f"t{tone}", "middle")
 
 
@@ -88,4 +81,4 @@ def _legend(low: int, high: int, width: int, y: float) -> str:
 
 def _range(levels: np.ndarray) -> str:
     seen = levels[np.isfinite(levels)]
-    return f"{short_number(10 ** float(seen.min()))} to {short_number(10 ** float(seen.max()))}"
+    return f"{_number(10 ** float(seen.min()))} to {_number(10 ** float(seen.max()))}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from headcount.drawing.axes import Frame, across, axis_name, decades, end_labels, nmse_axis, shade, ticks
+from headcount.drawing.axes import Frame, across, axis_name, decades, end_labels, log_axis, shade, ticks
 from headcount.drawing.svg import Figure, Scale, dodged, path, tag, text
 from headcount.fits import Measurement
 from headcount.fits.measurement import Worth
@@ -21,7 +21,7 @@ def learning(found: Measurement, *, width: int = 500) -> Figure:
     lines = found.by_heads()
     shown = {"training": [row["training"] for row in lines], "validation": [row["level"] for row in lines]}
     logs = {name: [math.log10(min(max(v, 1e-12), 1.0)) for v in values] for name, values in shown.items()}
-    y, body = nmse_axis(frame, *decades([v for values in logs.values() for v in values]))
+    y, body = log_axis(frame, *decades([v for values in logs.values() for v in values]))
     heads = [row["heads"] for row in lines]
     x = across(frame, heads, float, room=18.0)
     ends = []

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from headcount.drawing.axes import Frame, across, decades, end_labels, nmse_axis, shade, ticks
+from headcount.drawing.axes import Frame, across, decades, end_labels, log_axis, shade, ticks
 from headcount.drawing.svg import Figure, dodged, path, tag, text
 from headcount.fits import Cells
 
@@ -17,7 +17,7 @@ def against_length(cells: Cells, *, width: int = 520) -> Figure:
     """The level of every cell over length, on logarithmic scales."""
     frame = Frame(54, width - 52, 34, 34 + min(260, round(0.62 * width)))
     levels, count = cells.levels(), len(cells.points)
-    y, body = nmse_axis(frame, *decades([v for v in levels.ravel().tolist() if np.isfinite(v)]))
+    y, body = log_axis(frame, *decades([v for v in levels.ravel().tolist() if np.isfinite(v)]))
     x = across(frame, cells.groups, math.log2, room=24.0)
     ends = []
     for j in range(count):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
-from headcount.drawing.palette import stylesheet
 from headcount.drawing.svg import Figure
 from headcount.fits import Measurement
 from headcount.fits.knee import RESAMPLES, SLOWER
+from headcount.numerals import counted, listed, spelt
 from headcount.report.curves import curves
 from headcount.report.learning import learning, worths
-from headcount.report.page import NARROW, WIDE, both, claim, environment_of, listed, spelt, templates, words_of
+from headcount.report.page import NARROW, WIDE, claim, environment_of, words_of
+from headcount.report.rendering import both, render
 from headcount.report.rows import table
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 __all__ = ["measured", "write_measured"]
 
@@ -23,33 +25,29 @@ def measured(found: Measurement, *, command: str = "") -> str:
     """The page as HTML that needs no other file, no network and no script."""
     study, spec = found.study, found.study.spec
     data, plan = spec.get("data", {}), spec.get("plan", {})
-    return (
-        templates()
-        .get_template("measured.html")
-        .render(
-            found=found,
-            study=study,
-            headline=_headline(found),
-            lead=_lead(found),
-            facts=_facts(found),
-            figures=_figures(found),
-            lines=found.by_heads(),
-            level=found.words,
-            classes="classes" in data.get("target", ""),
-            ragged=" to " in data.get("tokens", ""),
-            data=data,
-            plan=plan,
-            layers="one attention layer" if plan.get("layers", 1) == 1 else f"{plan['layers']} attention layers",
-            given_up=spec.get("given_up", ""),
-            confidence=f"{found.confidence:.0%}",
-            slower=Fraction(SLOWER).limit_denominator(100),
-            resamples=RESAMPLES,
-            table=table(study),
-            spec=words_of(spec),
-            environment=environment_of(study),
-            command=command or f"headcount measure {data.get('name', 'DATA')}",
-            style=Markup(stylesheet()),
-        )
+    return render(
+        "measured.html",
+        found=found,
+        study=study,
+        headline=_headline(found),
+        lead=_lead(found),
+        facts=_facts(found),
+        figures=_figures(found),
+        lines=found.by_heads(),
+        level=found.words,
+        classes="classes" in data.get("target", ""),
+        ragged=" to " in data.get("tokens", ""),
+        data=data,
+        plan=plan,
+        layers="one attention layer" if plan.get("layers", 1) == 1 else f"{plan['layers']} attention layers",
+        given_up=spec.get("given_up", ""),
+        confidence=f"{found.confidence:.0%}",
+        slower=Fraction(SLOWER).limit_denominator(100),
+        resamples=RESAMPLES,
+        table=table(study),
+        spec=words_of(spec),
+        environment=environment_of(study),
+        command=command or f"headcount measure {data.get('name', 'DATA')}",
     )
 
 
@@ -95,7 +93,7 @@ def _headline(found: Measurement) -> str:
 def _lead(found: Measurement) -> str:
     """Where the curve levels off, with its interval, or why that cannot be said."""
     few, many = found.knee.seeds
-    seeds = f"{many} seed{'s' if many > 1 else ''}" if few == many else f"{few} to {many} seeds"
+    seeds = counted(many, "seed") if few == many else f"{few} to {many} seeds"
     sentence = found.sentence
     return f"{sentence[:1].upper()}{sentence[1:]}, with {seeds} for each head count."
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jinja2
-from markupsafe import Markup
-
-from headcount.drawing.palette import stylesheet
 from headcount.drawing.svg import Figure
 from headcount.fits import Cells, Knee, knee, knees, predicted_heads, variants
 from headcount.fits.knee import RESAMPLES, SLOWER
+from headcount.numerals import counted, listed, spelt
 from headcount.report.curves import curves
-from headcount.report.heat_map import heat_map, short_number
+from headcount.report.heat_map import heat_map
 from headcount.report.lengths import against_length
+from headcount.report.rendering import both, render
 from headcount.report.rows import table
 from headcount.results import Study
 from headcount.sources import Source
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 __all__ = ["figure", "report", "write"]
 
@@ -47,10 +48,11 @@ def report(study: Study, *, predicted: int | None = None, command: str = "", con
     sections = [
         _section(f"v{i}", label, part, predicted, confidence) for i, (label, part) in enumerate(variants(study).items())
     ]
-    page = templates().get_template("page.html")
-    return page.render(
+    return render(
+        "page.html",
         study=study,
         sections=sections,
+        lead=lead,
         headline=_headline(sections),
         facts=_facts(study, predicted),
         predicted=predicted,
@@ -59,7 +61,6 @@ def report(study: Study, *, predicted: int | None = None, command: str = "", con
         spec=words_of({key: value for key, value in study.spec.items() if key != "toml"}),
         environment=environment_of(study),
         command=command or _command(study),
-        style=Markup(stylesheet()),
         **_method(study, predicted, confidence),
     )
 
@@ -109,12 +110,6 @@ def _knees(study: Study, predicted: int | None, confidence: float) -> tuple[Knee
         return None, by_length, str(problem)
 
 
-def both(name: str, wide: Figure, narrow: Figure) -> Markup:
-    """A figure twice, for a desk and for a phone; the stylesheet shows one of them."""
-    desk = f'<div class="wide">{wide.inline(name)}</div>'
-    return Markup(desk + f'<div class="narrow">{narrow.inline(name + "-narrow")}</div>')
-
-
 def _headline(sections: list[Section]) -> str:
     if len(sections) > 1:
         if all(section.pooled is None or section.pooled.verdict is None for section in sections):
@@ -144,11 +139,6 @@ def _is(section: Section, outcome: str) -> bool:
     return verdict is not None and verdict.outcome == outcome
 
 
-def spelt(count: int) -> str:
-    words = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-    return words[count] if count < len(words) else str(count)
-
-
 def _facts(study: Study, predicted: int | None) -> list[tuple[str, str]]:
     asked = study.spec.get("asked", len(study))
     diverged = sum(row.get("status") == "diverged" for row in study)
@@ -174,22 +164,15 @@ def _command(study: Study) -> str:
 def lead(found: Knee) -> str:
     """Where the knee is, over what, with its interval."""
     few, many = found.seeds
-    seeds = f"{many} seed{'s' if many > 1 else ''} each" if few == many else f"{few} to {many} seeds each"
+    seeds = f"{counted(many, 'seed')} each" if few == many else f"{few} to {many} seeds each"
     lengths = f"{len(found.lengths)} lengths" if len(found.lengths) > 1 else f"length {max(found.lengths)}"
     over = f"Over {lengths}, {seeds}," if len(found.lengths) > 1 else f"At {lengths}, {seeds},"
     if not found.learned:
         return f"{over} no head count up to {found.tested[-1]} explains half of the variance."
     interval = f"{found.confidence:.0%} interval {found.interval}"
     if not found.reached:
-        return f"{over} the error still falls at {found.value} heads, the most tested; {interval}."
-    return f"{over} the error levels off at {found.value} head{'s' if found.value > 1 else ''}; {interval}."
-
-
-def listed(values: tuple[Any, ...]) -> str:
-    """Values in a row, a run of whole numbers by its ends."""
-    if len(values) > 2 and values == tuple(range(values[0], values[-1] + 1)):
-        return f"{values[0]} to {values[-1]}"
-    return ", ".join(map(str, values))
+        return f"{over} the error still falls at {counted(found.value, 'head')}, the most tested; {interval}."
+    return f"{over} the error levels off at {counted(found.value, 'head')}; {interval}."
 
 
 def words_of(value: Any) -> str:
@@ -200,13 +183,3 @@ def words_of(value: Any) -> str:
 def environment_of(study: Study) -> list[tuple[str, str]]:
     """Where the rows were made, in words."""
     return [(key, words_of(value)) for key, value in study.environment.items()]
-
-
-def templates() -> jinja2.Environment:
-    """The templates, with the filters they use."""
-    loader = jinja2.PackageLoader("headcount.report", "templates")
-    templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    templates.filters["nmse"] = short_number
-    templates.filters["lead"] = lead
-    templates.filters["spelt"] = spelt
-    return templates

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from headcount.report.heat_map import short_number
+from headcount.numerals import short
 from headcount.results import Study
 from headcount.results.study import COLUMNS
 
@@ -54,7 +54,7 @@ def _cell(value: Any, column: str = "") -> ShownCell:
     if isinstance(value, float) and not math.isfinite(value):
         return ShownCell("∞" if value > 0 else "–", "inf", numeric=True)
     shown = (
-        short_number(value)
+        short(value, 2, padded=True)
         if column.endswith("nmse") and value > 0
         else f"{value:,}"
         if isinstance(value, int)

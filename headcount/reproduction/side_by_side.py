@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import jinja2
-
-from headcount.drawing.palette import stylesheet
 from headcount.fits.agreement import MOST, ORDERED, SPREADS, Agreement, Comparison, comparisons, judge_claims
+from headcount.numerals import short
+from headcount.report.rendering import render
 from headcount.reproduction.index import REPRODUCTIONS
 from headcount.results.literature import Cells
 from headcount.results.record import Record, Reproduction
 from headcount.sources import PAPERS
 
-__all__ = ["PageEntry", "entries", "html", "markdown", "short"]
+__all__ = ["PageEntry", "entries", "html", "markdown"]
 
 TITLES = {
     "head-count": PAPERS["yu2025heads"].title,
@@ -115,20 +114,6 @@ def html(records: Mapping[str, Record]) -> str:
     return _render("reproduction.html", records)
 
 
-def short(value: float | None) -> str:
-    """A number as short as its size allows.
-
-    >>> short(0.0000123), short(0.597), short(14.0), short(0.0)
-    ('1.23e-5', '0.597', '14', '0')
-    """
-    if value is None:
-        return ""
-    if value == 0 or 0.01 <= abs(value) < 1000:
-        return f"{value:.3g}"
-    base, power = f"{value:.2e}".split("e")
-    return f"{base}e{int(power)}"
-
-
 def _entry(reproduction: Reproduction, record: Record | None) -> PageEntry:
     if record is None:
         empty = tuple(_beside(Comparison(p, (), (0, 0), None)) for p in reproduction.published)
@@ -185,18 +170,8 @@ def _plain(value: Any) -> str:
 def _render(name: str, records: Mapping[str, Record]) -> str:
     found = entries(records)
     papers = [(title, [e for e in found if e.reproduction.paper == key]) for key, title in TITLES.items()]
-    rooms = ("headcount.reproduction", "headcount.report")
-    loader = jinja2.ChoiceLoader([jinja2.PackageLoader(room, "templates") for room in rooms])
-    templates = jinja2.Environment(
-        loader=loader,
-        autoescape=name.endswith("html"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    templates.filters["slug"] = lambda outcome: outcome.replace(" ", "-")
     rules = {"spreads": f"{SPREADS:g}", "most": f"{MOST:.0%}", "ordered": f"{ORDERED:.0%}"}
-    text = templates.get_template(name).render(papers=papers, entries=found, rules=rules, style=stylesheet())
+    text = render(name, "headcount.reproduction", papers=papers, entries=found, rules=rules)
     return text if name.endswith("html") else _tidy(text)
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import linprog
 
 from headcount.results import Bound
 from headcount.sources import Source, implements
@@ -124,6 +123,8 @@ def exponential_sum_error(lag: int, decays: Sequence[float], length: int = 60) -
     >>> round(exponential_sum_error(1, [0.5]), 3)
     1.0
     """
+    from scipy.optimize import linprog
+
     t = np.arange(length)
     atoms = np.exp(-np.outer(t, np.asarray(decays, dtype=float)))
     wanted = (t == lag).astype(float)

@@ -2,151 +2,113 @@
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from headcount.drawing.axes import Frame, shade
+from headcount.drawing.panels import Panel, figure_of, frames, legend, log_panel, plain_panel
+from headcount.drawing.svg import Figure, Scale
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+__all__ = ["bits_picture", "deep_picture", "training_picture"]
 
-__all__ = ["bits_picture", "deep_picture", "svg", "training_picture"]
-
-INK, SOFT, RULE, ACCENT = "#1b2430", "#5b6675", "#d5dae1", "#c2410c"
-RAMP = ("#83c5c6", "#4299b8", "#23679f", "#182f63")  # light to deep: first layer to last
-FORMS = (ACCENT, "#23679f", "#0f766e", "#7c3aed", "#5b6675")
-# An opaque white ground reads the same on a light page and on a dark one.
-STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "headcount",
-    "svg.fonttype": "path",
-    "figure.facecolor": "#ffffff",
-    "axes.edgecolor": SOFT,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": RULE,
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "text.color": INK,
-    "font.size": 10,
-    "legend.frameon": False,
-}
-
-
-def svg(figure: Figure) -> str:
-    """The figure as SVG text, the same for the same figure."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(STYLE):
-        page = io.StringIO()
-        figure.savefig(page, format="svg", metadata={"Date": None})
-    return page.getvalue()
+HEIGHT = 330
+MOST = 10.0  # a response lost more than ten times over is drawn at ten
 
 
 def deep_picture(system: DiagonalSSM, deep: DeepSSM, samples: int = 48) -> Figure:
     """Poles layer by layer, all entries before and after, and both responses on top of each other."""
-    with _figure(3, width=11.0) as (figure, (poles, entries, response)):
-        _draw_poles(poles, deep)
-        _draw_entries(entries, system, deep)
-        _draw_response(response, system, deep, samples)
-    return figure
+    poles, entries, response = frames(3, width=1020, height=HEIGHT)
+    parts = [_poles(poles, deep), _entries(entries, system, deep), _response(response, system, deep, samples)]
+    words = (
+        f"Poles, entries and response of a system of {system.modes} modes as one layer and at depth {deep.depth}: "
+        f"the largest entry falls from {system.largest_entry:.3g} to {deep.largest_entry:.3g}."
+    )
+    return figure_of(parts, width=1020, height=HEIGHT, title="One layer and many", words=words)
 
 
 def bits_picture(panels: Mapping[str, Sequence[Mapping[str, Any]]], title: str = "") -> Figure:
-    """What each form's response loses against the bits a number is given; a panel for each list of `bits_rows`."""
-    with _figure(len(panels), width=5.2 * len(panels)) as (figure, axes):
-        for ax, (name, rows) in zip(axes, panels.items(), strict=True):
-            _draw_bits(ax, rows)
-            ax.set_title(name)
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12, color=INK)
-    return figure
+    """What each form's response loses against the bits per number; a panel for each list of `bits_rows`."""
+    width = 500 * len(panels)
+    places = frames(len(panels), width=width, height=HEIGHT + 20, title=bool(title))
+    parts = [_bits(frame, name, rows) for frame, (name, rows) in zip(places, panels.items(), strict=True)]
+    words = "Share of the response lost against the bits per number, a line for each form, on a logarithmic scale."
+    return figure_of(parts, width=width, height=HEIGHT + 20, title="What few bits cost", words=words, shown=title)
 
 
 def training_picture(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """The best error of trained students against depth, a line for each bound on their entries."""
-    with _figure(1, width=6.0) as (figure, (ax,)):
-        bounds = sorted({row["max_entry"] for row in rows})
-        for number, bound in enumerate(bounds):
-            mine: dict[int, float] = {}
-            for row in rows:
-                if row["max_entry"] == bound:
-                    mine[row["depth"]] = min(row["nmse"], mine.get(row["depth"], math.inf))
-            colour = _shade(number / max(len(bounds) - 1, 1))
-            ax.plot(list(mine), list(mine.values()), "o-", color=colour, ms=4, label=f"entries up to {bound:g}")
-        ax.set(yscale="log", xlabel="depth", ylabel="squared error / square of the kernel")
-        ax.set_title("Students with bounded entries, best seed")
-        ax.legend()
-    return figure
+    (frame,) = frames(1, width=600, height=HEIGHT + 20)
+    bounds, depths = (sorted({row[key] for row in rows}) for key in ("max_entry", "depth"))
+    panel = log_panel(Frame(frame.left, frame.right - 130, frame.top, frame.bottom), depths, [r["nmse"] for r in rows])
+    body = panel.axes + panel.title("Squared error / square of the kernel, best seed")
+    for number, bound in enumerate(bounds):
+        best = [(depth, _best(rows, bound, depth)) for depth in depths]
+        reached = [(depth, error) for depth, error in best if error is not None]
+        tone = shade(number, len(bounds))
+        body += panel.line(reached, f"line s{tone}") + panel.marks(reached, f"f{tone}")
+    body += panel.below([(d, str(d)) for d in depths], "depth")
+    names, tones = [f"entries up to {b:g}" for b in bounds], [f"s{shade(i, len(bounds))}" for i in range(len(bounds))]
+    body += legend(names, panel.frame.right + 12, panel.frame.top + 10, tones)
+    words = "Best squared error of trained students against depth, a line for each bound on their entries."
+    return figure_of([body], width=600, height=HEIGHT + 20, title="Students with bounded entries", words=words)
 
 
-@contextmanager
-def _figure(panels: int, width: float) -> Iterator[tuple[Figure, list[Axes]]]:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width, 3.9), layout="constrained")
-        yield figure, list(np.atleast_1d(figure.subplots(1, panels)))
+def _best(rows: Sequence[Mapping[str, Any]], bound: float, depth: int) -> float | None:
+    return min((r["nmse"] for r in rows if r["max_entry"] == bound and r["depth"] == depth), default=None)
 
 
-def _shade(share: float) -> str:
-    return RAMP[round(share * (len(RAMP) - 1))]
-
-
-def _draw_poles(ax: Axes, deep: DeepSSM) -> None:
-    turn = np.linspace(0, 2 * np.pi, 200)
-    ax.plot(np.cos(turn), np.sin(turn), color=SOFT, lw=1)
+def _poles(frame: Frame, deep: DeepSSM) -> str:
+    side = min(frame.right - frame.left, frame.bottom - frame.top)
+    square = Frame(frame.left, frame.left + side, frame.bottom - side, frame.bottom)
+    panel = Panel(square, Scale(-1.1, 1.1, square.left, square.right), Scale(-1.1, 1.1, square.bottom, square.top))
+    turn = np.linspace(0, 2 * np.pi, 121)
+    body = panel.title("Poles: first layer light, last dark")
+    body += panel.line([(-1.1, 0), (1.1, 0)], "grid") + panel.line([(0, -1.1), (0, 1.1)], "grid")
+    body += panel.line(zip(np.cos(turn).tolist(), np.sin(turn).tolist(), strict=True), "axis")
     for k, layer in enumerate(deep.layers):
         used = layer.poles[layer.poles != 0]
-        shade = _shade(k / max(deep.depth - 1, 1))
-        ax.plot(used.real, used.imag, "o", color=shade, ms=6, mec="white", mew=0.6)
-    ax.set(aspect="equal", xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xticks=(-1, 0, 1), yticks=(-1, 0, 1))
-    ax.set_title("Poles: first layer light, last dark")
+        spots = zip(used.real.tolist(), used.imag.tolist(), strict=True)
+        body += panel.marks(spots, f"f{shade(k, deep.depth)}", size=4.5)
+    return body + panel.below([(-1, "-1"), (0, "0"), (1, "1")], "real part")
 
 
-def _draw_entries(ax: Axes, system: DiagonalSSM, deep: DeepSSM) -> None:
+def _entries(frame: Frame, system: DiagonalSSM, deep: DeepSSM) -> str:
     columns = [np.sqrt(np.abs(system.residues)), *(np.abs(layer.weights).ravel() for layer in deep.layers)]
-    columns.append(np.abs(deep.readout))
+    columns = [c[c > 1e-9 * c.max(initial=1e-300)].tolist() for c in (*columns, np.abs(deep.readout))]
+    ends = [system.largest_entry, deep.largest_entry]
+    panel = log_panel(frame, [0, len(columns) - 1], [*ends, *(v for column in columns for v in column)])
+    body = panel.axes + panel.title(f"Entries: {ends[0]:.3g} becomes {ends[1]:.3g}")
+    body += panel.level(ends[0], "thin dots ks0") + panel.level(ends[1], "thin dots ks1")
     for place, column in enumerate(columns):
-        size = column[column > 1e-9 * column.max(initial=1e-300)]
-        colour = ACCENT if place == 0 else _shade((place - 1) / max(deep.depth, 1))
-        ax.plot(np.full(len(size), place), size, "_", color=colour, ms=10 if deep.depth < 20 else 4, mew=1.6)
-    ax.axhline(system.largest_entry, color=ACCENT, lw=1, ls=":")
-    ax.axhline(deep.largest_entry, color=RAMP[2], lw=1, ls=":")
-    ax.set(yscale="log", xlabel="weights of each layer, then the read-out")
-    ax.set_xticks([0, 1, deep.depth, deep.depth + 1], ["one", "1", "" if deep.depth == 1 else str(deep.depth), "C"])
-    ax.set_title(f"Entries: {system.largest_entry:.3g} becomes {deep.largest_entry:.3g}")
+        tone = 0 if place == 0 else f"f{shade(min(place - 1, deep.depth - 1), deep.depth)}"
+        body += panel.marks([(place, v) for v in column], tone, "dash", 7.0 if deep.depth < 20 else 3.0)
+    names = dict.fromkeys([(0, "one"), (1, "1"), (deep.depth, str(deep.depth)), (deep.depth + 1, "C")])
+    return body + panel.below(list(names), "weights of each layer, then the read-out")
 
 
-def _draw_response(ax: Axes, system: DiagonalSSM, deep: DeepSSM, samples: int) -> None:
-    t = np.arange(samples)
-    ax.plot(t, np.real(system.impulse(samples)), color=ACCENT, lw=3, alpha=0.45, label="one layer")
-    ax.plot(t, np.real(deep.impulse(samples)), ".", color=RAMP[3], ms=5, label=f"depth {deep.depth}")
-    ax.set(xlabel="sample")
-    ax.set_title("Impulse response" + ("" if system.is_real else " (real part)"))
-    ax.legend()
+def _response(frame: Frame, system: DiagonalSSM, deep: DeepSSM, samples: int) -> str:
+    one, many = (np.real(form.impulse(samples)).tolist() for form in (system, deep))
+    panel = plain_panel(frame, [0, samples - 1], [*one, *many])
+    body = panel.axes + panel.title("Impulse response" + ("" if system.is_real else " (real part)"))
+    body += panel.line(enumerate(one), "bold ks0") + panel.marks(enumerate(many), 1, size=2.5)
+    body += legend(["one layer", f"depth {deep.depth}"], frame.right - 90, frame.top + 10)
+    return body + panel.below([(t, str(t)) for t in range(0, samples, max(1, samples // 6))], "sample")
 
 
-def _draw_bits(ax: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    for number, form in enumerate(dict.fromkeys(row["form"] for row in rows)):
+def _bits(frame: Frame, name: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    forms = list(dict.fromkeys(row["form"] for row in rows))
+    bits = sorted({row["bits"] for row in rows})
+    shown = [min(row["gap"], MOST) for row in rows if 0 < row["gap"] < math.inf]
+    panel = log_panel(frame, bits, [*shown, 1.0, MOST])
+    body = panel.axes + panel.title(name) + panel.level(1.0, "thin dots s15")
+    for number, form in enumerate(forms):
         mine = [(row["bits"], row["gap"]) for row in rows if row["form"] == form]
-        kept = [(b, min(g, 10.0)) for b, g in mine if math.isfinite(g)]
-        lost = [b for b, g in mine if not math.isfinite(g)]
-        colour = FORMS[number % len(FORMS)]
-        ax.plot(*zip(*kept, strict=True) if kept else ([], []), "o-", color=colour, ms=4, lw=1.8, label=form)
-        ax.plot(lost, np.full(len(lost), 10.0), "x", color=colour, ms=6)
-    ax.axhline(1.0, color=SOFT, lw=1, ls=":")
-    ax.set(yscale="log", xlabel="bits a number", ylabel="response lost (rms, relative)")
-    ax.legend(fontsize=9)
+        finite = [(b, min(gap, MOST)) for b, gap in mine if 0 < gap < math.inf]
+        body += panel.line(finite, f"line ks{number % 4}") + panel.marks(finite, number % 4)
+        body += panel.marks([(b, MOST) for b, gap in mine if not math.isfinite(gap)], number % 4, "cross")
+    body += legend(forms, frame.left + 12, frame.bottom - 17 * len(forms))
+    return body + panel.below([(b, str(b)) for b in bits], "bits per number; upwards: response lost (rms, relative)")

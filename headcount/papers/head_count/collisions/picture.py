@@ -2,71 +2,62 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 
-import matplotlib as mpl
-import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from headcount.certificates.minima import minima_of
-from headcount.files import whole
+from headcount.drawing.axes import Frame
+from headcount.drawing.panels import Panel, figure_of, frames, legend, plain_panel
+from headcount.drawing.svg import Figure
 from headcount.papers.head_count.collisions.collision import Collision
 from headcount.tasks import Task
 
-__all__ = ["draw", "write_svg"]
+__all__ = ["draw"]
 
-INK, FIRST, SECOND = "#808080", "#3b82c4", "#e07b39"  # readable on light and on dark
+WIDTH, HEIGHT = 860, 390
+NAMES = ("first", "second")
 
 
 def draw(collision: Collision, task: Task, *, radius: float | None = None) -> Figure:
     """The feature of the lost retrieval at every position, for both sequences; and how little attention sees of it."""
-    i = collision.placement.retrieval
+    minima, retrieval = minima_of(task, radius), collision.placement.retrieval
     both = torch.stack([collision.first, collision.second])
-    values = minima_of(task, radius).features(both)[..., i].numpy()
-    figure = Figure(figsize=(8.0, 4.4), layout="constrained")
-    figure.patch.set_alpha(0.0)
-    wide, close = figure.subplots(1, 2, width_ratios=(3, 2))
-    differ = np.flatnonzero(values[0] != values[1]).tolist()
-    _sequence(wide, values, range(values.shape[1]))
-    wide.set_title("the whole sequences", color=INK, fontsize=10)
-    wide.set_ylabel(f"feature of retrieval {i + 1}", color=INK)
-    _sequence(close, values[:, differ], differ)
-    close.set_title("where they differ; dotted: the minima", color=INK, fontsize=10)
-    for y, colour in zip(values, (FIRST, SECOND), strict=True):
-        close.axhline(y.min(), color=colour, linewidth=1.2, linestyle=":")
-    close.legend(frameon=False, labelcolor=INK, loc="upper left", fontsize=9)
-    figure.suptitle(
-        f"targets {collision.target_gap:.1e} apart, attention outputs {collision.attention_distance:.1e} apart: "
-        f"heads {collision.heads}, retrievals {minima_of(task, radius).count}",
-        color=INK,
-        fontsize=11,
+    first, second = minima.features(both)[..., retrieval].tolist()
+    differ = [t for t, (one, other) in enumerate(zip(first, second, strict=True)) if one != other]
+    wide, close = frames(2, width=WIDTH, height=HEIGHT, title=True)
+    wide, close = replace(wide, right=wide.right + 70), replace(close, left=close.left + 70)
+    words = (
+        f"Targets {collision.target_gap:.1e} apart, attention outputs {collision.attention_distance:.1e} apart: "
+        f"heads {collision.heads}, retrievals {minima.count}"
     )
-    return figure
+    parts = [
+        _whole(wide, [first, second], f"Feature of retrieval {retrieval + 1}, the whole sequences"),
+        _near(close, [[v[t] for t in differ] for v in (first, second)], differ, (min(first), min(second))),
+    ]
+    return figure_of(parts, width=WIDTH, height=HEIGHT, title="A collision", words=words + ".", shown=words)
 
 
-def _sequence(axes: Axes, values: np.ndarray, positions: range | list[int]) -> None:
-    at = np.arange(len(positions)) if isinstance(positions, list) else np.asarray(positions) + 1
-    axes.set_facecolor("none")
-    axes.plot(at, values[0], "o", color=FIRST, markersize=6, fillstyle="none", label="first")
-    axes.plot(at, values[1], "x", color=SECOND, markersize=5, label="second")
-    axes.set_xlabel("position", color=INK)
-    if isinstance(positions, list):
-        axes.set_xticks(at, [str(p + 1) for p in positions], fontsize=8)
-    axes.tick_params(colors=INK)
-    for spine in axes.spines.values():
-        spine.set_color(INK)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.ticklabel_format(axis="y", scilimits=(-2, 3))
+def _whole(frame: Frame, values: Sequence[Sequence[float]], title: str) -> str:
+    length = len(values[0])
+    panel = plain_panel(frame, [1, length], [v for line in values for v in line])
+    step = max(1, length // 8)
+    names = [(t, str(t)) for t in (1, *range(step, length + 1, step))]
+    return (
+        panel.axes + panel.title(title) + _spots(panel, values, range(1, length + 1)) + panel.below(names, "position")
+    )
 
 
-def write_svg(figure: Figure, path: Path) -> Path:
-    """Write the figure, the same bytes every time; whole or not at all."""
-    text = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": "headcount", "svg.fonttype": "none"}):
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    with whole(path) as scratch:
-        scratch.write_text(text.getvalue())
-    return path
+def _near(frame: Frame, values: Sequence[Sequence[float]], at: Sequence[int], minima: tuple[float, float]) -> str:
+    places = range(len(at))
+    panel = plain_panel(frame, [-0.5, len(at) - 0.5], [*minima, *(v for line in values for v in line)])
+    body = panel.axes + panel.title("Where they differ; dotted: the minima")
+    body += "".join(panel.level(least, f"thin dots ks{i}") for i, least in enumerate(minima))
+    body += _spots(panel, values, places) + legend(NAMES, frame.left + 12, frame.top + 10)
+    return body + panel.below([(i, str(t + 1)) for i, t in enumerate(at)], "position")
+
+
+def _spots(panel: Panel, values: Sequence[Sequence[float]], places: Sequence[int]) -> str:
+    first, second = (list(zip(places, line, strict=True)) for line in values)
+    return panel.marks(first, 0, "ring", 4.5) + panel.marks(second, 1, "cross", 3.5)

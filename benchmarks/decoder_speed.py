@@ -1,0 +1,201 @@
+# pyright: reportMissingImports=false
+"""Banks of decoders against JAX, vmap + scan of the same one: `python -m benchmarks.decoder_speed --device cuda`.
+
+Both take the same starting parameters and the same strings; products in TF32 on a GPU for both, ours also in bfloat16.
+The losses after the timed steps are compared. The faster of JAX's two ways of attention counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import numpy as np
+import torch
+
+from headcount.nets.causal import EPS, DecoderShape
+from headcount.tasks.neighbours import Neighbour
+from headcount.training.decoder_bank import answer_loss
+from headcount.training.decoding import STRETCH, DecoderMember, DecoderRecipe, _DecoderRun
+from headcount.training.optimiser import BETA1, BETA2
+from headcount.training.optimiser import EPS as ADAM_EPS
+
+LR, DECAY, WARMUP = 1e-3, 1e-2, 0.05
+
+
+@dataclass(frozen=True)
+class Case:
+    """One size of the race."""
+
+    models: int
+    depth: int
+    heads: int
+    head_dim: int
+    embed_dim: int
+    length: int
+    batch: int = 64
+
+    @property
+    def name(self) -> str:
+        return (
+            f"K={self.models}, {self.depth} layers of {self.heads}x{self.head_dim}, E={self.embed_dim}, n={self.length}"
+        )
+
+    @property
+    def shape(self) -> DecoderShape:
+        layers = ((self.heads, self.head_dim),) * self.depth
+        return DecoderShape(layers, self.embed_dim, 4 * self.embed_dim, vocab=8, context=2 * self.length)
+
+
+CASES = (
+    Case(24, 2, 4, 16, 64, 20),
+    Case(24, 4, 4, 16, 64, 20),
+    Case(24, 4, 4, 16, 64, 50),
+    Case(12, 4, 4, 32, 128, 50),
+)
+TINY = (Case(2, 2, 2, 4, 8, 6, batch=4),)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--stretches", type=int, default=12)
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    rows = []
+    for case in TINY if options.tiny else CASES:
+        rows.append(race(case, options.device, 2 if options.tiny else options.stretches))
+        print(json.dumps(rows[-1]), flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def race(case: Case, device: str, stretches: int) -> dict[str, Any]:
+    """Model-steps per second of every way, and each way's loss at the end."""
+    row: dict[str, Any] = {"case": case.name}
+    strings = None
+    for precision in ("full", "bfloat16") if device == "cuda" else ("full",):
+        rate, loss, strings = ours(case, device, stretches, precision)
+        row |= {f"ours {precision}": round(rate), f"loss {precision}": loss}
+    assert strings is not None
+    for attention in ("plain", "library"):
+        try:
+            rate, loss = in_jax(case, device, stretches, attention, strings)
+            row |= {f"jax {attention}": round(rate), f"loss jax {attention}": loss}
+        except Exception as problem:  # a peer that cannot run here is said, not hidden
+            row[f"jax {attention}"] = f"{type(problem).__name__}: {str(problem)[:120]}"
+    peers = [v for k, v in row.items() if k.startswith("jax") and isinstance(v, int)]
+    if peers:
+        row["ratio"] = round(max(v for k, v in row.items() if k.startswith("ours")) / max(peers), 2)
+        row["ratio at equal precision"] = round(row["ours full"] / max(peers), 2)
+    return row
+
+
+def ours(case: Case, device: str, stretches: int, precision: Any) -> tuple[float, float, Any]:
+    torch.set_float32_matmul_precision("high")
+    recipe = DecoderRecipe(
+        stretches * STRETCH, case.batch, (case.length, case.length), WARMUP, offsets=False, precision=precision
+    )
+    members = [DecoderMember(Neighbour(), seed=k, data_seed=k, lr=LR, weight_decay=DECAY) for k in range(case.models)]
+    run = _DecoderRun(members, case.shape, recipe, (), device)
+    start = run.bank.theta.clone()
+    run.stretch(0)
+    strings = [t.cpu().numpy().astype(np.int32) for t in (run.ids, run.targets, run.judged)]
+    for state, value in ((run.bank.theta, start), (run.optimiser.first, 0), (run.optimiser.second, 0)):
+        state.detach().copy_(torch.as_tensor(value, device=device))
+    run.optimiser.step.zero_()
+    _wait(device)
+    began = time.perf_counter()
+    for _ in range(stretches):  # the same strings every time: the race is about steps, not about drawing
+        run.advance()
+    _wait(device)
+    took = time.perf_counter() - began
+    with torch.no_grad():
+        lost = answer_loss(run.bank.logits(run.bank.named(), run.ids[0]), run.targets[0], run.judged[0])
+    return case.models * stretches * STRETCH / took, float(f"{lost.mean().item():.5g}"), (start.cpu().numpy(), *strings)
+
+
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def in_jax(case: Case, device: str, stretches: int, attention: str, strings: Any) -> tuple[float, float]:
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_default_matmul_precision", "tensorfloat32" if device == "cuda" else "float32")
+    theta, ids, targets, judged = (jnp.asarray(a) for a in strings)
+    shape, steps = case.shape, stretches * STRETCH
+    sizes = shape.tensors()
+    cuts = np.cumsum([int(np.prod(size)) for size in sizes.values()])[:-1]
+
+    def named(row):
+        return {n: part.reshape(size) for (n, size), part in zip(sizes.items(), jnp.split(row, cuts), strict=True)}
+
+    def normed(p, name, x):
+        centred = x - x.mean(-1, keepdims=True)
+        scale = jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + EPS)
+        return centred * scale * p[f"{name}.weight"] + p[f"{name}.bias"]
+
+    def attend(q, k, v):
+        if attention == "library":
+            return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+        scores = jnp.einsum("bthn,bshn->bhts", q, k) * q.shape[-1] ** -0.5
+        mask = jnp.tril(jnp.ones((q.shape[1], q.shape[1]), bool))
+        weights = jax.nn.softmax(jnp.where(mask, scores, -jnp.inf), axis=-1)
+        return jnp.einsum("bhts,bshn->bthn", weights, v)
+
+    def logits(p, ids):
+        x = p["token"][ids] + p["place"][: ids.shape[1]]
+        for i, (heads, head_dim) in enumerate(shape.layers):
+            three = (normed(p, f"layer{i}.norm", x) @ p[f"layer{i}.read"].T).reshape(*ids.shape, 3, heads, head_dim)
+            mixed = attend(three[:, :, 0], three[:, :, 1], three[:, :, 2]).reshape(*ids.shape, -1)
+            x = x + mixed @ p[f"layer{i}.write"].T
+            hidden = normed(p, f"layer{i}.before", x) @ p[f"layer{i}.inner.weight"].T + p[f"layer{i}.inner.bias"]
+            x = x + jax.nn.gelu(hidden, approximate=False) @ p[f"layer{i}.outer.weight"].T + p[f"layer{i}.outer.bias"]
+        return normed(p, "last", x) @ p["logits"].T
+
+    def loss(row, ids, targets, judged):
+        said = jax.nn.log_softmax(logits(named(row), ids))
+        right = jnp.take_along_axis(said, targets[..., None], axis=-1)[..., 0]
+        return -(right * judged).sum() / judged.sum()
+
+    slope = jax.vmap(jax.grad(loss))
+    rise = max(1, round(WARMUP * steps))
+
+    def step(state, batch):
+        theta, first, second, count = state
+        count = count + 1
+        gradient = slope(theta, *batch)
+        first = BETA1 * first + (1 - BETA1) * gradient
+        second = BETA2 * second + (1 - BETA2) * gradient**2
+        down = 0.5 * (1 + jnp.cos(jnp.pi * jnp.maximum(count - rise, 0) / max(1, steps - rise)))
+        rate = LR * jnp.minimum(count / rise, down)
+        size = jnp.sqrt(second / (1 - BETA2**count)) + ADAM_EPS
+        theta = theta * (1 - rate * DECAY) - rate * (first / (1 - BETA1**count)) / size
+        return (theta, first, second, count), None
+
+    run = jax.jit(lambda state, *batches: jax.lax.scan(step, state, batches)[0], donate_argnums=0)
+    state = (jnp.array(theta), jnp.zeros_like(theta), jnp.zeros_like(theta), jnp.zeros(()))
+    jax.block_until_ready(run(state, ids, targets, judged))
+    state = (jnp.array(theta), jnp.zeros_like(theta), jnp.zeros_like(theta), jnp.zeros(()))
+    began = time.perf_counter()
+    for _ in range(stretches):
+        state = run(state, ids, targets, judged)
+    jax.block_until_ready(state)
+    took = time.perf_counter() - began
+    lost = jax.vmap(loss)(state[0], ids[0], targets[0], judged[0])
+    return case.models * steps / took, float(f"{float(lost.mean()):.5g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""`make docs`: every generated page and picture, written anew from committed data, and which of them changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import battery_page, performance_page, shrink_minilm
+from benchmarks.infoflow_stored import stored
+from headcount.files import whole
+from headcount.papers.ssm.pictures import bits_picture
+from headcount.report import figure
+from headcount.reproduction import read_records, theorems
+from headcount.reproduction.side_by_side import html, markdown
+from headcount.results import read_study
+
+__all__ = ["GENERATED", "main"]
+
+ROOT = Path(__file__).parent.parent
+DATA = ROOT / "docs/data"
+INFOFLOW = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json")
+
+
+def _json(name: str) -> Any:
+    return json.loads((DATA / name).read_text())
+
+
+def _speech_filter() -> str:
+    data = _json("speech_filter.json")
+    return bits_picture(data["panels"], data["title"]).standalone()
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "docs/theorems.md": theorems.table,
+    "docs/reproduction.md": lambda: markdown(read_records(DATA / "reproduction")),
+    "docs/reproduction.html": lambda: html(read_records(DATA / "reproduction")),
+    "docs/infoflow.html": lambda: battery_page.page(*(stored(DATA / name) for name in INFOFLOW)),
+    "docs/performance.md": lambda: performance_page.page(_json("bank_speed.json")),
+    "docs/images/bank_speed.svg": lambda: performance_page.picture(_json("bank_speed.json")).standalone(),
+    "docs/images/head_count.svg": lambda: figure(read_study(DATA / "head_count.json")).standalone(),
+    "docs/images/shrink_minilm.svg": lambda: shrink_minilm.picture(_json("shrink_minilm.json")).standalone(),
+    "docs/images/speech_filter.svg": _speech_filter,
+}
+
+
+def changed(name: str) -> bool:
+    """Write the file anew where it is not what its data give; whether it was not."""
+    text, path = GENERATED[name](), ROOT / name
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    with whole(path) as scratch:
+        scratch.write_text(text, encoding="utf-8")
+    return True
+
+
+def main() -> None:
+    new = [name for name in GENERATED if changed(name)]
+    for name in new:
+        print(f"changed: {name}")
+    print(f"So: {len(new)} of {len(GENERATED)} generated files changed.")
+
+
+if __name__ == "__main__":
+    main()

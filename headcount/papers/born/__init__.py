@@ -1,0 +1,1 @@
+"""Born a Transformer - Always a Transformer? (Jobanputra et al. 2025)."""

@@ -1,0 +1,114 @@
+"""What is trained: decoders from scratch on six retrievals and four copies, on short strings, tested on longer ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from headcount.nets.causal import DecoderShape
+from headcount.tasks.copies import Copy
+from headcount.tasks.letters import Lengths, LetterTask
+from headcount.tasks.neighbours import Neighbour
+from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
+
+__all__ = ["LONG", "SHORT", "TASKS", "BornSetting", "from_scratch", "summary"]
+
+TASKS: dict[str, LetterTask] = {
+    "UR": Neighbour("right", "only"),
+    "UL": Neighbour("left", "only"),
+    "NRFirst": Neighbour("right", "first"),
+    "NLFirst": Neighbour("left", "first"),
+    "NRLast": Neighbour("right", "last"),
+    "NLLast": Neighbour("left", "last"),
+    "UF": Copy(backward=False, distinct=True, letters=150),
+    "UB": Copy(backward=True, distinct=True, letters=150),
+    "NF": Copy(backward=False, distinct=False, letters=5),
+    "NB": Copy(backward=True, distinct=False, letters=5),
+}
+
+
+@dataclass(frozen=True)
+class BornSetting:
+    """The lengths to train on and to test, the networks, and how long and with which seeds they are trained."""
+
+    train: Lengths
+    tests: tuple[Lengths, ...]
+    depth: int = 4
+    heads: int = 4
+    embed_dim: int = 64
+    steps: int = 10_000
+    batch: int = 64
+    lr: float = 1e-3
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+    def shape(self, tasks: Sequence[LetterTask]) -> DecoderShape:
+        """The decoder that reads these tasks, with as many places as the longest test needs."""
+        longest = max(task.longest(high) for task in tasks for _, high in (self.train, *self.tests))
+        layers = ((self.heads, self.embed_dim // self.heads),) * self.depth
+        vocab = max(task.vocab for task in tasks)
+        return DecoderShape(layers, self.embed_dim, 4 * self.embed_dim, vocab, context=longest)
+
+    def recipe(self, precision: Any = "full") -> DecoderRecipe:
+        """Fresh strings, offsets in training, no early stop: all members see equally many strings."""
+        return DecoderRecipe(self.steps, self.batch, self.train, evaluations=8, samples=512, precision=precision)
+
+
+SHORT = BornSetting(train=(4, 20), tests=((21, 40), (41, 60)))
+LONG = BornSetting(train=(4, 50), tests=((51, 100), (101, 150)))
+
+
+def from_scratch(
+    setting: BornSetting,
+    names: Sequence[str] = tuple(TASKS),
+    *,
+    device: str = "cpu",
+    folder: Path | None = None,
+    precision: Any = "full",
+    on_progress: Callable[[int], None] = lambda steps: None,
+) -> Iterator[dict[str, Any]]:
+    """A row for every task and seed, as banks finish: tasks that share their letters train as one bank."""
+    for group in _groups(names):
+        tasks = [TASKS[name] for name in group]
+        members = [DecoderMember(task, seed, seed, setting.lr) for task in tasks for seed in setting.seeds]
+        kept = None if folder is None else folder / f"{'-'.join(group)}-{setting.train[1]}.safetensors"
+        outcome = train_decoders(
+            members,
+            setting.shape(tasks),
+            setting.recipe(precision),
+            tests=setting.tests,
+            device=device,
+            checkpoint=kept,
+            on_progress=on_progress,
+        )
+        labels = [name for name in group for _ in setting.seeds]
+        for label, row in zip(labels, outcome.rows, strict=True):
+            yield {"code": label, "train": list(setting.train), **row}
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By task and range of lengths: the share of strings that are right, seed by seed, its median and its smallest."""
+    made = []
+    for code in dict.fromkeys(row["code"] for row in rows):
+        mine = [row for row in rows if row["code"] == code]
+        for i, test in enumerate(mine[0]["tests"]):
+            values = [row["tests"][i]["strings"] for row in mine]
+            letters = [row["tests"][i]["letters"] for row in mine]
+            line = {"code": code, "lengths": test["lengths"], "median": median(values), "least": min(values)}
+            made.append({**line, "seeds": values, "letters": median(letters)})
+    return made
+
+
+def _groups(names: Sequence[str]) -> list[list[str]]:
+    """Names by kind of task and letters: members of a bank read strings of about one length in one alphabet."""
+    groups: dict[tuple[type, int], list[str]] = {}
+    for name in names:
+        groups.setdefault((type(TASKS[name]), TASKS[name].vocab), []).append(name)
+    return list(groups.values())
+
+
+def tiny(setting: BornSetting) -> BornSetting:
+    """The same with almost nothing trained, to see that it runs."""
+    return replace(setting, depth=1, heads=2, embed_dim=8, steps=16, batch=4, seeds=(0,))

@@ -1,0 +1,59 @@
+"""The alternation languages: runs of a and b, of which a word of L_k has k. A question about depth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from headcount.tasks.letters import Lengths, Strings
+
+__all__ = ["Alternation"]
+
+
+@dataclass(frozen=True)
+class Alternation:
+    """`BOS word`: after every letter of a word of L_k, is the word so far in L_k?
+
+    L_k is k non-empty blocks of a, b, a, ...; a word's switches are drawn uniformly without repeats, and the answer
+    is yes from the first letter of block k on. Letters are a = 0, b = 1; answers no = 2, yes = 3; BOS = 4.
+    Source: Yang, Cadilhac, Chiang 2025 (Knee-Deep in C-RASP): predicting L_k takes depth k - 2 exactly.
+
+    >>> strings = Alternation(blocks=3).strings(1, (4, 4), generator=torch.Generator().manual_seed(1))
+    >>> strings.ids[0].tolist(), strings.targets[0].tolist()
+    ([4, 0, 1, 1, 0], [4, 2, 2, 2, 3])
+    """
+
+    blocks: int
+
+    def __post_init__(self) -> None:
+        if self.blocks < 1:
+            raise ValueError(f"blocks must be at least 1, got {self.blocks}")
+
+    @property
+    def vocab(self) -> int:
+        return 5
+
+    def longest(self, length: int) -> int:
+        """A begin mark and the word."""
+        return length + 1
+
+    def strings(self, batch: int, lengths: Lengths, *, generator: torch.Generator | None = None) -> Strings:
+        """Words of uniform length with all k blocks, and their answers."""
+        low, high = max(lengths[0], self.blocks), lengths[1]
+        if low > high:
+            raise ValueError(f"a word of {self.blocks} blocks has at least {low} letters, got lengths up to {high}")
+        device = generator.device if generator is not None else None
+        size = torch.randint(low, high + 1, (batch, 1), generator=generator, device=device)
+        places = torch.arange(high, device=size.device).expand(batch, -1)
+        # A switch stands before place 1, 2, ..., size - 1: the k - 1 smallest of random numbers there.
+        drawn = torch.rand((batch, high), generator=generator, device=device)
+        drawn = torch.where((places > 0) & (places < size), drawn, 2.0)
+        switches = torch.zeros((batch, high), dtype=torch.int64, device=size.device)
+        switches.scatter_(1, drawn.argsort(dim=1)[:, : self.blocks - 1], 1)
+        block = switches.cumsum(dim=1)
+        letters, replies = block % 2, 2 + (block == self.blocks - 1).long()
+        ids = torch.full((batch, self.longest(high)), 4, dtype=torch.int64, device=size.device)
+        targets, judged = ids.clone(), torch.zeros_like(ids, dtype=torch.bool)
+        ids[:, 1:], targets[:, 1:], judged[:, 1:] = letters, replies, places < size
+        return Strings(ids, targets, judged)
