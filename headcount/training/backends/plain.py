@@ -137,7 +137,8 @@ def _collapsed_last(bank: Bank, p: Stacked, batch: Batch, touch: Touch) -> Float
     cls = p["cls"][:, None].expand(-1, tokens.shape[1], -1)
     for layer in range(bank.depth - 1):
         scale, name = bank.scale[:, layer], f"between.{layer}"
-        cls = _fed(p, name, _heard(p, layer, scale, cls, tokens, batch.present, touch.ask), fed, residual=True)
+        if bank.class_token == "every":
+            cls = _fed(p, name, _heard(p, layer, scale, cls, tokens, batch.present, touch.ask), fed, residual=True)
         tokens = _fed(p, name, _mixed(p, layer, scale, tokens, batch.present, touch.mix), touch.feed, residual=True)
     last = bank.depth - 1
     return _read_out(p, _heard(p, last, bank.scale[:, last], cls, tokens, batch.present, touch.ask))
@@ -181,10 +182,11 @@ def _states(bank: Bank, p: Stacked, batch: Batch) -> tuple[Tensor, Tensor]:
     tokens = _fed(p, "encoder", batch.tokens(), fed, residual=False)
     cls = p["cls"][:, None, None].expand(-1, tokens.shape[1], 1, -1)
     for layer in range(bank.depth - 1):
-        both = torch.cat([tokens, cls], dim=2)
+        every = bank.class_token == "every"
+        both = torch.cat([tokens, cls], dim=2) if every else tokens
         both = both + _attend(p, layer, bank.scale[:, layer], both, tokens, batch.present)
         both = _fed(p, f"between.{layer}", both, fed, residual=True)
-        tokens, cls = both[:, :, :-1], both[:, :, -1:]
+        tokens, cls = (both[:, :, :-1], both[:, :, -1:]) if every else (both, cls)
     return tokens, cls
 
 
