@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
     from headcount.nets import Architecture
-    from headcount.papers import allocation, head_count, infoflow, ssm
+    from headcount.papers import allocation, head_count, infoflow, lr_law, ssm
     from headcount.papers.infoflow import advise, build, predict
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
@@ -59,6 +59,7 @@ __all__ = [
     "head_count",
     "infoflow",
     "knee",
+    "lr_law",
     "measure",
     "measuring",
     "nets",
@@ -99,6 +100,7 @@ __getattr__, __dir__ = lazily(
         "papers.allocation",
         "papers.head_count",
         "papers.infoflow",
+        "papers.lr_law",
         "papers.ssm",
         "report",
         "reproduction",

@@ -41,6 +41,11 @@ PAPERS = {
         "ICLR 2026 submission 17007",
         "arXiv, June 2025",
     ),
+    "zhou2026lr": Paper(
+        "How to Set the Learning Rate for Large-Scale Pre-training?",
+        "Y. Zhou, S. Xing, J. Huang, X. Qiu, Q. Guo",
+        "arXiv 2601.05049",
+    ),
     "headcount": Paper("headcount", "the authors of this package", "derived and checked here"),
 }
 
@@ -51,10 +56,10 @@ class Source:
 
     >>> str(Source("yu2025heads", "Theorem 2(2)"))
     'Theorem 2(2) of Yu et al. 2025 (heads)'
-    >>> Source("yu2099", "Theorem 1")
+    >>> Source("yu2099", "Theorem 1")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: unknown paper 'yu2099'; known: yu2025heads, yu2026infoflow, yu2025allocation, ssm2025depth, headcount
+    ValueError: unknown paper 'yu2099'; known: yu2025heads, yu2026infoflow, ...
     """
 
     paper: str
@@ -73,6 +78,7 @@ SHORT = {
     "yu2026infoflow": "Yu et al. 2026 (InfoFlow)",
     "yu2025allocation": "Yu et al. 2025 (allocation)",
     "ssm2025depth": "the depth paper on linear SSMs",
+    "zhou2026lr": "Zhou et al. 2026 (learning rate)",
     "headcount": "this package",
 }
 
