@@ -134,7 +134,7 @@ def test_the_page_says_what_solved_means_with_the_numbers_in_force():
     text = words(page({}, told()))
     for number in (FACTOR, FAILED, FLOOR):
         assert f"{number:.3g}" in text
-    assert "2 of 3 cells agree" in text and "6,000 steps of 16, 3 seeds" in text
+    assert "1 of 2 cells agree" in text and "6,000 steps of 16, 3 seeds" in text
 
 
 def test_a_disagreement_is_shown_with_what_was_found_or_that_nobody_looked():
