@@ -12,10 +12,18 @@ from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get
 from headcount.frozen import checked
 from headcount.structure import Structure
 
-__all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "as_row"]
+__all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "UnusualColumns", "as_row"]
 
 
-class PlannedRow(TypedDict):
+class UnusualColumns(TypedDict, total=False):
+    """Columns that a row has only where its training is not the usual one."""
+
+    schedule: Annotated[str, "how the rate runs over the steps, where it is no cosine"]
+    batch: Annotated[int, "samples in a step, where the schedule is no cosine"]
+    factors: Annotated[str, "the base whose factors rate and start follow, where there is one"]
+
+
+class PlannedRow(UnusualColumns):
     """The columns of a row that are known before training."""
 
     run: Annotated[str, "content address of the member: the hash of everything that determines it"]
