@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.lr_planted import Planted, covered
 from headcount.papers.lr_law import PUBLISHED, best_rate, best_rates, extrapolated_law, plan, rate_law
+from headcount.papers.lr_law.two_roads import width_slope
 from headcount.results import Study
 
 EXACT = Planted(noise=0.0, seeds=2)
@@ -175,3 +176,54 @@ def test_a_plan_stays_within_its_budget_and_is_the_best_there():
 def test_the_fits_need_no_torch():
     code = "import sys, headcount.papers.lr_law as l; l.rate_law; assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_point_beyond_a_cliff_is_left_out_of_the_parabola():
+    study = drawn(CELL)
+    cliff = with_rows(study, lambda r: {"nmse": 0.9} if r["lr"] > 0.03 else {})
+    found = best_rate(cliff)
+    assert len(found.rates) == 4 and max(found.rates) < 0.03
+    assert found.rate.value == pytest.approx(0.01) and found.levels[-1] == pytest.approx(0.9)
+
+
+def test_the_command_prints_the_law_writes_its_page_and_refuses_in_one_line(tmp_path):
+    from typer.testing import CliRunner
+
+    from headcount.cli.door import app
+
+    (tmp_path / "study.json").write_text(drawn(Planted()).to_json())
+    command = ["fit", str(tmp_path / "study.json"), "--learning-rate"]
+    shown = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "page")])
+    assert shown.exit_code == 0 and "extrapolated, biased" in shown.stdout
+    assert "So: the best rate has exponent" in shown.stdout
+    page = (tmp_path / "page" / "learning_rate.html").read_text()
+    assert "Where the optimum moves" in page and "https://" not in page and page.count("<svg") >= 4
+    row = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    assert len(row["cells"]) == 12 and [law["biased"] for law in row["laws"]] == [False, True]
+    (tmp_path / "one.json").write_text(drawn(Planted()).where(steps=250).to_json())
+    code = [sys.executable, "-m", "headcount", "fit", str(tmp_path / "one.json"), "--learning-rate"]
+    done = subprocess.run(code, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "train 500 as well" in done.stderr
+
+
+def test_a_slope_in_the_width_is_read_at_one_horizon():
+    five = Planted(sizes=(144, 576, 2304, 9216, 36864), horizons=(500,), rates=9)
+    study = with_rows(drawn(five), lambda r: {"width": round(r["parameters"] ** 0.5)})
+    slope = width_slope(study)
+    assert slope.low <= 2 * PUBLISHED.parameters <= slope.high and slope.high < 0
+    with pytest.raises(ValueError, match="one horizon, got 250, 500"):
+        width_slope(with_rows(drawn(Planted()), lambda r: {"width": r["parameters"]}))
+    with pytest.raises(ValueError, match="needs 3 widths"):
+        width_slope(with_rows(study, lambda r: {"width": 8}))
+
+
+def test_a_study_of_rates_is_trained_stored_and_read_back(tmp_path):
+    from headcount.papers.lr_law.experiments import heads_of_four, rate_study, tasks
+    from headcount.results import read_study
+
+    archs = [heads_of_four(8)]
+    study = rate_study(tasks(4)["Wells"], archs, (25, 50), rates=(1e-3, 1e-2), seeds=2, batch=8, store=tmp_path)
+    assert len(study) == 8 and study.values("steps") == (25, 50)
+    assert {row["schedule"] for row in study} == {"wsd 0.2"} and read_study(tmp_path).rows == study.rows
+    with pytest.raises(ValueError, match="multiple of 25 steps, got 30"):
+        rate_study(tasks(4)["Wells"], archs, (30,))

@@ -14,7 +14,7 @@ from headcount.tasks import KthLargest, LinearMax
 from headcount.training import Member, RateSearch, Recipe, Sweep, sweep, train, warmup_stable_decay, widths
 from headcount.training.coordinates import coordinate_slopes
 from headcount.training.optimiser import AdamW, schedule
-from headcount.training.schedules import Schedule, cosine
+from headcount.training.rate_schedule import Schedule, cosine
 from headcount.training.width_factors import Factor
 
 TASK = KthLargest(rank=1, length=4)

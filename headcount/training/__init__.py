@@ -3,8 +3,8 @@
 from headcount.training.bank import Bank
 from headcount.training.loop import Outcome, train
 from headcount.training.member import Given, Member, Recipe
+from headcount.training.rate_schedule import Schedule, cosine, warmup_stable_decay
 from headcount.training.rate_search import RateSearch
-from headcount.training.schedules import Schedule, cosine, warmup_stable_decay
 from headcount.training.spec import Sweep
 from headcount.training.sweeps import sweep
 from headcount.training.width_factors import Widths, widths

@@ -10,7 +10,7 @@ from headcount.nets import Architecture, parameters
 from headcount.results.store import address
 from headcount.results.study import PlannedRow, UnusualColumns
 from headcount.tasks import Task, describe
-from headcount.training.schedules import COSINE, Schedule
+from headcount.training.rate_schedule import COSINE, Schedule
 
 __all__ = ["Given", "Member", "Recipe"]
 

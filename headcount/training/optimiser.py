@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headcount.training.schedules import COSINE, Schedule
+from headcount.training.rate_schedule import COSINE, Schedule
 
 __all__ = ["AdamW", "schedule"]
 

@@ -122,5 +122,6 @@ def shape_of(member: Member) -> Member:
 
 def _nmse(row: Mapping[str, Any]) -> float:
     nmse = row["nmse"]
-    lost = row.get("status") == "diverged" or nmse is None or not math.isfinite(nmse)
-    return LOST if lost else min(nmse, LOST)
+    if row.get("status") == "diverged" or nmse is None or not math.isfinite(nmse):
+        return LOST
+    return min(nmse, LOST)

@@ -17,8 +17,8 @@ from headcount.refusals import at_least_one, refuse_unknown
 from headcount.structure import Structure
 from headcount.tasks import Task, named, sentence
 from headcount.training.member import Member, Recipe
+from headcount.training.rate_schedule import schedule_named
 from headcount.training.rate_search import ChosenRates, RateSearch
-from headcount.training.schedules import schedule_named
 
 __all__ = ["Sweep"]
 
@@ -125,7 +125,7 @@ class Sweep:
             training["schedule"] = schedule_named(training["schedule"], "[training]")
         recipe = decode(Recipe, training, "[training]", also=RATES)
         members = tuple(
-            Member(task, arch, seed=seed, data_seed=seed, **rate)
+            dataclasses.replace(Member(task, arch, seed, seed), **rate)
             for task in _tasks(spec.task, _numbers(spec.grid, "lengths"))
             for arch in _architectures(spec.grid)
             for rate in _rates(spec.grid, spec.training)

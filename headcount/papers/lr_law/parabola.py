@@ -18,6 +18,7 @@ from headcount.sources import Source, implements
 __all__ = ["BestRate", "best_rate", "best_rates", "optimum", "student", "vertex"]
 
 POINTS = 5  # a wide range of rates is no parabola: steep on the left, a cliff on the right
+CLIFF = math.log(10)  # a level ten times the smallest is on no parabola around it
 FEWEST = 4  # through three points a parabola always passes
 
 
@@ -82,8 +83,7 @@ def best_rate(study: Study, *, confidence: float = 0.95, resamples: int = 500, s
     cells = losses_of(study)
     if len(cells) > 1:
         raise ValueError(f"best_rate needs one size and horizon, the study has {len(cells)}; see best_rates")
-    (cell,) = cells
-    return _found(cell, confidence, resamples, seed)
+    return next(_found(cell, confidence, resamples, seed) for cell in cells)
 
 
 def best_rates(study: Study, *, confidence: float = 0.95, resamples: int = 500, seed: int = 0) -> tuple[BestRate, ...]:
@@ -167,9 +167,14 @@ def _freedom(cell: RateLosses, kept: slice, place: Float[np.ndarray, " 3"]) -> f
 
 
 def _nearest(levels: Float[np.ndarray, " rate"]) -> slice:
-    """The five rates around the smallest level, moved inwards at an end."""
+    """The five rates around the smallest level, moved inwards at an end; four where an outer one lies beyond a cliff."""
     first = max(0, min(int(levels.argmin()) - POINTS // 2, len(levels) - POINTS))
-    return slice(first, first + POINTS)
+    last = min(len(levels), first + POINTS)
+    if last - first > FEWEST and levels[last - 1] - levels.min() > CLIFF:
+        last -= 1
+    if last - first > FEWEST and levels[first] - levels.min() > CLIFF:
+        first += 1
+    return slice(first, last)
 
 
 def _seeds_again(

@@ -109,7 +109,7 @@ def rate_page(study: Study, *, confidence: float = 0.95, command: str = "", date
 
 
 def _note(study: Study, law: RateLaw) -> str:
-    row = study.rows[0]
+    row: dict[str, Any] = {**study.rows[0]}
     held = ("task", "length", "schedule", "batch", "weight_decay")
     fixed = ", ".join(f"{name} {row[name]}" for name in held if name in row)
     counts = f"{counted(law.runs, 'network')}, {law.diverged} diverged (as NMSE 1), {law.confidence:.0%} intervals"

@@ -19,7 +19,7 @@ from headcount.papers.lr_law.rate_losses import RateLosses, losses_of
 from headcount.results import Study
 from headcount.sources import Source, implements
 
-__all__ = ["RateLaw", "extrapolated_law", "rate_law"]
+__all__ = ["RateLaw", "extrapolated_law", "rate_law", "width_slope"]
 
 Road = Literal["trained", "extrapolated"]
 COLLINEAR = 0.98  # a correlation of log parameters and log steps beyond which the two exponents cannot be told apart
@@ -143,6 +143,55 @@ def extrapolated_law(
     return _law("extrapolated", cells, pairs, np.concatenate(places), np.concatenate(drawn, 1), confidence, generator)
 
 
+def width_slope(study: Study, *, confidence: float = 0.95, resamples: int = 500, seed: int = 0) -> Estimate:
+    """The exponent of the best rate in the width at one horizon: near 0 where one rate fits all widths.
+
+    Least squares of log rate in log width, its interval made as that of `rate_law`.
+    """
+    refuse_settings(confidence, resamples)
+    cells = losses_of(study)
+    if len(horizons := {cell.steps for cell in cells}) > 1:
+        raise ValueError(f"a slope in the width needs one horizon, got {', '.join(map(str, sorted(horizons)))}")
+    by_size = {row["parameters"]: row["width"] for row in study}
+    logs = np.log([by_size[cell.parameters] for cell in cells])
+    if len(set(by_size.values())) < 3:
+        raise ValueError(f"a slope with an interval needs 3 widths, got {', '.join(map(str, by_size.values()))}")
+    generator = np.random.default_rng(seed)
+    places, drawn = _optima(cells, resamples, generator)
+    design = np.column_stack([np.ones(len(logs)), logs - logs.mean()])
+    fitted, away = _line(design, places, drawn, _seeded(cells), confidence, generator)
+    return Estimate(float(fitted[1]), float(fitted[1] - away[1]), float(fitted[1] + away[1]))
+
+
+def _seeded(cells: Sequence[RateLosses]) -> bool:
+    """Whether every rate of every cell has seeds to draw from."""
+    return all(np.isfinite(cell.nmse).sum(1).min() >= 2 for cell in cells)
+
+
+def _line(
+    design: Float[np.ndarray, "cell unknown"],
+    places: Float[np.ndarray, " cell"],
+    drawn: Float[np.ndarray, "r cell"],
+    seeded: bool,
+    confidence: float,
+    generator: np.random.Generator,
+) -> tuple[Float[np.ndarray, " unknown"], Float[np.ndarray, " unknown"]]:
+    """Least squares over the cells and half the width of each interval.
+
+    A draw is the law, what seeds drawn again move, and distances from the law as far as they exceed the seeds' share.
+    """
+    solve = np.linalg.pinv(design)
+    fitted = solve @ places
+    gaps = places - design @ fitted
+    freedom = len(places) - design.shape[1]
+    spread = float((gaps**2).sum() / freedom)
+    within = float(drawn.var(0).mean()) if seeded else 0.0
+    share = math.sqrt(max(0.0, spread - within) / spread) if spread > 0 else 0.0
+    between = share * math.sqrt(len(places) / freedom) * generator.choice(gaps, drawn.shape)
+    again = (design @ fitted + (drawn - places if seeded else 0.0) + between) @ solve.T
+    return fitted, student(freedom, confidence) * np.sqrt(((again - fitted) ** 2).mean(0))
+
+
 def _optima(
     cells: Sequence[RateLosses], resamples: int, generator: np.random.Generator
 ) -> tuple[Float[np.ndarray, " cell"], Float[np.ndarray, "r cell"]]:
@@ -165,18 +214,8 @@ def _law(
     logs = np.log(np.array(pairs, dtype=float))
     middle = logs.mean(0)
     design = np.column_stack([np.ones(len(pairs)), logs - middle])
-    solve = np.linalg.pinv(design)
-    fitted = solve @ places
+    fitted, away = _line(design, places, drawn, _seeded(cells), confidence, generator)
     gaps = places - design @ fitted
-    freedom = len(pairs) - 3
-    seeded = all(np.isfinite(cell.nmse).sum(1).min() >= 2 for cell in cells)
-    spread = float((gaps**2).sum() / freedom)
-    within = float(drawn.var(0).mean()) if seeded else 0.0
-    shares = math.sqrt(max(0.0, spread - within) / spread) if spread > 0 else 0.0
-    between = shares * math.sqrt(len(pairs) / freedom) * generator.choice(gaps, drawn.shape)
-    seeds = drawn - places if seeded else 0.0
-    again = (design @ fitted + seeds + between) @ solve.T
-    away = student(freedom, confidence) * np.sqrt(((again - fitted) ** 2).mean(0))
     low, high = fitted - away, fitted + away
     a, b = (Estimate(*(float(v[i]) for v in (fitted, low, high))) for i in (1, 2))
     rate = Estimate(*(float(math.exp(v[0])) for v in (fitted, low, high)))
