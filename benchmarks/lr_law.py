@@ -7,7 +7,7 @@
     python -m benchmarks.lr_law --tiny            # every part, far smaller, on a CPU
     python -m benchmarks.lr_law --part small      # the law of the smallest study, minutes on one core
 
-`linear_max` and `wells`: 3 widths x 4 horizons x 13 rates x 5 seeds under warm-up, stable, decay; the law by both roads.
+`linear_max` and `wells`: 3 widths x 4 horizons x 13 rates x 5 seeds with warm-up, stable, decay; the law.
 `widths`: the best rate of four widths at one horizon, plain and with factors against the narrowest. `tables`: Tables 2
 to 4 of the head-count paper at lengths 8 and 32 with 3 seeds, at the house's one rate, at the best of seven rates for
 every head count and length, and at the rate that a short search finds. Finished banks are kept under --store and parts
@@ -56,14 +56,19 @@ class Place:
     tiny: bool
     store: Path
 
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Every rate, or every other where it must be quick."""
+        return RATES[::2] if self.tiny else RATES
+
     def law(self, name: str) -> dict[str, Any]:
         """One task's law."""
         widths, horizons = ((8, 16), (50, 100, 200)) if self.tiny else ((16, 32, 64), (500, 1000, 2000, 4000))
         batch, length = (16, 4) if self.tiny else (128, 16)
         archs = [heads_of_four(width) for width in widths]
         study = rate_study(
-            tasks(length)[name], archs, horizons, rates=RATES[::2] if self.tiny else RATES, seeds=2 if self.tiny else 5,
-            batch=batch, device=self.device, store=self.store / name.lower(), name=f"learning rate, {name}", on_progress=bar,
+            tasks(length)[name], archs, horizons, rates=self.rates, seeds=2 if self.tiny else 5, batch=batch,
+            device=self.device, store=self.store / name.lower(), name=f"learning rate, {name}", on_progress=bar,
         )  # fmt: skip
         return self.lawful(study, name)
 
@@ -91,7 +96,7 @@ class Place:
         archs, says = [heads_of_four(width) for width in sizes], {}
         for name, base in (("plain", None), ("factors", archs[0])):
             study = rate_study(
-                tasks(length)["LinearMax"], archs, (steps,), rates=RATES[::2] if self.tiny else RATES, batch=batch, base=base,
+                tasks(length)["LinearMax"], archs, (steps,), rates=self.rates, batch=batch, base=base,
                 device=self.device, store=self.store / f"widths_{name}", name=f"widths, {name}", on_progress=bar,
             )  # fmt: skip
             says[name] = {**_slope(study), **_rows(study)}

@@ -167,7 +167,7 @@ def _freedom(cell: RateLosses, kept: slice, place: Float[np.ndarray, " 3"]) -> f
 
 
 def _nearest(levels: Float[np.ndarray, " rate"]) -> slice:
-    """The five rates around the smallest level, moved inwards at an end; four where an outer one lies beyond a cliff."""
+    """The five rates around the smallest level, moved inwards at an end; four where one lies beyond a cliff."""
     first = max(0, min(int(levels.argmin()) - POINTS // 2, len(levels) - POINTS))
     last = min(len(levels), first + POINTS)
     if last - first > FEWEST and levels[last - 1] - levels.min() > CLIFF:
