@@ -186,6 +186,12 @@ def test_a_point_beyond_a_cliff_is_left_out_of_the_parabola():
     assert found.rate.value == pytest.approx(0.01) and found.levels[-1] == pytest.approx(0.9)
 
 
+def test_a_loss_that_falls_up_to_a_cliff_asks_for_rates_below_it():
+    falls = with_rows(drawn(CELL), lambda r: {"nmse": 0.9 if r["lr"] > 0.1 else 0.01 * r["lr"] ** -0.5})
+    with pytest.raises(ValueError, match=r"falls up to the rate 0\.0625 and jumps at 0\.15625: try rates between them"):
+        best_rate(falls)
+
+
 def test_the_command_prints_the_law_writes_its_page_and_refuses_in_one_line(tmp_path):
     from typer.testing import CliRunner
 

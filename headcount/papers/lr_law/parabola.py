@@ -200,6 +200,12 @@ def _refuse_open(cell: RateLosses, place: Float[np.ndarray, " 3"], logs: Float[n
     least, most = cell.rates[0], cell.rates[-1]
     if place[2] > 0 and logs[0] <= place[0] <= logs[-1]:
         return
+    lowest = int(levels.argmin())
+    if lowest + 1 < len(levels) and levels[lowest + 1] - levels[lowest] > CLIFF:
+        raise ValueError(
+            f"at {cell.where} the loss falls up to the rate {cell.rates[lowest]:g} and jumps at "
+            f"{cell.rates[lowest + 1]:g}{lost}: try rates between them"
+        )
     falls = place[0] > logs[-1] if place[2] > 0 else levels[-1] < levels[0]
     if falls:
         raise ValueError(
