@@ -18,12 +18,12 @@ __all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "UnusualColumns", 
 class UnusualColumns(TypedDict, total=False):
     """Columns that a row has only where its training is not the usual one."""
 
-    schedule: Annotated[str, "how the rate runs over the steps, where it is no cosine"]
-    batch: Annotated[int, "samples in a step, where the schedule is no cosine"]
-    factors: Annotated[str, "the base whose factors rate and start follow, where there is one"]
+    schedule: str
+    batch: int
+    factors: str
 
 
-class PlannedRow(UnusualColumns):
+class PlannedRow(TypedDict):
     """The columns of a row that are known before training."""
 
     run: Annotated[str, "content address of the member: the hash of everything that determines it"]
@@ -42,6 +42,9 @@ class PlannedRow(UnusualColumns):
     lr: Annotated[float, "peak learning rate"]
     weight_decay: Annotated[float, "decoupled weight decay"]
     steps: Annotated[int, "optimiser steps asked for"]
+    schedule: NotRequired[Annotated[str, "how the rate runs over the steps, where it is no cosine"]]
+    batch: NotRequired[Annotated[int, "samples in a step, where the schedule is no cosine"]]
+    factors: NotRequired[Annotated[str, "the base whose factors rate and start follow, where there is one"]]
 
 
 class Row(PlannedRow):

@@ -94,7 +94,7 @@ def rate_law(study: Study, *, confidence: float = 0.95, resamples: int = 500, se
     Departs: the paper extrapolates the loss at a fixed rate in the horizon first; see `extrapolated_law`.
 
     >>> rows = tuple({"parameters": n, "steps": d, "lr": 0.01 * 2.0**i, "seed": 0,
-    ...               "nmse": 0.1 * math.exp((math.log(0.01 * 2.0**i) - math.log(n**-0.5 * d**-0.25)) ** 2)}
+    ...               "nmse": 0.01 * math.exp(0.2 * (math.log(0.01 * 2.0**i / (n**-0.5 * d**-0.25))) ** 2)}
     ...              for n in (100, 400, 900) for d in (50, 200) for i in range(-2, 5))
     >>> print(rate_law(Study(rows)))
     lr = 0.0174 (parameters/330)^-0.5 (steps/100)^-0.25
