@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headcount.measuring import measure
     from headcount.nets import Architecture
     from headcount.papers import allocation, head_count, infoflow, ssm, tensor_lens
+    from headcount.papers import allocation, head_count, infoflow, lr_law, ssm
     from headcount.papers.infoflow import advise, build, predict
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
@@ -60,6 +61,7 @@ __all__ = [
     "head_count",
     "infoflow",
     "knee",
+    "lr_law",
     "measure",
     "measuring",
     "nets",
@@ -103,6 +105,7 @@ __getattr__, __dir__ = lazily(
         "papers.allocation",
         "papers.head_count",
         "papers.infoflow",
+        "papers.lr_law",
         "papers.ssm",
         "papers.tensor_lens",
         "report",

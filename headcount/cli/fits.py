@@ -1,4 +1,4 @@
-"""`headcount fit`: how many heads are enough, or how an error falls with a size, from stored rows."""
+"""`headcount fit`: how many heads are enough, how an error falls with a size, or where the best rate moves."""
 
 from __future__ import annotations
 
@@ -21,22 +21,67 @@ Confidence = Annotated[float, typer.Option(help="Of the intervals.")]
 Law = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Fit a power law of NMSE in this column.", show_default=False)
 ]
+LearningRate = Annotated[
+    bool, typer.Option("--learning-rate", help="Fit the best learning rate in parameters and steps.")
+]
+Out = Annotated[
+    Path | None, typer.Option(help="With --learning-rate, write the page into this folder.", show_default=False)
+]
 
 
 def register(app: typer.Typer) -> None:
     @app.command("fit")
     def fit(
-        run: Run, law: Law = None, predicted: Predicted = None, confidence: Confidence = 0.95, as_json: AsJson = False
+        run: Run,
+        law: Law = None,
+        learning_rate: LearningRate = False,
+        predicted: Predicted = None,
+        confidence: Confidence = 0.95,
+        out: Out = None,
+        as_json: AsJson = False,
     ) -> None:
-        """Say how many heads are enough, with an interval and a verdict; or fit a power law in a column."""
+        """Say how many heads are enough, with an interval; or fit a power law, or the law of the best rate."""
         from headcount.results import read_study
 
         study = read_study(run)
+        if learning_rate:
+            _refuse_beside(law, predicted)
+            _learning_rate(study, confidence, out, as_json, f"headcount fit {run} --learning-rate")
+            return
+        if out is not None:
+            raise ValueError("--out writes the page of --learning-rate; for the page of a study see `headcount report`")
         found = _knees(study, predicted, confidence) if law is None else _laws(study, law, predicted, confidence)
         if as_json:
             emit_json(found)
         else:
             _print_knees(found) if law is None else _print_laws(found)
+
+
+def _refuse_beside(law: str | None, predicted: float | None) -> None:
+    if law is not None or predicted is not None:
+        name = "--law" if law is not None else "--predicted"
+        raise ValueError(f"{name} has no meaning beside --learning-rate, which is judged by the published exponents")
+
+
+def _learning_rate(study: Study, confidence: float, out: Path | None, as_json: bool, command: str) -> None:
+    from headcount.papers.lr_law.rate_page import fitted, rate_page
+    from headcount.report import write_article
+
+    found = fitted(study, confidence=confidence)
+    page = None if out is None else out / "learning_rate.html"
+    if page is not None:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        write_article(page, rate_page(study, confidence=confidence, command=command))
+    if as_json:
+        emit_json(found.as_row())
+        return
+    show_table(found.cell_rows, ("parameters", "steps", "best lr", "interval", "NMSE", "R2", "seeds", "diverged"))
+    say()
+    show_table(found.law_rows, ("road", "exponent in", "measured", "interval", "published", "verdict", "R2"))
+    say()
+    if page is not None:
+        say(f"The page: {page}")
+    say(found.sentence)
 
 
 def _knees(study: Study, predicted: float | None, confidence: float) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
         width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
         layers: Annotated[int, typer.Option(help="Attention layers.")] = 1,
         positions: Positions = None,
-        lr: Annotated[float, typer.Option(help="Peak learning rate.")] = 1e-2,
+        lr: Annotated[str, typer.Option(help="Peak learning rate, or best: chosen for every head count.")] = "0.01",
         split_seed: Annotated[int, typer.Option(help="Another split of the data.")] = 0,
         budget: Budget = None,
         device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -71,8 +71,9 @@ def register(app: typer.Typer) -> None:
         from headcount.training.progress import bar
 
         plan = StudyPlan(
-            _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=positions, lr=lr
-        )
+            _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=positions,
+            lr=_rate(lr),
+        )  # fmt: skip
         reading = Reading(target, sequence, window, horizon, group, kind)
         folder = out or Path("out") / f"measure-{_name(data)}"
         try:
@@ -139,6 +140,20 @@ def _counts(text: str) -> tuple[int, ...]:
     if any(len(part) > 2 for part in ends) or max(counts, default=0) > 64:
         raise ValueError(f"--heads must be counts from 1 to 64 such as 1-8 or 1,2,4, got {text!r}")
     return counts
+
+
+def _rate(text: str) -> float | Literal["best"]:
+    """A learning rate, or best.
+
+    >>> _rate("0.01"), _rate("best")
+    (0.01, 'best')
+    """
+    if text == "best":
+        return "best"
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--lr must be a rate such as 0.01, or best, got {text!r}") from None
 
 
 def _name(data: str) -> str:

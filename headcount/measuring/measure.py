@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,13 +21,13 @@ from headcount.measuring.subject import Subject
 from headcount.measuring.tables import Reading
 from headcount.measuring.timing import timed
 from headcount.report import write_measured
-from headcount.results import Store
+from headcount.results import Store, Study
 from headcount.results.study import Row
 from headcount.training import Member, Outcome, Recipe, Sweep
 from headcount.training.loop import StepsMade
 from headcount.training.memory import refuse_what_cannot_fit
 from headcount.training.progress import OnProgress, silent
-from headcount.training.sweeps import check_device, train_banks
+from headcount.training.sweeps import check_device, never, searched, train_banks
 
 __all__ = ["measure"]
 
@@ -116,32 +116,48 @@ class _Question:
         """The plan that fits the time, after a timed trial; its estimate is said before anything is trained."""
         rates = timed(self.subject, self.plan)
         left = None if self.budget is None else SPARE * (self.budget - (time.monotonic() - self.began))
-        plan, given_up = fitting(self.plan, lambda p: rates.seconds(p, self.subject.recipe(p)), left)
-        seconds = rates.seconds(plan, self.subject.recipe(plan))
+        plan, given_up = fitting(self.plan, lambda p: p.overhead * rates.seconds(p, self.subject.recipe(p)), left)
+        seconds = plan.overhead * rates.seconds(plan, self.subject.recipe(plan))
         networks = f"{len(plan.heads) * plan.seeds} networks of {self.subject.recipe(plan).steps} steps"
         self.say(f"{networks} take {CostEstimate(seconds, self.subject.memory(plan))}.")
         return plan, given_up
 
     def train(self, store: Store, plan: StudyPlan, given_up: str) -> None:
         """Train and keep the banks that are missing, fewest heads first; stop between two when the time is over."""
-        subject, recipe = self.subject, self.subject.recipe(plan)
-        banks = [subject.members(plan, heads) for heads in plan.heads]
-        members = tuple(member for bank in banks for member in bank)
+        members = [member for heads in plan.heads for member in self.subject.members(plan, heads)]
+        asked = Sweep(tuple(members), self.subject.recipe(plan), self.subject.data.name)
+        if plan.search is not None:
+            asked = searched(asked, plan.search, lambda trials: self.trained(trials, store, plan, given_up, never))
+            self.say(f"{str(asked.chosen and asked.chosen.sentence).capitalize()}.")
+        self.trained(asked, store, plan, given_up, self.stops)
+
+    def trained(
+        self, asked: Sweep, store: Store, plan: StudyPlan, given_up: str, stop: Callable[[int, int], bool]
+    ) -> Study:
+        """The study of a sweep, a bank for every head count."""
+        subject, recipe = self.subject, asked.recipe
+        banks: dict[str, list[Member]] = {}
+        for member in asked.members:
+            banks.setdefault(member.arch.name, []).append(member)
 
         def train_bank(bank: Sequence[Member], steps_made: StepsMade) -> Outcome:
             outcome = subject.train(bank, recipe, steps_made)
             return with_error_rates(subject, bank, recipe, outcome) if subject.data.classes else outcome
 
+        spec = self.spec(plan, given_up)
+        if asked.chosen is not None:
+            spec["rate_search"] = asked.chosen.to_json()
         train_banks(
-            Sweep(members, recipe, subject.data.name),
-            self.spec(plan, given_up),
-            banks,
+            asked,
+            spec,
+            list(banks.values()),
             store,
             train_bank,
             device=subject.device,
             on_progress=self.on_progress,
-            stop=self.stops,
+            stop=stop,
         )
+        return store.study()
 
     def stops(self, finished: int, left: int) -> bool:
         """Whether the time is over before the next head count; two are needed to say anything."""
@@ -164,7 +180,7 @@ class _Question:
             "plan": plan.to_json(),
             "given_up": given_up,
             "question": self.wording,
-            "recipe": asdict(subject.recipe(plan)),
+            "recipe": subject.recipe(plan).as_dict(),
         }
 
 

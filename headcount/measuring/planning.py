@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 from headcount.nets import Architecture
-from headcount.training import Recipe
+from headcount.training import RateSearch, Recipe
 from headcount.training.memory import spoken_bytes
 
 __all__ = ["CostEstimate", "StudyPlan", "fitting", "seconds", "smaller", "spoken"]
@@ -23,7 +23,8 @@ class StudyPlan:
     """Head counts at one state width, seeds, and how each network is trained.
 
     `positions` is how many features tell a token its place; None leaves it to the data: some for windows of a series,
-    where the order is half of what there is to know, and none for others.
+    where the order is half of what there is to know, and none for others. With `lr="best"` a short search chooses the
+    rate of every head count first, so that a knee is a knee and no bad learning rate.
 
     >>> StudyPlan(heads=(1, 3)).arch(3, outputs=1)
     Architecture(layers=((3, 8),), width=32, positions=0, embed_dim=24, outputs=1, class_token='every')
@@ -37,7 +38,7 @@ class StudyPlan:
     layers: int = 1
     positions: int | None = None
     batch: int = 100
-    lr: float = 1e-2
+    lr: float | Literal["best"] = 1e-2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "heads", tuple(sorted(set(self.heads))))
@@ -72,6 +73,20 @@ class StudyPlan:
         batch = min(self.batch, samples)
         epochs = max(1, round(self.steps / (samples // batch)))
         return Recipe(samples, validation, epochs, batch, evaluations=min(40, epochs))
+
+    @property
+    def search(self) -> RateSearch | None:
+        """The search for the rate of every head count, where the plan asks for it."""
+        return RateSearch() if self.lr == "best" else None
+
+    @property
+    def overhead(self) -> float:
+        """How much more is trained than the networks that are measured: the steps of the search for their rates.
+
+        >>> StudyPlan().overhead, StudyPlan(lr="best").overhead
+        (1.0, 1.4375)
+        """
+        return 1.0 + (self.search.cost(self.seeds) if self.search else 0.0)
 
     def to_json(self) -> dict[str, Any]:
         """The plan, ready for JSON."""

@@ -56,7 +56,8 @@ class Subject:
         """Every seed at one head count: a bank without padding, and the most that an interruption can lose."""
         given = Given(self.digest, self.data.x.shape[1], self.data.x.shape[2])
         arch = plan.arch(heads, self.outputs)
-        return [Member(given, arch, seed=seed, lr=plan.lr) for seed in range(plan.seeds)]
+        lr = Member.lr if plan.lr == "best" else plan.lr
+        return [Member(given, arch, seed=seed, lr=lr) for seed in range(plan.seeds)]
 
     def train(self, members: Sequence[Member], recipe: Recipe, on_progress: StepsMade | None = None) -> Outcome:
         """One bank on these data."""

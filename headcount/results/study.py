@@ -12,7 +12,15 @@ from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get
 from headcount.frozen import checked
 from headcount.structure import Structure
 
-__all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "as_row"]
+__all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "UnusualColumns", "as_row"]
+
+
+class UnusualColumns(TypedDict, total=False):
+    """Columns that a row has only where its training is not the usual one."""
+
+    schedule: str
+    batch: int
+    factors: str
 
 
 class PlannedRow(TypedDict):
@@ -34,6 +42,9 @@ class PlannedRow(TypedDict):
     lr: Annotated[float, "peak learning rate"]
     weight_decay: Annotated[float, "decoupled weight decay"]
     steps: Annotated[int, "optimiser steps asked for"]
+    schedule: NotRequired[Annotated[str, "how the rate runs over the steps, where it is no cosine"]]
+    batch: NotRequired[Annotated[int, "samples in a step, where the schedule is no cosine"]]
+    factors: NotRequired[Annotated[str, "the base whose factors rate and start follow, where there is one"]]
 
 
 class Row(PlannedRow):

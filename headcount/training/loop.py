@@ -17,6 +17,7 @@ from headcount.training.data import Resident, Samples
 from headcount.training.member import Member, Recipe
 from headcount.training.optimiser import AdamW
 from headcount.training.shuffling import Orders, seed_of
+from headcount.training.width_factors import stacked_factors
 
 __all__ = ["Outcome", "StepsMade", "train"]
 
@@ -97,16 +98,18 @@ class _Run:
         self.data = data(members, recipe, dtype, device, path.pack)
         archs, seeds = [m.arch for m in members], [m.seed for m in members]
         self.bank = Bank(archs, members[0].task.token_dim, seeds, dtype=dtype, device=device)
+        lr, decay = self._rates(dtype, device)
         if start is not None:
             self.bank.load(start)
         first = torch.arange(recipe.batch, device=device).expand(len(members), -1)
         self.path = proved(path, self.bank, *self.data.batch(first))
         self.optimiser = AdamW(
             self.bank.theta.detach(),
-            torch.tensor([m.lr for m in members], dtype=dtype, device=device),
-            torch.tensor([m.weight_decay for m in members], dtype=dtype, device=device),
+            lr,
+            decay,
             recipe.steps,
             recipe.warmup,
+            recipe.schedule,
         )
         streams = [seed_of("order", m.seed, m.data_seed) for m in members]
         self.streams: Int[Tensor, " models"] = torch.tensor(streams, device=device)
@@ -125,6 +128,18 @@ class _Run:
         self.best_theta = self.bank.theta.detach().clone()
         adam = self.optimiser
         self.advance = self.path.record(self._advance, (self.bank.theta, adam.first, adam.second, adam.step))
+
+    def _rates(self, dtype: torch.dtype, device: torch.device | str) -> tuple[Tensor, Tensor]:
+        """Every member's rate and decay, of each parameter where a member has a base, which also moves its start."""
+        lr, decay = (
+            torch.tensor([getattr(m, name) for m in self.members], dtype=dtype, device=device)
+            for name in ("lr", "weight_decay")
+        )
+        if all(m.base is None for m in self.members):
+            return lr, decay
+        rate, start = stacked_factors(self.bank, [m.base for m in self.members])
+        self.bank.theta = self.bank.theta * start
+        return lr[:, None] * rate, decay[:, None] / rate
 
     def epoch(self, number: int) -> None:
         """Visit every sample once, each member in its own order."""

@@ -8,8 +8,9 @@ from typing import Any
 
 from headcount.nets import Architecture, parameters
 from headcount.results.store import address
-from headcount.results.study import PlannedRow
+from headcount.results.study import PlannedRow, UnusualColumns
 from headcount.tasks import Task, describe
+from headcount.training.rate_schedule import COSINE, Schedule
 
 __all__ = ["Given", "Member", "Recipe"]
 
@@ -19,7 +20,7 @@ MEANING = 1
 
 @dataclass(frozen=True)
 class Recipe:
-    """How every member of a sweep is trained: AdamW, linear warm-up, cosine decay to zero.
+    """How every member of a sweep is trained: AdamW, linear warm-up, then the `schedule`, a cosine unless named.
 
     `samples` sequences make an epoch; with `fresh` they are drawn anew for each one, so none is seen twice.
     A member stops early when `patience` evaluations in a row (0: never) bring no smaller validation NMSE.
@@ -37,6 +38,7 @@ class Recipe:
     evaluations: int = 100
     patience: int = 0
     dtype: str = "float32"
+    schedule: Schedule = COSINE
 
     def __post_init__(self) -> None:
         for name in ("samples", "validation", "epochs", "batch", "evaluations"):
@@ -52,6 +54,14 @@ class Recipe:
             raise ValueError(f"patience must be at least 0, got {self.patience}")
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype must be float32 or float64, got {self.dtype!r}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, ready for JSON; a cosine goes without saying.
+
+        >>> "schedule" in Recipe().as_dict()
+        False
+        """
+        return {k: v for k, v in dataclasses.asdict(self).items() if k != "schedule" or self.schedule != COSINE}
 
     @property
     def steps_per_epoch(self) -> int:
@@ -75,7 +85,10 @@ class Given:
 
 @dataclass(frozen=True)
 class Member:
-    """One network of a bank: a task at its length or given data, an architecture, two seeds and a learning rate."""
+    """One network of a bank: a task at its length or given data, an architecture, two seeds and a learning rate.
+
+    With a `base`, the rate and the start of every parameter follow `widths(base)`, so that the best rate stays.
+    """
 
     task: Task | Given
     arch: Architecture
@@ -83,6 +96,7 @@ class Member:
     data_seed: int = 0
     lr: float = 3e-3
     weight_decay: float = 1e-4
+    base: Architecture | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.lr < 10:
@@ -106,8 +120,9 @@ class Member:
             "data_seed": self.data_seed,
             "lr": self.lr,
             "weight_decay": self.weight_decay,
-            "recipe": dataclasses.asdict(recipe),
+            "recipe": recipe.as_dict(),
             "meaning": MEANING,
+            **({} if self.base is None else {"base": self.base.as_dict()}),
         }
 
     def run(self, recipe: Recipe) -> str:
@@ -135,4 +150,12 @@ class Member:
             "lr": self.lr,
             "weight_decay": self.weight_decay,
             "steps": recipe.steps,
+            **self._unusual(recipe),
         }
+
+    def _unusual(self, recipe: Recipe) -> UnusualColumns:
+        """The columns that a row has only where its training is not the usual one: what a law of rates holds fixed."""
+        said: UnusualColumns = {}
+        if recipe.schedule != COSINE:
+            said = {"schedule": recipe.schedule.name, "batch": recipe.batch}
+        return said if self.base is None else {**said, "factors": f"{self.base.name}, width {self.base.width}"}

@@ -17,10 +17,13 @@ from headcount.refusals import at_least_one, refuse_unknown
 from headcount.structure import Structure
 from headcount.tasks import Task, named, sentence
 from headcount.training.member import Member, Recipe
+from headcount.training.rate_schedule import schedule_named
+from headcount.training.rate_search import ChosenRates, RateSearch
 
 __all__ = ["Sweep"]
 
 RATES = ("lr", "weight_decay")
+BEST = "best"  # for lr: the rate is chosen per shape, see RateSearch
 Counts = int | tuple[int, ...]
 Rates = float | tuple[float, ...]
 
@@ -56,6 +59,8 @@ class _Spec:
 class Sweep:
     """What a sweep asks for: every member, and the recipe they share.
 
+    With a `search` the rate of every shape is looked for first; `chosen` is what a search has found.
+
     >>> text = '''
     ... seeds = 2
     ... [task]
@@ -73,6 +78,8 @@ class Sweep:
     recipe: Recipe
     name: str = "sweep"
     source: str = ""
+    search: RateSearch | None = None
+    chosen: ChosenRates | None = None
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -91,8 +98,9 @@ class Sweep:
             "structure": structure.to_json() if structure is not None else None,
             "target": sentence(self.members[0].drawn),
             "domain": self.members[0].drawn.domain,
-            "recipe": dataclasses.asdict(self.recipe),
+            "recipe": self.recipe.as_dict(),
             "toml": self.source,
+            **({} if self.chosen is None else {"rate_search": self.chosen.to_json()}),
         }
 
     @classmethod
@@ -108,15 +116,22 @@ class Sweep:
     def from_toml(cls, text: str, name: str = "sweep") -> Sweep:
         """The sweep that TOML text describes."""
         spec = _sections(tomllib.loads(text))
-        recipe = decode(Recipe, {k: v for k, v in spec.training.items() if k not in RATES}, "[training]", also=RATES)
+        search = RateSearch() if spec.training.get("lr") == BEST else None
+        if search is not None:
+            _refuse_twice(spec.grid, "lr")
+            del spec.training["lr"]
+        training = {k: v for k, v in spec.training.items() if k not in RATES}
+        if "schedule" in training:
+            training["schedule"] = schedule_named(training["schedule"], "[training]")
+        recipe = decode(Recipe, training, "[training]", also=RATES)
         members = tuple(
-            Member(task, arch, seed=seed, data_seed=seed, **rate)
+            dataclasses.replace(Member(task, arch, seed, seed), **rate)
             for task in _tasks(spec.task, _numbers(spec.grid, "lengths"))
             for arch in _architectures(spec.grid)
             for rate in _rates(spec.grid, spec.training)
             for seed in _seeds(spec.seeds)
         )
-        return cls(members, recipe, spec.name or name, text)
+        return cls(members, recipe, spec.name or name, text, search)
 
     @classmethod
     def of(
@@ -126,19 +141,35 @@ class Sweep:
         lengths: Sequence[int] | None,
         seeds: int | Sequence[int],
         recipe: Recipe,
-        **rates: float,
+        *,
+        lr: float | Sequence[float] | str | RateSearch = 3e-3,
+        weight_decay: float = 1e-4,
+        base: Architecture | None = None,
     ) -> Sweep:
-        """The sweep over every task and length, architecture and seed."""
+        """The sweep over every task and length, architecture, rate and seed; `lr="best"` looks for the rate first."""
         tasks = list(task) if isinstance(task, Sequence) else [task]
         if lengths is not None:
             tasks = [dataclasses.replace(t, length=n) for t in tasks for n in lengths]  # pyright: ignore[reportArgumentType]
+        search, rates = _asked(lr)
         members = tuple(
-            Member(t, arch, seed=seed, data_seed=seed, **rates)
+            Member(t, arch, seed=seed, data_seed=seed, lr=rate, weight_decay=weight_decay, base=base)
             for t in tasks
             for arch in archs
+            for rate in rates
             for seed in _seeds(seeds)
         )
-        return cls(members, recipe)
+        return cls(members, recipe, search=search)
+
+
+def _asked(lr: float | Sequence[float] | str | RateSearch) -> tuple[RateSearch | None, list[float]]:
+    """The search and the rates that an `lr` asks for."""
+    if isinstance(lr, RateSearch):
+        return lr, [Member.lr]
+    if isinstance(lr, str):
+        if lr != BEST:
+            raise ValueError(f'lr is a rate, several, or "best"; got {lr!r}')
+        return RateSearch(), [Member.lr]
+    return None, [float(rate) for rate in (lr if isinstance(lr, Sequence) else [lr])]
 
 
 def _sections(data: dict[str, Any]) -> _Spec:
@@ -194,13 +225,17 @@ def _rates(grid: _Grid, training: dict[str, Any]) -> list[dict[str, float]]:
     choices = {}
     for key in RATES:
         given = getattr(grid, key)
-        if given is not None and key in training:
-            raise ValueError(f"{key} stands both in [grid] and in [training]; keep one")
         if key in training:
+            _refuse_twice(grid, key)
             given = checked(Rates, training[key], key, "[training]")
         if given is not None:
             choices[key] = [float(v) for v in (given if isinstance(given, tuple) else [given])]
     return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
+
+
+def _refuse_twice(grid: _Grid, key: str) -> None:
+    if getattr(grid, key) is not None:
+        raise ValueError(f"{key} stands both in [grid] and in [training]; keep one")
 
 
 def _numbers(grid: _Grid, key: str) -> list[int]:

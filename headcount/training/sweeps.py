@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -18,9 +19,10 @@ from headcount.training.loop import Outcome, StepsMade, train
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
 from headcount.training.progress import OnProgress, silent
+from headcount.training.rate_search import RateSearch
 from headcount.training.spec import Sweep
 
-__all__ = ["TrainBank", "banks", "environment", "run", "sweep", "train_banks"]
+__all__ = ["TrainBank", "banks", "environment", "run", "searched", "sweep", "train_banks"]
 
 # How much of a padded bank may be padding: on a CPU it costs time, on a GPU launches cost more.
 PADDING = {"cpu": 1.25, "cuda": 4.0}
@@ -40,15 +42,19 @@ def sweep(
     lengths: Sequence[int] | None = None,
     seeds: int | Sequence[int] = 3,
     recipe: Recipe | None = None,
-    lr: float = 3e-3,
+    lr: float | Sequence[float] | Literal["best"] | RateSearch = 3e-3,
     weight_decay: float = 1e-4,
+    base: Architecture | None = None,
     device: str = "cpu",
     store: str | Path | None = None,
     on_progress: OnProgress = silent,
 ) -> Study:
     """Train every architecture on the task at every length and seed, and return the study.
 
-    With `store`, finished banks are kept there and not trained again; without, rows live in the study alone.
+    `lr` is a rate, or several to train each network at, or "best": then a short search (`RateSearch`) chooses it for
+    every task and architecture, and `spec["rate_search"]` of the study says which and at what cost. With `base`, rates
+    and starts follow the factors of `widths(base)`. With `store`, finished banks are kept there and not trained again;
+    without, rows live in the study alone.
 
     >>> from headcount.tasks import KthLargest
     >>> study = sweep(KthLargest(rank=1, length=4), [Architecture(layers=((1, 4),), width=8)], seeds=2,
@@ -56,7 +62,7 @@ def sweep(
     >>> len(study)
     2
     """
-    asked = Sweep.of(task, archs, lengths, seeds, recipe or Recipe(), lr=lr, weight_decay=weight_decay)
+    asked = Sweep.of(task, archs, lengths, seeds, recipe or Recipe(), lr=lr, weight_decay=weight_decay, base=base)
     if store is not None:
         return run(asked, Store.open(store, create=True), device=device, on_progress=on_progress)
     with TemporaryDirectory() as folder:
@@ -65,6 +71,8 @@ def sweep(
 
 def run(asked: Sweep, store: Store, *, device: str = "cpu", on_progress: OnProgress = silent) -> Study:
     """Train the members that the store lacks, one bank at a time, and return the whole study."""
+    if asked.search is not None:
+        asked = searched(asked, asked.search, lambda trials: run(trials, store, device=device, on_progress=on_progress))
     check_device(device)
     refuse_what_cannot_fit(asked.members, asked.recipe, device)
 
@@ -75,6 +83,14 @@ def run(asked: Sweep, store: Store, *, device: str = "cpu", on_progress: OnProgr
     groups = list(banks(asked, device))
     train_banks(asked, asked.to_json(), groups, store, train_bank, device=device, on_progress=on_progress)
     return store.study()
+
+
+def searched(asked: Sweep, search: RateSearch, trained: Callable[[Sweep], Study]) -> Sweep:
+    """The sweep with the rate of every shape found by a search whose trials `trained` trains."""
+    trials = search.trials(asked.members)
+    rows = trained(Sweep(trials, search.recipe(asked.recipe), f"{asked.name}, rates")).rows
+    chosen = search.chosen(asked.members, asked.recipe, trials, rows)
+    return replace(asked, members=chosen.rated(asked.members), search=None, chosen=chosen)
 
 
 def train_banks(

@@ -82,7 +82,10 @@ def update(
     gradient: Float[Tensor, "models parameters"],
     active: Bool[Tensor, " models"],
 ) -> None:
-    """What `AdamW.update` does, in one pass over the parameters."""
+    """What `AdamW.update` does, in one pass over the parameters; it does it itself for schedules and factors."""
+    if not optimiser.usual:
+        optimiser.update(theta, gradient, active)
+        return
     optimiser.step += 1
     models, parameters = theta.shape
     rise = max(1, round(optimiser.warmup * optimiser.steps))

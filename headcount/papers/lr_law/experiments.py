@@ -1,0 +1,96 @@
+"""What is trained for the law: sizes, horizons, rates and seeds as banks, one horizon a run with its own decay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from headcount.nets import Architecture
+from headcount.results import Store, Study
+from headcount.tasks import LinearMax, Task, Wells
+from headcount.training import Recipe, Sweep, warmup_stable_decay
+from headcount.training.progress import OnProgress, silent
+from headcount.training.sweeps import run
+
+__all__ = ["RATES", "heads_of_four", "rate_study", "small_study", "tasks"]
+
+# Thirteen rates a factor 1.5 apart: the optimum lies close below a cliff, which a coarser grid steps over.
+RATES = tuple(float(f"{1e-3 * 1.5**i:.3g}") for i in range(13))
+STEPS_AN_EPOCH = 25
+
+
+def tasks(length: int = 16) -> dict[str, Task]:
+    """The two tasks of the study: a sum of two maxima, and the deepest visits to two wells."""
+    centres = [[0.2, 0.3, 0.7, 0.5], [0.8, 0.6, 0.2, 0.4]]
+    return {"LinearMax": LinearMax.random(2, 4, length, seed=0), "Wells": Wells(centres=centres, length=length)}
+
+
+def heads_of_four(width: int) -> Architecture:
+    """A network whose heads, state and feed-forward grow together: width / 4 heads of dimension 4.
+
+    >>> heads_of_four(16).name
+    '4x4'
+    """
+    return Architecture(layers=((max(1, width // 4), 4),), width=width)
+
+
+def recipe_of(steps: int, batch: int) -> Recipe:
+    """Fresh samples in every epoch, warm-up, stable, decay over the last fifth: every horizon has its own decay."""
+    if steps % STEPS_AN_EPOCH:
+        raise ValueError(f"a horizon must be a multiple of {STEPS_AN_EPOCH} steps, got {steps}")
+    return Recipe(
+        samples=STEPS_AN_EPOCH * batch,
+        validation=2000,
+        epochs=steps // STEPS_AN_EPOCH,
+        batch=batch,
+        warmup=0.02,
+        fresh=True,
+        evaluations=4,
+        schedule=warmup_stable_decay(decay=0.2),
+    )
+
+
+def rate_study(
+    task: Task,
+    archs: Sequence[Architecture],
+    horizons: Sequence[int],
+    *,
+    rates: Sequence[float] = RATES,
+    seeds: int = 3,
+    batch: int = 256,
+    base: Architecture | None = None,
+    device: str = "cpu",
+    store: str | Path | None = None,
+    name: str = "learning rate",
+    on_progress: OnProgress = silent,
+) -> Study:
+    """Train every architecture at every horizon, rate and seed, and return the rows as one study, ready for `rate_law`.
+
+    Weight decay is 0, so that its time scale does not move the optimum. With `store`, finished banks are kept and the
+    folder is a study that `headcount fit FOLDER --learning-rate` reads.
+    """
+    if store is None:
+        with TemporaryDirectory() as folder:
+            return rate_study(task, archs, horizons, rates=rates, seeds=seeds, batch=batch, base=base, device=device,
+                              store=folder, name=name, on_progress=on_progress)  # fmt: skip
+    kept = Store.open(store, create=True)
+    runs: list[str] = []
+    spec = {}
+    for steps in horizons:
+        asked = Sweep.of(task, archs, None, seeds, recipe_of(steps, batch), lr=rates, weight_decay=0.0, base=base)
+        asked = replace(asked, name=f"{name}, {steps} steps")
+        run(asked, kept, device=device, on_progress=on_progress)
+        runs += [member.run(asked.recipe) for member in asked.members]
+        spec = asked.to_json()
+    kept.state(name, spec, runs)
+    return kept.study()
+
+
+def small_study(store: str | Path | None = None, on_progress: OnProgress = silent) -> Study:
+    """The smallest study worth fitting, minutes on one core: three widths, three horizons, six rates, three seeds."""
+    archs = [heads_of_four(width) for width in (12, 20, 32)]
+    return rate_study(
+        tasks(8)["LinearMax"], archs, (200, 400, 800), rates=RATES[2::2], batch=32, store=store, on_progress=on_progress
+    )

@@ -1,0 +1,219 @@
+"""The best learning rate of one size and horizon: a parabola in the logarithm of the rate, with intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from headcount.fits import Estimate
+from headcount.fits.settings import refuse_settings
+from headcount.papers.lr_law.rate_losses import RateLosses, losses_of
+from headcount.results import Study
+from headcount.sources import Source, implements
+
+__all__ = ["BestRate", "best_rate", "best_rates", "optimum", "student", "vertex"]
+
+POINTS = 5  # a wide range of rates is no parabola: steep on the left, a cliff on the right
+CLIFF = math.log(10)  # a level ten times the smallest is on no parabola around it
+FEWEST = 4  # through three points a parabola always passes
+
+
+@dataclass(frozen=True)
+class BestRate:
+    """The rate with the smallest loss at one size and horizon, as the parabola through the nearest rates says.
+
+    log NMSE = log loss + curvature (log lr - log rate)^2; `r2` says how much of those levels the parabola explains,
+    `diverged` how many runs were lost at each of `tried`, which count as NMSE 1.
+    """
+
+    parameters: int
+    steps: int
+    rate: Estimate
+    loss: Estimate
+    curvature: Estimate
+    rates: tuple[float, ...]
+    r2: float
+    tried: tuple[float, ...]
+    levels: tuple[float, ...]
+    seeds: int
+    diverged: tuple[int, ...]
+
+    @property
+    def sentence(self) -> str:
+        """The optimum in words."""
+        lost = f"; {sum(self.diverged)} runs diverged and count as NMSE 1" if any(self.diverged) else ""
+        return (
+            f"{self.parameters} parameters and {self.steps} steps are trained best at lr {self.rate}, "
+            f"by a parabola through {len(self.rates)} of {len(self.tried)} rates{lost}"
+        )
+
+    def as_row(self) -> dict[str, Any]:
+        """The optimum as one flat machine-readable row."""
+        numbers = {
+            f"{name}{end}": getattr(getattr(self, name), end.lstrip("_") or "value")
+            for name in ("rate", "loss", "curvature")
+            for end in ("", "_low", "_high")
+        }
+        sizes = {"parameters": self.parameters, "steps": self.steps}
+        rest = {"r2": self.r2, "rates": list(self.rates), "tried": list(self.tried), "levels": list(self.levels)}
+        return {**sizes, **numbers, **rest, "seeds": self.seeds, "diverged": list(self.diverged)}
+
+
+@implements(
+    Source("zhou2026lr", "Equation 2"), test="tests/test_lr_law.py::test_the_optimum_of_an_exact_parabola_is_its_vertex"
+)
+def best_rate(study: Study, *, confidence: float = 0.95, resamples: int = 500, seed: int = 0) -> BestRate:
+    """The best learning rate of a study of one size and horizon, with an interval.
+
+    Seeds are averaged, then log NMSE is fitted by a parabola in log lr through the five rates around the smallest
+    level. Intervals: seeds of every rate drawn again, their spread widened to Student's with the degrees of freedom of
+    the vertex; with one seed a rate, normal deviations of the size of the distances from the parabola instead.
+    Source: Zhou et al. 2026 (learning rate), Equation 2.
+    Departs: the logarithm of the loss is fitted, which for NMSE over decades is nearer to a parabola; five points.
+
+    >>> rows = tuple({"parameters": 9, "steps": 50, "lr": 0.01 * 2.0**i, "seed": s,
+    ...               "nmse": 0.1 * math.exp(0.3 * (i * math.log(2)) ** 2)} for i in range(-3, 4) for s in (0, 1))
+    >>> print(best_rate(Study(rows)).rate)
+    0.01 [0.01, 0.01]
+    """
+    cells = losses_of(study)
+    if len(cells) > 1:
+        raise ValueError(f"best_rate needs one size and horizon, the study has {len(cells)}; see best_rates")
+    return next(_found(cell, confidence, resamples, seed) for cell in cells)
+
+
+def best_rates(study: Study, *, confidence: float = 0.95, resamples: int = 500, seed: int = 0) -> tuple[BestRate, ...]:
+    """The best rate of every size and horizon of a study, smallest first."""
+    return tuple(_found(cell, confidence, resamples, seed) for cell in losses_of(study))
+
+
+def _found(cell: RateLosses, confidence: float, resamples: int, seed: int) -> BestRate:
+    refuse_settings(confidence, resamples)
+    place, kept, again, wider = optimum(cell, resamples, np.random.default_rng(seed))
+    levels, logs = cell.levels[kept], np.log(cell.rates)[kept]
+    away = wider * student(_freedom(cell, kept, place), confidence) * np.sqrt(np.nanmean((again - place) ** 2, 0))
+    low, high = place - away, place + away
+    fitted = place[1] + place[2] * (logs - place[0]) ** 2
+    spread = ((levels - levels.mean()) ** 2).sum()
+    r2 = float(1 - ((levels - fitted) ** 2).sum() / spread) if spread > 0 else 1.0
+    rate, loss = (Estimate(*(float(math.exp(v)) for v in (place[i], low[i], high[i]))) for i in (0, 1))
+    curvature = Estimate(float(place[2]), float(low[2]), float(high[2]))
+    counts = np.isfinite(cell.nmse).sum(1)
+    used = tuple(float(r) for r in np.array(cell.rates)[kept])
+    means = tuple(float(v) for v in np.exp(cell.levels))
+    return BestRate(cell.parameters, cell.steps, rate, loss, curvature, used, r2, cell.rates, means,
+                    int(counts.min()), cell.diverged)  # fmt: skip
+
+
+def optimum(
+    cell: RateLosses, resamples: int, generator: np.random.Generator
+) -> tuple[Float[np.ndarray, " 3"], slice, Float[np.ndarray, "r 3"], float]:
+    """The vertex, height and curvature of a cell, the rates it rests on, drawn again, and the spread's widening."""
+    _refuse_few(cell)
+    levels, logs = cell.levels, np.log(cell.rates)
+    kept = _nearest(levels)
+    place = vertex(logs[kept], levels[kept])
+    _refuse_open(cell, place, logs)
+    seen = cell.nmse[kept]
+    counts = np.isfinite(seen).sum(1)
+    if counts.min() >= 2:
+        drawn = _seeds_again(seen, counts, resamples, generator)
+        wider = math.sqrt(float(np.mean(counts / (counts - 1))))
+    else:
+        gaps = levels[kept] - (place[1] + place[2] * (logs[kept] - place[0]) ** 2)
+        drawn = levels[kept] - gaps + np.sqrt((gaps**2).mean()) * generator.standard_normal((resamples, len(gaps)))
+        wider = math.sqrt(len(gaps) / (len(gaps) - 3))
+    again = vertex(logs[kept], drawn)
+    again[:, 0] = np.where(again[:, 2] > 0, again[:, 0], logs[kept][drawn.argmin(-1)])
+    again[:, 0] = np.clip(again[:, 0], 2 * logs[0] - logs[-1], 2 * logs[-1] - logs[0])
+    return place, kept, again, wider
+
+
+def vertex(logs: Float[np.ndarray, " rate"], levels: Float[np.ndarray, "*curve rate"]) -> Float[np.ndarray, "*curve 3"]:
+    """Place, height and curvature of the parabola nearest to each curve.
+
+    >>> vertex(np.array([0.0, 1.0, 2.0, 3.0]), np.array([5.0, 3.0, 5.0, 11.0])).round(9).tolist()
+    [1.0, 3.0, 2.0]
+    """
+    middle = logs.mean()
+    x = logs - middle
+    solve = np.linalg.pinv(np.stack([np.ones_like(x), x, x * x], 1))
+    height, slope, bend = np.moveaxis(levels @ solve.T, -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        away = -slope / (2 * bend)
+        return np.stack([middle + away, height + slope * away / 2, bend], -1)
+
+
+def student(freedom: float, confidence: float) -> float:
+    """Half of Student's interval, in standard deviations."""
+    from scipy import stats
+
+    return float(stats.t.ppf((1 + confidence) / 2, freedom))
+
+
+def _freedom(cell: RateLosses, kept: slice, place: Float[np.ndarray, " 3"]) -> float:
+    """Satterthwaite's degrees of freedom of the vertex: the outer rates move it most, so not all seeds count alike."""
+    counts = np.isfinite(cell.nmse[kept]).sum(1)
+    if counts.min() < 2:
+        return max(1, len(counts) - 3)
+    x = np.log(cell.rates)[kept]
+    solve = np.linalg.pinv(np.stack([np.ones_like(x), x - x.mean(), (x - x.mean()) ** 2], 1))
+    pull = (solve[1] + 2 * (place[0] - x.mean()) * solve[2]) ** 2
+    return float(pull.sum() ** 2 / (pull**2 / (counts - 1)).sum())
+
+
+def _nearest(levels: Float[np.ndarray, " rate"]) -> slice:
+    """The five rates around the smallest level, moved inwards at an end; four where one lies beyond a cliff."""
+    first = max(0, min(int(levels.argmin()) - POINTS // 2, len(levels) - POINTS))
+    last = min(len(levels), first + POINTS)
+    if last - first > FEWEST and levels[last - 1] - levels.min() > CLIFF:
+        last -= 1
+    if last - first > FEWEST and levels[first] - levels.min() > CLIFF:
+        first += 1
+    return slice(first, last)
+
+
+def _seeds_again(
+    nmse: Float[np.ndarray, "rate seed"], counts: np.ndarray, resamples: int, generator: np.random.Generator
+) -> Float[np.ndarray, "r rate"]:
+    """Levels of seeds drawn again with replacement, rate by rate."""
+    packed = np.sort(nmse, axis=1)  # NaN goes to the end
+    picks = (generator.random((resamples, *nmse.shape)) * counts[:, None]).astype(int)
+    drawn = np.take_along_axis(packed[None], picks, axis=2)
+    drawn[:, np.isnan(packed)] = np.nan
+    return np.log(np.nanmean(drawn, axis=2))
+
+
+def _refuse_few(cell: RateLosses) -> None:
+    if len(cell.rates) < FEWEST:
+        raise ValueError(f"a parabola needs {FEWEST} rates, got {len(cell.rates)} at {cell.where}: try more of them")
+
+
+def _refuse_open(cell: RateLosses, place: Float[np.ndarray, " 3"], logs: Float[np.ndarray, " rate"]) -> None:
+    """Refuse an optimum that the rates tried do not enclose, naming the end to extend."""
+    levels = cell.levels
+    lost = f" ({sum(cell.diverged)} of {int(np.isfinite(cell.nmse).sum())} runs diverged)" if any(cell.diverged) else ""
+    least, most = cell.rates[0], cell.rates[-1]
+    if place[2] > 0 and logs[0] <= place[0] <= logs[-1]:
+        return
+    lowest = int(levels.argmin())
+    if lowest + 1 < len(levels) and levels[lowest + 1] - levels[lowest] > CLIFF:
+        raise ValueError(
+            f"at {cell.where} the loss falls up to the rate {cell.rates[lowest]:g} and jumps at "
+            f"{cell.rates[lowest + 1]:g}{lost}: try rates between them"
+        )
+    falls = place[0] > logs[-1] if place[2] > 0 else levels[-1] < levels[0]
+    if falls:
+        raise ValueError(
+            f"at {cell.where} the loss still falls at the largest rate tried, {most:g}{lost}: extend the rates upwards"
+        )
+    if place[2] > 0 or levels[0] < levels[-1] or any(cell.diverged):
+        raise ValueError(
+            f"at {cell.where} the loss still falls at the smallest rate tried, {least:g}{lost}: "
+            "extend the rates downwards"
+        )
+    raise ValueError(f"at {cell.where} the loss does not depend on the rates from {least:g} to {most:g}: extend both")
