@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
     from headcount.nets import Architecture
-    from headcount.papers import allocation, head_count, infoflow, ssm
+    from headcount.papers import allocation, consistency, head_count, icl, infoflow, ssm
     from headcount.papers.infoflow import advise, build, predict
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
@@ -54,9 +54,11 @@ __all__ = [
     "build",
     "certificates",
     "compress",
+    "consistency",
     "drawing",
     "fits",
     "head_count",
+    "icl",
     "infoflow",
     "knee",
     "measure",
@@ -97,7 +99,9 @@ __getattr__, __dir__ = lazily(
         "nets",
         "papers",
         "papers.allocation",
+        "papers.consistency",
         "papers.head_count",
+        "papers.icl",
         "papers.infoflow",
         "papers.ssm",
         "report",
