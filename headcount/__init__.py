@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headcount.nets import Architecture
     from headcount.papers import allocation, head_count, infoflow, ssm, tensor_lens
     from headcount.papers import allocation, head_count, infoflow, lr_law, ssm
+    from headcount.papers import allocation, consistency, head_count, icl, infoflow, ssm
     from headcount.papers.infoflow import advise, build, predict
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
@@ -56,9 +57,11 @@ __all__ = [
     "build",
     "certificates",
     "compress",
+    "consistency",
     "drawing",
     "fits",
     "head_count",
+    "icl",
     "infoflow",
     "knee",
     "lr_law",
@@ -103,7 +106,9 @@ __getattr__, __dir__ = lazily(
         "nets",
         "papers",
         "papers.allocation",
+        "papers.consistency",
         "papers.head_count",
+        "papers.icl",
         "papers.infoflow",
         "papers.lr_law",
         "papers.ssm",

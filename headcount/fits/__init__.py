@@ -1,5 +1,6 @@
 """Exponents, knees and verdicts, with intervals: what stored rows say, and how sure they are. No torch."""
 
+from headcount.fits.broken_law import Transition, transition
 from headcount.fits.cells import Cells, variants
 from headcount.fits.knee import Knee, knee, knees, predicted_heads
 from headcount.fits.measurement import Measurement
@@ -12,6 +13,7 @@ __all__ = [
     "Knee",
     "Measurement",
     "PowerLaw",
+    "Transition",
     "Verdict",
     "judge",
     "knee",
@@ -19,5 +21,6 @@ __all__ = [
     "power_law",
     "power_laws",
     "predicted_heads",
+    "transition",
     "variants",
 ]

@@ -26,6 +26,7 @@ SIZES = {
     "head_dim": "",
     "embed_dim": "head_dim",
     "width": "",
+    "depth": "",
     "parameters": "width",
     "feedforward_parameters": "width",
 }

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headcount.papers.allocation.reproduce import ALLOCATION
+from headcount.papers.consistency.reproduce import CONSISTENCY
 from headcount.papers.head_count.cifar import CIFAR
 from headcount.papers.head_count.reproduce import SYNTHETIC
 from headcount.papers.head_count.text_retrieval import TEXT
+from headcount.papers.icl.reproduce import ICL
 from headcount.papers.infoflow.reproduce import INFOFLOW
 from headcount.papers.ssm.reproduce import SSM
 from headcount.refusals import nearest
@@ -15,7 +17,7 @@ from headcount.results.record import Reproduction
 
 __all__ = ["REPRODUCTIONS", "chosen", "named"]
 
-REPRODUCTIONS: tuple[Reproduction, ...] = (*SYNTHETIC, CIFAR, TEXT, *INFOFLOW, *ALLOCATION, *SSM)
+REPRODUCTIONS: tuple[Reproduction, ...] = (*SYNTHETIC, CIFAR, TEXT, *INFOFLOW, *ALLOCATION, *SSM, *ICL, *CONSISTENCY)
 
 
 def named(name: str) -> Reproduction:

@@ -22,6 +22,8 @@ TITLES = {
     "infoflow": PAPERS["yu2026infoflow"].title,
     "allocation": PAPERS["yu2025allocation"].title,
     "ssm": PAPERS["ssm2025depth"].title,
+    "icl": PAPERS["mehta2025icl"].title,
+    "consistency": PAPERS["ghosh2025consistent"].title,
 }
 
 

@@ -1,0 +1,203 @@
+"""docs/laws.html: every law of the house with its claimed exponent, the measured one, a verdict and the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headcount.fits import knee
+from headcount.fits.verdict import judge
+from headcount.papers.consistency.decays import NOISY, QUIET
+from headcount.papers.head_count.error_law import fit_error_law
+from headcount.papers.icl.bounds import icl_exponent
+from headcount.papers.icl.measured_exponents import claims_table, shape_contrast
+from headcount.report import Passage, article
+from headcount.results import read_study
+from headcount.results.record import Record
+from headcount.sources import SHORT
+
+__all__ = ["LawRow", "laws", "page"]
+
+TEXT_DELTA = 0.25  # Figure 2b of the head-count paper
+RATE_POWERS = {"parameters": -0.2219, "steps": -0.3509}  # Equation 6 of the learning-rate paper
+FITTED = (2, 4, 6, 8)
+COLUMNS = {"law": "law", "claimed": "claimed", "measured": "measured", "interval": "interval", "verdict": "verdict"}
+
+
+@dataclass(frozen=True)
+class LawRow:
+    """One law: what is claimed, what was measured with its interval, and what the two say of each other."""
+
+    room: str
+    law: str
+    claimed: str
+    measured: str
+    interval: str
+    verdict: str
+    command: str
+
+
+def laws(data: Path) -> list[LawRow]:
+    """Every law that the committed data speak of; one whose data are missing stands as not measured."""
+    rooms = (_head_count, _text, _allocation, _learning_rate, _in_context, _consistency)
+    return [row for room in rooms for row in room(data)]
+
+
+def page(data: Path) -> str:
+    """The page as self-contained HTML."""
+    rows = laws(data)
+    judged = [row for row in rows if row.verdict != "not measured"]
+    words = [row.verdict.split(":")[0] for row in judged]
+    counts = {w: words.count(w) for w in dict.fromkeys(words)}
+    lead = f"So: {len(judged)} laws measured: " + ", ".join(f"{n} {word}" for word, n in counts.items()) + "."
+    sections = [
+        _section(room, [row for row in rows if row.room == room]) for room in dict.fromkeys(r.room for r in rows)
+    ]
+    sections += _contrast(data)
+    return article(
+        "Laws of the house",
+        lead,
+        sections,
+        subject="every law: claimed, measured, verdict",
+        command="make docs",
+        date=_date(data),
+    )
+
+
+def _section(room: str, rows: list[LawRow]) -> Passage:
+    commands = dict.fromkeys(row.command for row in rows)
+    shown = tuple({k: v for k, v in asdict(row).items() if k in COLUMNS} for row in rows)
+    return Passage(room, (WORDS[room],), rows=shown, columns=COLUMNS, code="\n".join(commands))
+
+
+WORDS = {
+    "Head count": "As many heads as retrievals: the knee of the error over head counts, against the number of maxima.",
+    "Text error law": "Err = c T^b exp(a h / T^delta) through training errors of text retrieval at 2 to 8 heads. "
+    "The interval is the range of the fit when one cell at a time is left out.",
+    "Allocation": "The norm of the attention's Jacobian should fall like one over the length. Exponents are of a "
+    "straight line through the logarithms; the interval is that of the line's slope, two standard errors.",
+    "Learning rate": "The best rate as a power of parameters and steps.",
+    "In-context learning": "Relative squared error against the noiseless answer, as a law with a floor in depth, width "
+    "or context, each cell at the best of three rates; 95% bootstrap over seeds. The claim has no visible proof.",
+    "Consistency": "Decay of the smoother's root mean square error over the number of tokens, 95% over 20 repetitions. "
+    "One-sided: the claim promises at least this decay, so it is refuted or not refuted, never confirmed; refuted "
+    "means for this smoother.",
+}
+
+
+def _head_count(data: Path) -> Iterator[LawRow]:
+    study = read_study(data / "head_count.json")
+    found = knee(study)
+    verdict = found.verdict
+    outcome = "not predicted" if verdict is None else verdict.outcome
+    yield LawRow("Head count", "heads that are enough", str(found.predicted), found.text, found.interval, outcome,
+                 "headcount sweep examples/head_count.toml --device cuda && headcount fit RUN")  # fmt: skip
+
+
+def _text(data: Path) -> Iterator[LawRow]:
+    record = _record(data, "head-count_text")
+    if record is None:
+        return
+    cells = {(h, t): 1 - float(np.mean(v)) for (h, t), v in record.measured.tables["Table 6"].items() if h in FITTED}
+    cells = {key: error for key, error in cells.items() if error > 0}
+    found = fit_error_law(cells)
+    rest = [fit_error_law({k: v for k, v in cells.items() if k != left}).delta for left in cells]
+    low, high = min(*rest, found.delta), max(*rest, found.delta)
+    outcome = judge(TEXT_DELTA, low, high).outcome
+    yield LawRow("Text error law", "delta: how heads lose to the length", f"{TEXT_DELTA}", f"{found.delta:.3f}",
+                 _span(low, high), outcome, record.command)  # fmt: skip
+
+
+def _allocation(data: Path) -> Iterator[LawRow]:
+    record = _record(data, "allocation_jacobian")
+    if record is None:
+        return
+    cells = record.measured.tables["norm of the Jacobian"]
+    for layer in dict.fromkeys(column for _, column in cells):
+        sizes, norms = zip(*[(row, v[0]) for (row, column), v in cells.items() if column == layer], strict=True)
+        (slope, _), spread = np.polyfit(np.log(sizes), np.log(norms), 1, cov=True)
+        error = 2 * float(np.sqrt(spread[0, 0]))
+        outcome = judge(-1.0, slope - error, slope + error).outcome
+        yield LawRow("Allocation", f"Jacobian against length, {layer}", "-1", f"{slope:.2f}",
+                     _span(slope - error, slope + error), outcome, record.command)  # fmt: skip
+
+
+def _learning_rate(data: Path) -> Iterator[LawRow]:
+    path = data / "lr_law.json"
+    parts = json.loads(path.read_text()) if path.is_file() else {}
+    command = "python -m benchmarks.lr_law --device cuda"
+    found = [(name, law, part) for name, part in parts.items() for law in part.get("laws", [])]
+    for name, law, part in found:
+        note = ", biased" if law["biased"] else ""
+        for size, claimed in RATE_POWERS.items():
+            yield LawRow("Learning rate", f"rate against {size}, {name} ({law['road']}{note})", f"{claimed:.3f}",
+                         f"{law[size]:.3f}", _span(law[f"{size}_low"], law[f"{size}_high"]),
+                         law.get(f"{size}_verdict", "not judged"), part.get("command", command))  # fmt: skip
+    if not found:
+        for size, claimed in RATE_POWERS.items():
+            yield LawRow("Learning rate", f"rate against {size}", f"{claimed:.3f}", "-", "-", "not measured", command)
+
+
+def _in_context(data: Path) -> Iterator[LawRow]:
+    path, command = data / "icl.json", "python -m benchmarks.icl --device cuda"
+    if not path.is_file():
+        for levels in (0, 1, 2):
+            claimed = f"{icl_exponent(levels).value:.3f}"
+            yield LawRow("In-context learning", f"level {levels}", claimed, "-", "-", "not measured", command)
+        return
+    for line in claims_table(json.loads(path.read_text())["rows"]):
+        law = f"level {line['levels']} in {line['axis']}, {line['attention']} attention"
+        yield LawRow("In-context learning", law, f"{line['claimed']:.3f}", f"{line['exponent']:.3g}",
+                     _span(line["low"], line["high"]), line["verdict"], command)  # fmt: skip
+
+
+def _consistency(data: Path) -> Iterator[LawRow]:
+    record = _record(data, "consistency_smoother")
+    if record is None:
+        return
+    cells = record.measured.tables["decay exponents"]
+    for case in (*NOISY, *QUIET):
+        value, low, high, claimed = (cells[case.name, c][0] for c in ("decay", "low", "high", "claimed"))
+        outcome = "refuted" if high < claimed else "not refuted"
+        yield LawRow("Consistency", case.name, f"{claimed:.3f}", f"{value:.3f}", _span(low, high), outcome,
+                     record.command)  # fmt: skip
+
+
+def _contrast(data: Path) -> list[Passage]:
+    path = data / "icl.json"
+    rows = shape_contrast(json.loads(path.read_text())["rows"]) if path.is_file() else []
+    if not rows:
+        return []
+    columns = {"covariance": "covariance", "examples": "context", "depth": "best depth", "width": "its width"}
+    columns |= {"flat": "error of one layer", "best": "error of the best", "gain": "gain of depth"}
+    words = "At about 49 thousand parameters: the best of four shapes, medians over five seeds, linear attention. "
+    words += (
+        f"The neighbour of {SHORT['mehta2025icl']} says that depth helps at a long context where covariances rotate."
+    )
+    return [Passage("Depth or width in context", (words,), rows=tuple(rows), columns=columns)]
+
+
+def _record(data: Path, name: str) -> Record | None:
+    path = data / "reproduction" / f"{name}.json"
+    return Record.read(path) if path.is_file() else None
+
+
+def _date(data: Path) -> str:
+    """The latest date of the data shown."""
+    names = ("head-count_text", "allocation_jacobian", "consistency_smoother")
+    dates = [record.date for name in names if (record := _record(data, name))]
+    more: list[dict[str, Any]] = []
+    for name in ("icl.json", "lr_law.json"):
+        if (data / name).is_file():
+            kept = json.loads((data / name).read_text())
+            more += [kept] if "date" in kept else list(kept.values())
+    return max(dates + [part["date"] for part in more if "date" in part])
+
+
+def _span(low: float, high: float) -> str:
+    return f"[{low:.3g}, {high:.3g}]"

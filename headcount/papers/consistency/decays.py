@@ -1,0 +1,119 @@
+"""How fast the smoother's error falls with the number of tokens, with intervals and one-sided verdicts.
+
+Exponents are of the decay, positive: error ~ t^(-exponent). The claim is an upper bound on the error, so it is refuted
+only where the whole interval lies below the claimed exponent; else it is not refuted, never confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import t as student
+
+from headcount.fits.verdict import Estimate
+from headcount.papers.consistency.bounds import consistency_rate, lipschitz_rate
+
+__all__ = ["NOISY", "QUIET", "Decay", "DecayCase", "decay", "decay_of", "one_sided"]
+
+Errors = Float[np.ndarray, "repetitions lengths"]
+Answer = Callable[[np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]
+
+
+@dataclass(frozen=True)
+class DecayCase:
+    """A dimension, a noise, the lengths, and the temperature beta = scale t^power."""
+
+    dimension: int
+    noise: float
+    lengths: tuple[int, ...]
+    power: float
+    scale: float = 1.0
+
+    @property
+    def name(self) -> str:
+        return f"d = {self.dimension}, noise {self.noise:g}, beta = t^{self.power:.3g}"
+
+
+def _noisy(d: int, noise: float, lengths: Sequence[int]) -> DecayCase:
+    return DecayCase(d, noise, tuple(lengths), 2 / (d + 2))
+
+
+SHORT_RUN = tuple(2**k for k in range(6, 13))
+NOISY = (
+    _noisy(1, 1.0, [4**k for k in range(4, 10)]),
+    *(_noisy(d, 0.5, SHORT_RUN) for d in (2, 3, 4)),
+)
+QUIET = tuple(DecayCase(d, 0.0, SHORT_RUN, 2 / d) for d in (1, 2, 3, 4))
+
+
+@dataclass(frozen=True)
+class Decay:
+    """The decay exponent of a case with its interval over repetitions, and what it says about the claim."""
+
+    case: DecayCase
+    exponent: Estimate
+    errors: tuple[float, ...]
+    repetitions: int
+
+    @property
+    def verdict(self) -> str:
+        """One-sided: the claim promises at least this decay."""
+        return one_sided(self.exponent, consistency_rate(self.case.dimension).value)
+
+    def as_row(self) -> dict[str, Any]:
+        """The decay as one flat machine-readable row, claimed and minimax rates beside it."""
+        d = self.case.dimension
+        ends = {"exponent": self.exponent.value, "low": self.exponent.low, "high": self.exponent.high}
+        rates = {"claimed": consistency_rate(d).value, "possible": lipschitz_rate(d).value if self.case.noise else None}
+        span = {"from": self.case.lengths[0], "to": self.case.lengths[-1], "repetitions": self.repetitions}
+        about = {"dimension": d, "noise": self.case.noise, "power": self.case.power, **span}
+        return {**about, **rates, **ends, "errors": list(self.errors), "verdict": self.verdict}
+
+
+def one_sided(measured: Estimate, claimed: float) -> str:
+    """refuted where the whole interval of the decay lies below the claimed one; not refuted otherwise.
+
+    >>> one_sided(Estimate(0.35, 0.33, 0.37), 0.5), one_sided(Estimate(0.9, 0.8, 1.0), 0.5)
+    ('refuted', 'not refuted')
+    """
+    return "refuted" if measured.high < claimed else "not refuted"
+
+
+def decay(case: DecayCase, *, repetitions: int = 20, queries: int = 64, seed: int = 0) -> Decay:
+    """The decay of the smoother's root mean square error over new points, f = sin(2 sum x) on the cube."""
+    if repetitions < 2 or len(case.lengths) < 2:
+        raise ValueError(f"a decay needs 2 repetitions and 2 lengths, got {repetitions} and {len(case.lengths)}")
+    generator = np.random.default_rng(seed)
+    errors = np.array([[_error(case, t, queries, generator) for t in case.lengths] for _ in range(repetitions)])
+    return Decay(case, decay_of(errors, case.lengths), tuple(np.median(errors, axis=0).tolist()), repetitions)
+
+
+def decay_of(errors: Errors, lengths: Sequence[int], confidence: float = 0.95) -> Estimate:
+    """The mean slope over repetitions of log error against log length, turned positive, with Student's interval.
+
+    >>> print(decay_of(np.array([[1.0, 0.5], [1.0, 0.5]]), (4, 16)))
+    0.5 [0.5, 0.5]
+    """
+    slopes = -np.polyfit(np.log(lengths), np.log(errors).T, 1)[0]
+    half = student.ppf((1 + confidence) / 2, len(slopes) - 1) * slopes.std(ddof=1) / np.sqrt(len(slopes))
+    return Estimate(float(slopes.mean()), float(slopes.mean() - half), float(slopes.mean() + half))
+
+
+def _error(case: DecayCase, length: int, queries: int, generator: np.random.Generator) -> float:
+    x = generator.random((length, case.dimension))
+    y = np.sin(2 * x.sum(1)) + case.noise * generator.standard_normal(length)
+    q = generator.random((queries, case.dimension))
+    beta = case.scale * length**case.power
+    found = np.concatenate([_smoothed(x, y, part, beta) for part in np.array_split(q, max(1, length // 16384))])
+    return float(np.sqrt(((found - np.sin(2 * q.sum(1))) ** 2).mean()))
+
+
+def _smoothed(x: np.ndarray, y: np.ndarray, q: np.ndarray, beta: float) -> np.ndarray:
+    """Softmax attention with the smoother's scores, the largest taken off before the exponential."""
+    scores = beta * (2 * q @ x.T - (x**2).sum(1))
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    return weights @ y / weights.sum(1)

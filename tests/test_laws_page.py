@@ -1,0 +1,48 @@
+"""The page of laws: every room of laws stands on it, verdicts follow from the numbers, and missing data say so."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks.laws_page import laws, page
+
+DATA = Path(__file__).parent.parent / "docs/data"
+ROOMS = ("Head count", "Text error law", "Allocation", "Learning rate", "In-context learning", "Consistency")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return laws(DATA)
+
+
+def test_every_law_of_the_house_stands_on_the_page_with_its_command(rows):
+    assert tuple(dict.fromkeys(row.room for row in rows)) == ROOMS
+    assert all(row.command and row.claimed and row.verdict for row in rows)
+
+
+def test_the_verdict_of_consistency_is_refuted_at_one_dimension_with_noise_alone(rows):
+    found = {row.law: row.verdict for row in rows if row.room == "Consistency"}
+    assert [law for law, verdict in found.items() if verdict == "refuted"] == ["d = 1, noise 1, beta = t^0.667"]
+    assert len(found) == 8
+
+
+@pytest.fixture
+def copied(tmp_path):
+    shutil.copytree(DATA / "reproduction", tmp_path / "reproduction")
+    shutil.copy(DATA / "head_count.json", tmp_path)
+    (tmp_path / "reproduction/head-count_text.json").unlink()  # its fit takes seconds
+    return tmp_path
+
+
+def test_what_is_not_measured_is_said_and_what_is_written_is_shown(copied):
+    before = [row for row in laws(copied) if row.verdict == "not measured"]
+    assert {row.room for row in before} == {"Learning rate", "In-context learning"}
+    law = {"road": "parabola", "biased": False, "parameters": -0.2, "parameters_low": -0.3, "parameters_high": -0.1}
+    law |= {"steps": -0.1, "steps_low": -0.2, "steps_high": 0.0}
+    law |= {"parameters_verdict": "consistent", "steps_verdict": "refuted"}
+    (copied / "lr_law.json").write_text(json.dumps({"wells": {"date": "2026-11-15", "laws": [law]}}))
+    after = [row for row in laws(copied) if row.room == "Learning rate"]
+    assert [row.verdict for row in after] == ["consistent", "refuted"] and after[0].interval == "[-0.3, -0.1]"
+    assert "Laws of the house" in page(copied)
