@@ -27,6 +27,7 @@ ROOMS = (
     "measuring",
     "allocation",
     "ssm",
+    "generalise",
     "reproducing",
 )
 

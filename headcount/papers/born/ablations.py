@@ -84,9 +84,7 @@ def _measured(net: Any, name: str, setting: AblationSetting) -> dict[str, Any]:
     def share(one: Any) -> float:
         return right_share(one, task, setting.lengths, batch=setting.samples)
 
-    parts = {
-        part: {edge: share(cut(net, edges, part)) for edge, edges in EDGES.items()} for part in ("keys", "values")
-    }
+    parts = {part: {edge: share(cut(net, edges, part)) for edge, edges in EDGES.items()} for part in ("keys", "values")}
     scores = [
         {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
         for row in head_scores(net, task, setting.lengths, batch=setting.samples)

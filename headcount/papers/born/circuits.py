@@ -130,7 +130,7 @@ def _far_line(task: Neighbour, query: int, other: int, answer: int) -> list[int]
         more = [other, query] if task.side == "right" else [query]
         tail = [*beside, *more]
         return [*[other] * (n - len(tail)), *tail, query]
-    head = [query, *beside] if task.side == "right" else [query, *beside]
+    head = [query, *beside]
     return [*head, *[other] * (n - len(head)), query]
 
 

@@ -15,7 +15,7 @@ from headcount.certificates import Certificate, Term
 from headcount.sources import Source, implements
 from headcount.tasks.counting import AllOf, AnyOf, AtLeast, Before, Condition, CountingProgram, Is, Negation
 
-__all__ = ["CompiledProgram", "CountingNet", "certified_length", "compiled"]
+__all__ = ["CompiledProgram", "CountingNet", "certified_length", "compile"]
 
 SOURCE = Source("headcount", "compiling counting programs")
 Precision = Literal["float32", "float64"]
@@ -127,7 +127,7 @@ class CompiledProgram:
 
 
 def certified_length(program: CountingProgram, precision: Precision = "float64") -> int:
-    """The longest strings for which `compiled` can prove the network of this program exact.
+    """The longest strings for which `compile` can prove the network of this program exact.
 
     A mean of n zeros and ones is within n u of count/n in any order of summation, u the unit roundoff, and a sum of
     its T terms adds T u. The step allows an error of 1/(4N) for its argument: 4 N u (W (N + 1 + T) + (1 + T) |c|)
@@ -143,7 +143,7 @@ def certified_length(program: CountingProgram, precision: Precision = "float64")
 
 @implements(SOURCE, test="tests/test_born_compiler.py::test_a_compiled_program_is_exact_up_to_its_length",
             status="proved here")  # fmt: skip
-def compiled(program: CountingProgram, length: int, precision: Precision = "float64") -> CompiledProgram:
+def compile(program: CountingProgram, length: int, precision: Precision = "float64") -> CompiledProgram:
     """The network of a counting program, exactly 0 or 1 on every string of up to `length` letters.
 
     Uniform attention over the n places so far, a begin token among them, gives count/n and 1/n, so that
@@ -153,7 +153,7 @@ def compiled(program: CountingProgram, length: int, precision: Precision = "floa
     Source: derived here.
 
     >>> from headcount.tasks.alternation import Alternation
-    >>> made = compiled(Alternation(3).program(), 64)
+    >>> made = compile(Alternation(3).program(), 64)
     >>> made(np.array([[0, 1, 1, 0]]))[0, :, 1].tolist(), made.net.layers
     ([0.0, 0.0, 0.0, 1.0], 1)
     """
@@ -265,9 +265,7 @@ def _looks(
     return averaged, shifted
 
 
-def _feeds(
-    ready: list[Condition], layout: _Layout, means: dict[Condition, int], begin: int, n: int
-) -> list[_Fed]:
+def _feeds(ready: list[Condition], layout: _Layout, means: dict[Condition, int], begin: int, n: int) -> list[_Fed]:
     """Everything is 0 at the begin token: its coordinate 0 takes off what a condition would say there."""
     first: list[_Unit] = []
     second: list[_Unit] = []

@@ -74,9 +74,7 @@ class CutDecoder(nn.Module):
 Weigh = Callable[[int, Tensor], Tensor]
 
 
-def cut(
-    net: CausalTransformer, edges: Edges, part: Part = "keys", layers: tuple[int, ...] | None = None
-) -> CutDecoder:
+def cut(net: CausalTransformer, edges: Edges, part: Part = "keys", layers: tuple[int, ...] | None = None) -> CutDecoder:
     """The network without some edges; see `EDGES` for those with a name."""
     if part not in ("keys", "values"):
         raise ValueError(f"part must be keys or values, got {part!r}")
