@@ -93,6 +93,7 @@ def neighbour(task: Neighbour, eps: float = 1e-2) -> Built:
     >>> built.check().holds
     True
     """
+    content_weight(task, eps)  # refuses what eps may not be
     target = 0.999 * eps
     B, c = content_weight(task, target)
     rounding = 8 * task.length * (B + c * task.length + 8) * 2.0**-53

@@ -76,8 +76,6 @@ Weigh = Callable[[int, Tensor], Tensor]
 
 def cut(net: CausalTransformer, edges: Edges, part: Part = "keys", layers: tuple[int, ...] | None = None) -> CutDecoder:
     """The network without some edges; see `EDGES` for those with a name."""
-    if part not in ("keys", "values"):
-        raise ValueError(f"part must be keys or values, got {part!r}")
     return CutDecoder(net, edges, part, layers)
 
 
