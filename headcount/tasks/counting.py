@@ -224,7 +224,7 @@ def _truth(part: Condition, ids: np.ndarray, known: dict[Condition, np.ndarray])
         return np.logical_or.reduce([known[inner] for inner in part.of])
     if isinstance(part, Before):
         return np.concatenate([np.zeros_like(known[part.of][:, :1]), known[part.of][:, :-1]], axis=1)
-    return sum(weight * known[of].cumsum(axis=1) for weight, of in part.terms) >= part.least
+    return np.sum([weight * known[of].cumsum(axis=1) for weight, of in part.terms], axis=0) >= part.least
 
 
 def _inside(part: Condition) -> tuple[Condition, ...]:

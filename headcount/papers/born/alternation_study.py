@@ -23,8 +23,8 @@ class AlternationSetting:
 
     blocks: tuple[int, ...] = (3, 4, 5, 6)
     depths: tuple[int, ...] = (1, 2, 3, 4)
-    train: Lengths = (20, 50)
-    tests: tuple[Lengths, ...] = ((51, 75), (76, 100))
+    train: Lengths = (51, 100)
+    tests: tuple[Lengths, ...] = ((101, 150), (151, 200))
     heads: int = 1
     embed_dim: int = 32
     steps: int = 6000

@@ -64,12 +64,12 @@ def born_page(
 
 def _verdicts() -> Passage:
     rows = tuple(
-        {"task": code, "verdict": "proved" if task.generalises else "no guarantee",  # type: ignore[attr-defined]
-         "why": task.length_verdict.why}  # type: ignore[attr-defined]
+        {"task": code, "verdict": "proved" if task.generalises else "no guarantee",
+         "why": task.length_verdict.why}
         for code, task in TASKS.items()
     )  # fmt: skip
     words = "A counting program for all lengths guarantees length generalisation in the limit; no program, no claim."
-    return Passage("Ten tasks", (words,), rows=rows, note=str(TASKS["UR"].length_verdict.source))  # type: ignore[attr-defined]
+    return Passage("Ten tasks", (words,), rows=rows, note=str(TASKS["UR"].length_verdict.source))
 
 
 def _tables(stored: Mapping[str, Any]) -> list[Passage]:
