@@ -22,6 +22,7 @@ import numpy as np
 from headcount.fits import knee, power_law
 from headcount.fits.knee import change_point
 from headcount.results import Study
+from headcount.results.study import as_row
 
 DOCS = Path(__file__).parent.parent / "docs"
 DATA, PAGE = DOCS / "data/coverage.json", DOCS / "coverage.md"
@@ -81,7 +82,9 @@ def law(
         logs = np.log10(floor + size**-exponent) + shared * generator.standard_normal(len(size))
         logs = logs[:, None] + spread[:, None] * generator.standard_normal((len(size), seeds))
         logs += np.where(generator.random(logs.shape) < fail, generator.uniform(0.3, 1.5, logs.shape), 0.0)
-        fitted = power_law(Study(tuple(rows("width", sizes, logs - 1))), "width", predicted=exponent)
+        fitted = power_law(
+            Study(tuple(as_row(row, "a row") for row in rows("width", sizes, logs - 1))), "width", predicted=exponent
+        )
         low, high = fitted.exponent.low, fitted.exponent.high
         verdict = fitted.verdict
         assert verdict is not None

@@ -89,7 +89,8 @@ def _write(built: Built, out: Path, facts: dict[str, Any], onnx: bool) -> list[s
 
 def _show_built(built: Built, facts: dict[str, Any]) -> None:
     certificate, sizes = built.certificate, facts["network"]
-    say(f"error <= {certificate.error:.6g}, by {certificate.source}")
+    say(certificate.headline)
+    say(certificate.where)
     terms = [{"term": t.name, "at most": t.value, "because": t.why} for t in certificate.terms]
     show_table(terms, ("term", "at most", "because"))
     say(f"\nFor {', '.join(certificate.hypotheses)}.")

@@ -21,6 +21,7 @@ ROOMS = (
     "colliding",
     "infoflow",
     "probing",
+    "lens",
     "sweeping",
     "fits",
     "report",

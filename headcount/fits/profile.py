@@ -105,7 +105,7 @@ def _laws(
     box = np.array([np.log(EXPONENTS), FLOORS])
     ends = np.empty((0, 3))
     for _ in range(ZOOMS):
-        steps = [np.linspace(*side, count) for side, count in zip(box, FINE, strict=True)]
+        steps = [np.linspace(low, high, count) for (low, high), count in zip(box, FINE, strict=True)]
         place = np.stack(np.meshgrid(*steps, indexing="ij"), -1).reshape(-1, 2)
         laws, stands = _evaluated(place, levels, sizes, weights, most)
         if not stands.any():
