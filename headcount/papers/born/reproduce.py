@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from headcount.papers.born.alternation_study import (
@@ -83,26 +82,28 @@ def scratch_measured(stored: Mapping[str, Any]) -> Measured:
     tables |= {"from scratch, trained on lengths 4-20": short} if short else {}
     setup = {name: {k: v for k, v in stored[name].items() if k != "rows"} for name in stored}
     notes = (OTHER_TASK, "UF and UB are reported without a bar: the published lines have no seed")
-    return Measured(tables, _claims(stored), setup, notes, "width 64 in place of 256, 10,000 steps")
+    steps = ", ".join(dict.fromkeys(f"{stored[name]['steps']:,} steps" for name in stored))
+    return Measured(tables, _claims(stored), setup, notes, f"width 64 in place of 256, {steps}" if steps else "")
 
 
 def _claims(stored: Mapping[str, Any]) -> tuple[Claim, ...]:
     made = []
     for name in ("short", "long"):
-        lines = summary(_rows(stored, name))
-        far = {line["code"]: line for line in lines}  # the last range of each task stays
-        made += [
-            Claim(f"{code} is right on longer strings ({_bin(far[code])})", _shown(far[code]),
-                  far[code]["median"] >= BAR)
-            for code in PROVED if code in far
-        ]  # fmt: skip
-        firsts = [far[code]["median"] for code in ("NRFirst", "NLFirst") if code in far]
-        made += [
-            Claim(f"{code} falls behind First on longer strings ({_bin(far[code])})", _shown(far[code]),
-                  far[code]["median"] < min(firsts) - 0.05)
-            for code in OPEN if code in far and firsts
-        ]  # fmt: skip
+        lines = {code: line for line in table_rows(stored) if line["setting"] == name for code in (line["code"],)}
+        firsts = [lines[code]["medians"][-1] for code in ("NRFirst", "NLFirst") if code in lines]
+        for code, line in lines.items():
+            learnt, far = line["in range"] >= BAR, line["medians"][-1]
+            if code in PROVED:
+                made.append(_claim(f"{code} is right on longer strings", line, learnt and far >= BAR))
+            elif code in OPEN and firsts:
+                made.append(_claim(f"{code} falls behind First", line, learnt and far < min(firsts) - 0.05))
     return tuple(made)
+
+
+def _claim(says: str, line: Mapping[str, Any], holds: bool) -> Claim:
+    seeds = ", ".join(f"{value:.3f}" for value in line["seeds"][-1])
+    learnt = "" if line["in range"] >= BAR else f"; not learnt in range ({line['in range']:.3f})"
+    return Claim(f"{says} ({line['bins'][-1]})", f"median {line['medians'][-1]:.3f} of {seeds}{learnt}", holds)
 
 
 def alternation_measured(rows: Sequence[dict[str, Any]]) -> Measured:
@@ -164,17 +165,12 @@ def _bin(line: Mapping[str, Any]) -> str:
     return f"{line['lengths'][0]}-{line['lengths'][1]}"
 
 
-def _shown(line: Mapping[str, Any]) -> str:
-    seeds = ", ".join(f"{value:.3f}" for value in line["seeds"])
-    return f"median {median(line['seeds']):.3f} of {seeds}"
-
-
 BORN = (
     Reproduction("born:from-scratch", "retrieval and copying from scratch, trained short and tested long", _scratch,
                  (FROM_SCRATCH,), "Width 64, rate 1e-3, 10,000 steps, fresh strings, no early stop; published: width "
                  "256, rate 1e-4, at most 30,000 steps, stopped at full accuracy in range.", "training lengths",
                  ("2 min", "hours", "5 min")),
     Reproduction("born:depth", "alternation languages predicted by decoders of depth 1 to 4", _alternation,
-                 (KNEE_DEEP,), "Width 32, one head, pre-norm, no dropout, words of 51-100 letters; published: width 256 "
+                 (KNEE_DEEP,), "Width 32, one head, pre-norm, no dropout, words of 51-100; published: width 256 "
                  "or 512, words of 201-250.", "depth and blocks", ("1 min", "1 h", "2 min")),
 )  # fmt: skip
