@@ -17,7 +17,7 @@ from headcount.papers.born.alternation_study import (
     small_alternation,
 )
 from headcount.papers.born.born_page import born_page, length_page
-from headcount.papers.born.heads import EDGES, attentions, cut, head_scores
+from headcount.papers.born.edges import EDGES, attentions, cut, head_scores
 from headcount.papers.born.length_study import SMALL as STUDY
 from headcount.papers.born.length_study import LengthStudy, letter_task
 from headcount.papers.born.published import FINE_TUNED, FROM_SCRATCH, MISLABELLED, SEEDS

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from headcount.papers.born.alternation_study import AlternationSetting, by_depth, knees
     from headcount.papers.born.circuits import NeighbourCircuit, content_weight, neighbour, planted
     from headcount.papers.born.compiler import CompiledProgram, certified_length, compile
+    from headcount.papers.born.edges import EDGES, CutDecoder, attentions, cut, head_scores, right_share
     from headcount.papers.born.equivalence import difference
     from headcount.papers.born.experiments import BornSetting, from_scratch, summary
-    from headcount.papers.born.heads import EDGES, CutDecoder, attentions, cut, head_scores, right_share
     from headcount.papers.born.length_study import LengthStudy, generalise, letter_task
     from headcount.tasks.counting import CountingProgram, LengthVerdict
     from headcount.tasks.counting_text import parse_condition, parse_program
@@ -68,7 +68,7 @@ __getattr__, __dir__ = lazily(
         "compiler": ("CompiledProgram", "certified_length", "compile"),
         "equivalence": ("difference",),
         "experiments": ("BornSetting", "from_scratch", "summary"),
-        "heads": ("EDGES", "CutDecoder", "attentions", "cut", "head_scores", "right_share"),
+        "edges": ("EDGES", "CutDecoder", "attentions", "cut", "head_scores", "right_share"),
         "length_study": ("LengthStudy", "generalise", "letter_task"),
         "headcount.tasks.counting": ("CountingProgram", "LengthVerdict"),
         "headcount.tasks.counting_text": ("parse_condition", "parse_program"),

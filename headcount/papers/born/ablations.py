@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from headcount.nets.causal import DecoderShape
-from headcount.papers.born.heads import EDGES, cut, head_scores, right_share
+from headcount.papers.born.edges import EDGES, cut, head_scores, right_share
 from headcount.tasks.copies import Copy
 from headcount.tasks.letters import Lengths, LetterTask
 from headcount.tasks.neighbours import Neighbour

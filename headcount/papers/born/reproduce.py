@@ -64,7 +64,7 @@ def _line(setting: str, code: str, lines: Sequence[dict[str, Any]]) -> dict[str,
 def _verdict(proved: bool, inside: float, far: float) -> str:
     """What was seen in the last range, in the light of the proof; a missing proof predicts nothing."""
     if inside < BAR:
-        return "not learnt in range, so length is not tested"
+        return "not learnt in range"
     if far >= BAR:
         return "generalises, as proved" if proved else "generalises, though nothing proves it"
     return "falls, though proved in the limit" if proved else "falls; nothing was promised"
