@@ -16,6 +16,7 @@ from typing import Any
 
 from headcount.fits.agreement import comparisons
 from headcount.papers.allocation.reproduce import decoder_claims
+from headcount.papers.born.reproduce import alternation_measured, scratch_measured
 from headcount.papers.head_count.reproduce import cells_of
 from headcount.papers.infoflow.reproduce import TRIANGLE_TABLE, pair_claims, triangle_claims
 from headcount.reproduction.index import named
@@ -51,6 +52,13 @@ def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
         claims = triangle_claims(cells)
         measured = Measured({TRIANGLE_TABLE.title: cells}, claims, _setup(table), reduced=reduced)
         found.append(("infoflow:triangle", f"{trained} --only triangle", 0.0, measured))
+    if {"short", "long"} & set(tables):
+        seconds = sum(table["seconds"] for table in tables.values())
+        found.append(("born:from-scratch", "python -m benchmarks.born_table --device cuda", seconds,
+                      scratch_measured(tables)))  # fmt: skip
+    if {"lrs", "embed_dim"} <= set(tables):
+        measured = alternation_measured(tables["rows"])
+        found.append(("born:depth", "python -m benchmarks.alternation --device cuda", tables["seconds"], measured))
     if "sphere" in tables:
         pairs = {"pair tasks": _pairs(tables["sphere"])}
         if "gaussian" in tables:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headcount.papers import allocation, head_count, infoflow, ssm, tensor_lens
     from headcount.papers import allocation, head_count, infoflow, lr_law, ssm
     from headcount.papers import allocation, consistency, head_count, icl, infoflow, ssm
+    from headcount.papers import allocation, born, head_count, infoflow, ssm, tensor_lens
     from headcount.papers.infoflow import advise, build, predict
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
@@ -54,6 +55,7 @@ __all__ = [
     "Study",
     "advise",
     "allocation",
+    "born",
     "build",
     "certificates",
     "compress",
@@ -107,6 +109,7 @@ __getattr__, __dir__ = lazily(
         "papers",
         "papers.allocation",
         "papers.consistency",
+        "papers.born",
         "papers.head_count",
         "papers.icl",
         "papers.infoflow",

@@ -50,6 +50,22 @@ def test_the_published_rule_for_left_of_the_first_takes_the_last_letter_in_a_qua
     assert wrong / total == pytest.approx(0.251, abs=0.01)
 
 
+@pytest.mark.parametrize(("low", "high", "share"), [(4, 50, 0.251), (51, 100, 0.211), (101, 150, 0.2065)])
+def test_the_share_of_mislabelled_samples_is_that_of_the_closed_form(low, high, share):
+    """At length n a draw is kept with probability 1 - 0.8^(n-1), and stands first with (1/n)(1 - 0.8^(n-1)) +
+    (1 - 1/n)/5; both are summed over n, for a rejected draw takes a new length."""
+    kept = [1 - 0.8 ** (n - 1) for n in range(low, high)]
+    first = [k / n + (1 - 1 / n) / 5 for n, k in zip(range(low, high), kept, strict=True)]
+    assert sum(first) / sum(kept) == pytest.approx(share, abs=5e-4)
+    g = torch.Generator().manual_seed(low)
+    n = torch.randint(low, high, (40_000, 1), generator=g)
+    context = torch.randint(5, (40_000, high), generator=g).masked_fill(torch.arange(high) >= n, -1)
+    query = context.gather(1, (torch.rand((40_000, 1), generator=g) * n).long())
+    copies = context == query
+    good = copies.sum(dim=1) > 1
+    assert copies[good, 0].double().mean().item() == pytest.approx(share, abs=0.01)
+
+
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("distinct", [False, True])
 def test_a_copy_is_the_source_or_its_reverse(backward, distinct):

@@ -29,6 +29,7 @@ ROOMS = (
     "measuring",
     "allocation",
     "ssm",
+    "generalise",
     "reproducing",
 )
 

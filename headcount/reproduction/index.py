@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from headcount.papers.allocation.reproduce import ALLOCATION
 from headcount.papers.consistency.reproduce import CONSISTENCY
+from headcount.papers.born.reproduce import BORN
 from headcount.papers.head_count.cifar import CIFAR
 from headcount.papers.head_count.reproduce import SYNTHETIC
 from headcount.papers.head_count.text_retrieval import TEXT
@@ -17,7 +18,17 @@ from headcount.results.record import Reproduction
 
 __all__ = ["REPRODUCTIONS", "chosen", "named"]
 
-REPRODUCTIONS: tuple[Reproduction, ...] = (*SYNTHETIC, CIFAR, TEXT, *INFOFLOW, *ALLOCATION, *SSM, *ICL, *CONSISTENCY)
+REPRODUCTIONS: tuple[Reproduction, ...] = (
+    *SYNTHETIC,
+    CIFAR,
+    TEXT,
+    *INFOFLOW,
+    *ALLOCATION,
+    *SSM,
+    *ICL,
+    *CONSISTENCY,
+    *BORN,
+)
 
 
 def named(name: str) -> Reproduction:

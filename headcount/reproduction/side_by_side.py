@@ -24,6 +24,7 @@ TITLES = {
     "ssm": PAPERS["ssm2025depth"].title,
     "icl": PAPERS["mehta2025icl"].title,
     "consistency": PAPERS["ghosh2025consistent"].title,
+    "born": PAPERS["jobanputra2025born"].title,
 }
 
 

@@ -1,7 +1,10 @@
 """Exact targets that sample themselves, one family a file. A task is a frozen value; see `Task` for what it answers."""
 
+from headcount.tasks.alternation import Alternation
 from headcount.tasks.catalogue import catalogue, describe, named, sentence
+from headcount.tasks.copies import Copy
 from headcount.tasks.linear_max import LinearMax
+from headcount.tasks.neighbours import Neighbour
 from headcount.tasks.opposite import OppositePair
 from headcount.tasks.pairs import Gaussian, PairMax, TriangleCentre, UnitSphere
 from headcount.tasks.places import Induction, PositionSum
@@ -12,11 +15,14 @@ from headcount.tasks.wells import Wells
 
 __all__ = [
     "Affine",
+    "Alternation",
+    "Copy",
     "Exponential",
     "Gaussian",
     "Induction",
     "KthLargest",
     "LinearMax",
+    "Neighbour",
     "OppositePair",
     "PairMax",
     "PositionSum",

@@ -6,9 +6,15 @@ from dataclasses import dataclass
 
 import torch
 
+from headcount.results.bound import Bound
+from headcount.sources import Source
+from headcount.tasks.bigram_programs import last_block
+from headcount.tasks.counting import CountingProgram, LengthVerdict
 from headcount.tasks.letters import Lengths, Strings
 
 __all__ = ["Alternation"]
+
+SOURCE = Source("yang2025kneedeep", "predicting alternation languages")
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,30 @@ class Alternation:
     def __post_init__(self) -> None:
         if self.blocks < 1:
             raise ValueError(f"blocks must be at least 1, got {self.blocks}")
+
+    @property
+    def depth(self) -> Bound:
+        """How deep counts must stand inside counts to predict L_k, and layers in a network of fixed precision.
+
+        >>> Alternation(5).depth.value
+        3
+        """
+        words = "nested counts of a program, which are layers of a network that rounds to fixed precision"
+        return Bound("depth", max(0, self.blocks - 2), "exact", SOURCE, meaning=words, sizes={"blocks": self.blocks})
+
+    @property
+    def generalises(self) -> bool | None:
+        """True: there is a program for every k; see `length_verdict`."""
+        return self.length_verdict.proved
+
+    @property
+    def length_verdict(self) -> LengthVerdict:
+        """Proved, for networks as deep as the program."""
+        return LengthVerdict(True, SOURCE, f"a counting program of depth {self.depth.value:g} predicts it")
+
+    def program(self) -> CountingProgram:
+        """The counting program of the task, of depth k - 2."""
+        return last_block(self.blocks)
 
     @property
     def vocab(self) -> int:

@@ -9,9 +9,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headcount.sources import Source
+from headcount.tasks.bigram_programs import copying
+from headcount.tasks.counting import CountingProgram, LengthVerdict
 from headcount.tasks.letters import Lengths, Strings
 
 __all__ = ["Copy", "ambiguous_bigrams"]
+
+SOURCE = Source("jobanputra2025born", "the table of tasks in C-RASP[pos]")
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,22 @@ class Copy:
             raise ValueError(f"letters must be at least 2, got {self.letters}")
         if self.ambiguous is not None and (self.distinct or not 0 < self.ambiguous < 1):
             raise ValueError(f"ambiguous is a share in (0, 1) of letters that repeat, got {self.ambiguous}")
+
+    @property
+    def generalises(self) -> bool | None:
+        """True where a proof guarantees it, None where none is known; see `length_verdict`."""
+        return self.length_verdict.proved
+
+    @property
+    def length_verdict(self) -> LengthVerdict:
+        """Proved where letters are distinct, so that neighbours tell the copy; with repeats, no guarantee."""
+        if self.distinct:
+            return LengthVerdict(True, SOURCE, "a counting program copies by pairs of letters at every length")
+        return LengthVerdict(None, SOURCE, "no counting program copies repeats, which predicts nothing")
+
+    def program(self) -> CountingProgram | None:
+        """The counting program of the task; None where there is none. It has letters^2 counts."""
+        return copying(self.letters, backward=self.backward) if self.distinct else None
 
     @property
     def vocab(self) -> int:

@@ -6,14 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from headcount.sources import Source
+from headcount.structure import Retrieval, Structure
+from headcount.tasks.bigram_programs import retrieval
+from headcount.tasks.counting import CountingProgram, LengthVerdict
 from headcount.tasks.letters import Lengths, Strings
 
 __all__ = ["Neighbour"]
 
 TRIES = 10_000
+SOURCE = Source("jobanputra2025born", "the table of tasks in C-RASP[pos]")
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,8 @@ class Neighbour:
     """`BOS context SEP query answer EOS`: the letter beside the only, first or last copy of the query in the context.
 
     With `only` the query stands once in the context; otherwise at least twice. A context whose chosen copy has no
-    neighbour on that side is drawn anew.
+    neighbour on that side is drawn anew. As an ordinary task, the context and the query as last token are one-hot
+    letters, `length` of them, and the target is the number of the letter over letters - 1.
     Source: Jobanputra et al. 2025 (Born a Transformer), the six retrieval tasks.
     Departs: the published generator of the left neighbour of the first copy takes the last letter of the context where
     that copy stands first, in a quarter of its samples; here such a context is no sample.
@@ -29,11 +35,15 @@ class Neighbour:
     >>> strings = Neighbour("right", "first").strings(4, (6, 6), generator=torch.Generator().manual_seed(0))
     >>> strings.ids.shape, strings.judged.sum(dim=1).tolist()
     (torch.Size([4, 11]), [1, 1, 1, 1])
+    >>> task = Neighbour("left", "only", letters=3, length=4)
+    >>> task(torch.eye(3)[torch.tensor([[2, 0, 1, 0]])])  # c a b, and asked for a: before it stands c
+    tensor([1.])
     """
 
     side: str = "right"  # or "left"
     which: str = "only"  # or "first" or "last"
     letters: int = 5
+    length: int = 16  # of the ordinary task; strings have the lengths asked for
 
     def __post_init__(self) -> None:
         if self.side not in ("right", "left") or self.which not in ("only", "first", "last"):
@@ -42,6 +52,67 @@ class Neighbour:
             )
         if self.letters < 2:
             raise ValueError(f"letters must be at least 2, got {self.letters}")
+        if self.length < self._least + 1:
+            raise ValueError(f"a context and its query need a length of at least {self._least + 1}, got {self.length}")
+
+    @property
+    def generalises(self) -> bool | None:
+        """True where a proof guarantees it, None where none is known; see `length_verdict`."""
+        return self.length_verdict.proved
+
+    @property
+    def length_verdict(self) -> LengthVerdict:
+        """Proved for the only and the first copy, which a counting program finds; for the last, no guarantee."""
+        if self.which == "last":
+            return LengthVerdict(None, SOURCE, "no counting program finds the last copy, which predicts nothing")
+        return LengthVerdict(True, SOURCE, "a counting program finds the copy at every length")
+
+    def program(self) -> CountingProgram | None:
+        """The counting program of the task, on `BOS context SEP query`; None where there is none."""
+        return None if self.which == "last" else retrieval(self.side, self.letters, first=self.which == "first")
+
+    @property
+    def token_dim(self) -> int:
+        return self.letters
+
+    @property
+    def structure(self) -> Structure:
+        last = Retrieval("last letter", positions=(self.length - 1,))
+        copy = Retrieval("its copy", after=("last letter",), offset=self._step)
+        return Structure(self.length, self.letters, (last, copy))
+
+    @property
+    def domain(self) -> str:
+        times = "once" if self.which == "only" else "at least twice"
+        return f"one-hot letters whose last one occurred {times} before, the {self.which} copy with a {self.side} side"
+
+    def answer_letters(self, x: Float[Tensor, "batch length token_dim"]) -> Int[Tensor, " batch"]:
+        """The letter wanted, as its number."""
+        letters = x.argmax(dim=-1)
+        copies = (letters[:, :-1] == letters[:, -1:]).int()
+        place = copies.shape[1] - 1 - copies.flip(1).argmax(dim=1) if self.which == "last" else copies.argmax(dim=1)
+        beside = (place + self._step).clamp(0, self.length - 1)
+        return letters.gather(1, beside[:, None])[:, 0]
+
+    def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
+        return self.answer_letters(x).to(x.dtype) / (self.letters - 1)
+
+    def sample(
+        self, batch: int, *, generator: torch.Generator | None = None, dtype: torch.dtype = torch.float32
+    ) -> tuple[Float[Tensor, "batch length token_dim"], Float[Tensor, " batch"]]:
+        size = self.length - 1
+        context, _, place = self._contexts(batch, (size, size), generator)
+        letters = torch.cat([context, context.gather(1, place[:, None])], dim=1)
+        x = torch.nn.functional.one_hot(letters, self.letters).to(dtype)
+        return x, self(x)
+
+    @property
+    def _step(self) -> int:
+        return 1 if self.side == "right" else -1
+
+    @property
+    def _least(self) -> int:
+        return 2 if self.which == "only" else 3
 
     @property
     def vocab(self) -> int:
@@ -54,11 +125,11 @@ class Neighbour:
 
     def strings(self, batch: int, lengths: Lengths, *, generator: torch.Generator | None = None) -> Strings:
         """Contexts of uniform length, with their query and answer."""
-        low = max(lengths[0], 2 if self.which == "only" else 3)
+        low = max(lengths[0], self._least)
         if low > lengths[1]:
             raise ValueError(f"a context needs at least {low} letters here, got lengths up to {lengths[1]}")
         context, size, place = self._contexts(batch, (low, lengths[1]), generator)
-        answer = place + (1 if self.side == "right" else -1)
+        answer = place + self._step
         rows = torch.arange(batch, device=context.device)
         query, reply = context[rows, place], context[rows, answer]
         width = self.longest(lengths[1])

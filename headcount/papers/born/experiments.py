@@ -16,7 +16,7 @@ from headcount.training.decoding import DecoderMember, DecoderRecipe, train_deco
 
 __all__ = ["LONG", "SHORT", "TASKS", "BornSetting", "from_scratch", "summary"]
 
-TASKS: dict[str, LetterTask] = {
+TASKS: dict[str, Neighbour | Copy] = {
     "UR": Neighbour("right", "only"),
     "UL": Neighbour("left", "only"),
     "NRFirst": Neighbour("right", "first"),

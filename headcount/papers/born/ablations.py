@@ -1,0 +1,92 @@
+"""Trained retrievals and copies with their induction, anti-induction or previous-place edges cut: which kills what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from headcount.nets.causal import DecoderShape
+from headcount.papers.born.edges import EDGES, cut, head_scores, right_share
+from headcount.tasks.copies import Copy
+from headcount.tasks.letters import Lengths, LetterTask
+from headcount.tasks.neighbours import Neighbour
+from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
+
+__all__ = ["ABLATED", "AblationSetting", "ablation", "ablation_summary"]
+
+ABLATED: dict[str, LetterTask] = {
+    "UR": Neighbour("right", "only"),
+    "UL": Neighbour("left", "only"),
+    "UF": Copy(backward=False, letters=26),
+    "UB": Copy(backward=True, letters=26),
+}
+
+
+@dataclass(frozen=True)
+class AblationSetting:
+    """Small decoders, long enough trained that they are right on the training lengths."""
+
+    lengths: Lengths = (4, 12)
+    depth: int = 2
+    heads: int = 4
+    embed_dim: int = 64
+    steps: int = 4000
+    batch: int = 64
+    lr: float = 2e-3
+    seeds: tuple[int, ...] = (0, 1, 2)
+    samples: int = 256
+
+
+def ablation(
+    setting: AblationSetting,
+    names: Sequence[str] = tuple(ABLATED),
+    *,
+    device: str = "cpu",
+    on_progress: Callable[[int], None] = lambda steps: None,
+) -> list[dict[str, Any]]:
+    """A row for every task and seed: the share of right strings whole, and with each kind of edge cut at keys and
+    at values in all layers; and the scores of the heads."""
+    rows = []
+    for group in (("UR", "UL"), ("UF", "UB")):
+        chosen = [name for name in group if name in names]
+        if not chosen:
+            continue
+        members = [DecoderMember(ABLATED[name], s, s, setting.lr) for name in chosen for s in setting.seeds]
+        task = ABLATED[chosen[0]]
+        layers = ((setting.heads, setting.embed_dim // setting.heads),) * setting.depth
+        context = task.longest(setting.lengths[1])
+        shape = DecoderShape(layers, setting.embed_dim, 4 * setting.embed_dim, task.vocab, context=context)
+        recipe = DecoderRecipe(setting.steps, setting.batch, setting.lengths, evaluations=4, samples=128)
+        outcome = train_decoders(members, shape, recipe, device=device, on_progress=on_progress)
+        labels = [name for name in chosen for _ in setting.seeds]
+        for k, name in enumerate(labels):
+            rows.append({"code": name, "seed": members[k].seed, **_measured(outcome.net(k).cpu(), name, setting)})
+    return rows
+
+
+def ablation_summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By task: medians over seeds, whole and with each kind of edge cut at its keys."""
+    made = []
+    for code in dict.fromkeys(row["code"] for row in rows):
+        mine = [row for row in rows if row["code"] == code]
+        line = {"code": code, "seeds": len(mine), "whole": median(row["whole"] for row in mine)}
+        for part in ("keys", "values"):
+            line |= {f"{name}, {part}": median(row["cut"][part][name] for row in mine) for name in EDGES}
+        made.append(line)
+    return made
+
+
+def _measured(net: Any, name: str, setting: AblationSetting) -> dict[str, Any]:
+    task = ABLATED[name]
+
+    def share(one: Any) -> float:
+        return right_share(one, task, setting.lengths, batch=setting.samples)
+
+    parts = {part: {edge: share(cut(net, edges, part)) for edge, edges in EDGES.items()} for part in ("keys", "values")}
+    scores = [
+        {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
+        for row in head_scores(net, task, setting.lengths, batch=setting.samples)
+    ]
+    return {"whole": share(net), "cut": parts, "heads": scores}

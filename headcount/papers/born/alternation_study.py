@@ -1,0 +1,102 @@
+"""How many layers predict L_k: decoders without positions, depths 1 to 4, k = 3 to 6, beside the proved k - 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from headcount.nets.causal import DecoderShape
+from headcount.tasks.alternation import Alternation
+from headcount.tasks.letters import Lengths
+from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
+
+__all__ = ["AlternationSetting", "by_depth", "depth_summary", "knees", "small_alternation"]
+
+BAR = 0.95  # of words that must be right for a depth to count as enough
+
+
+@dataclass(frozen=True)
+class AlternationSetting:
+    """Words of so many blocks, networks of so many layers of one head, trained short and tested longer."""
+
+    blocks: tuple[int, ...] = (3, 4, 5, 6)
+    depths: tuple[int, ...] = (1, 2, 3, 4)
+    train: Lengths = (51, 100)
+    tests: tuple[Lengths, ...] = ((101, 150), (151, 200))
+    heads: int = 1
+    embed_dim: int = 32
+    steps: int = 6000
+    batch: int = 64
+    lrs: tuple[float, ...] = (1e-3,)
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+    def shape(self, depth: int) -> DecoderShape:
+        """The decoder of one depth, which knows no positions."""
+        layers = ((self.heads, self.embed_dim // self.heads),) * depth
+        context = max(high for _, high in (self.train, *self.tests)) + 1
+        return DecoderShape(layers, self.embed_dim, 4 * self.embed_dim, 5, context=context, positions="none")
+
+
+def small_alternation(setting: AlternationSetting) -> AlternationSetting:
+    """The same with almost nothing trained, to see that it runs."""
+    return replace(setting, blocks=(3, 4), depths=(1, 2), train=(6, 9), tests=((10, 12),), embed_dim=8, steps=16,
+                   batch=4, seeds=(0,))  # fmt: skip
+
+
+def by_depth(
+    setting: AlternationSetting,
+    *,
+    device: str = "cpu",
+    precision: Any = "full",
+    on_progress: Callable[[int], None] = lambda steps: None,
+) -> Iterator[dict[str, Any]]:
+    """A row for every k, depth, rate and seed; all of one depth train as one bank."""
+    recipe = DecoderRecipe(setting.steps, setting.batch, setting.train, evaluations=4, samples=512, precision=precision)
+    for depth in setting.depths:
+        members = [
+            DecoderMember(Alternation(k), seed, seed, lr)
+            for k in setting.blocks
+            for lr in setting.lrs
+            for seed in setting.seeds
+        ]
+        shape = setting.shape(depth)
+        outcome = train_decoders(members, shape, recipe, tests=setting.tests, device=device, on_progress=on_progress)
+        for member, row in zip(members, outcome.rows, strict=True):
+            assert isinstance(member.task, Alternation)
+            yield {"blocks": member.task.blocks, "depth": depth, "train": list(setting.train), **row}
+
+
+def depth_summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By k and depth: the median over seeds of words right, in range and in each longer range, at the best rate."""
+    made = []
+    for blocks, depth in sorted({(row["blocks"], row["depth"]) for row in rows}):
+        mine = [row for row in rows if (row["blocks"], row["depth"]) == (blocks, depth)]
+        rates = {row["lr"] for row in mine}
+        best = max(rates, key=lambda lr: median(r["tests"][0]["strings"] for r in mine if r["lr"] == lr))
+        chosen = [row for row in mine if row["lr"] == best]
+        seeds = [[test["strings"] for test in row["tests"]] for row in chosen]
+        medians = [median(values) for values in zip(*seeds, strict=True)]
+        bins = [test["lengths"] for test in chosen[0]["tests"]]
+        line = {"blocks": blocks, "depth": depth, "lr": best, "bins": bins, "medians": medians}
+        made.append({**line, "seeds": seeds, "proved": Alternation(blocks).depth.value})
+    return made
+
+
+def knees(rows: Sequence[dict[str, Any]], bar: float = BAR) -> list[dict[str, Any]]:
+    """By k: the least depth whose median is at least `bar` in range, and in all ranges, beside the proved k - 2.
+
+    None where no depth tried reaches it.
+    """
+    lines, made = depth_summary(rows), []
+    for blocks in dict.fromkeys(line["blocks"] for line in lines):
+        mine = [line for line in lines if line["blocks"] == blocks]
+        inside = [line["depth"] for line in mine if line["medians"][0] >= bar]
+        everywhere = [line["depth"] for line in mine if min(line["medians"]) >= bar]
+        proved = Alternation(blocks).depth.value
+        made.append(
+            {"blocks": blocks, "proved": proved, "in range": min(inside, default=None),
+             "all ranges": min(everywhere, default=None)}
+        )  # fmt: skip
+    return made

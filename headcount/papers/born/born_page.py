@@ -1,0 +1,184 @@
+"""Pages: one task's curve over lengths, and the whole table beside the published one with programs and edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headcount.drawing.panels import figure_of, frames, legend, plain_panel
+from headcount.drawing.svg import Figure
+from headcount.papers.born.ablations import ABLATED, ablation_summary
+from headcount.papers.born.alternation_study import depth_summary, knees
+from headcount.papers.born.edges import EDGES
+from headcount.papers.born.experiments import TASKS
+from headcount.papers.born.length_study import LengthStudy
+from headcount.papers.born.published import BINS, FROM_SCRATCH, IN_CONTEXT, MISLABELLED
+from headcount.papers.born.reproduce import table_rows
+from headcount.report import Exhibit, Passage, article
+
+__all__ = ["born_page", "length_page"]
+
+LIMIT = "The proof is about the limit of long training lengths; it names no length. A missing proof predicts nothing."
+EDGE = "An induction edge leads to the place after an earlier copy of the letter, an anti-induction edge to the copy."
+CUT = "With keys cut the edge is masked; with values cut it keeps its attention and brings nothing."
+
+
+def length_page(study: LengthStudy, *, command: str = "", date: str = "") -> str:
+    """The page of one task: verdict, curve, every seed, and the program where there is one."""
+    curve = study.curve
+    rows = tuple({**line, "seeds": " ".join(f"{v:.3f}" for v in line["seeds"])} for line in curve)
+    columns = {"lengths": "lengths", "strings": "strings right (median)", "least": "smallest seed",
+               "letters": "letters right", "seeds": "seeds"}  # fmt: skip
+    program = study.task.program()
+    text = "" if program is None else str(program)
+    parts = [
+        Passage("What is proved", (f"{study.verdict}.", LIMIT)),
+        Passage("What was measured", (), (_curve(study),), rows, columns,
+                "Whole strings right, medians over seeds; the first range is the one trained on."),
+        *([Passage("The program", (f"Depth {program.depth}, {program.counts} counts.",),
+                   code=text if len(text) < 3000 else text[:3000] + " ...")] if program else []),
+    ]  # fmt: skip
+    facts = {"layers": study.setting.depth, "width": study.setting.embed_dim, "seeds": len(study.rows),
+             "steps": study.setting.steps}  # fmt: skip
+    headline = f"{study.name}: trained on {curve[0]['lengths']}, tested on longer strings"
+    return article(headline, study.sentence, parts, subject="length", facts=facts, command=command, date=date)
+
+
+def born_page(
+    stored: Mapping[str, Any],
+    depth_rows: Sequence[dict[str, Any]] = (),
+    ablations: Sequence[dict[str, Any]] = (),
+    *,
+    date: str = "",
+) -> str:
+    """The page of the paper from the rows at hand; what was not measured yet is said to be missing."""
+    parts = [_verdicts(), *_tables(stored), _edges(ablations), _depth(depth_rows), _context()]
+    lines = table_rows(stored)
+    held = [line for line in lines if line["proved"] == "proved" and line["verdict"].startswith("generalises")]
+    proved = [line for line in lines if line["proved"] == "proved"]
+    lead = f"So: of {len(proved)} rows with a proof, {len(held)} are right in the longest range tested."
+    lead = lead if lines else "So: the table has not been measured yet."
+    headline = "Retrieval and copying: what is proved at every length, and what small networks learn"
+    return article(headline, lead, parts, subject="born", date=date, command="python -m benchmarks.born_table")
+
+
+def _verdicts() -> Passage:
+    rows = tuple(
+        {"task": code, "verdict": "proved" if task.generalises else "no guarantee",
+         "why": task.length_verdict.why}
+        for code, task in TASKS.items()
+    )  # fmt: skip
+    words = "A counting program for all lengths guarantees length generalisation in the limit; no program, no claim."
+    return Passage("Ten tasks", (words,), rows=rows, note=str(TASKS["UR"].length_verdict.source))
+
+
+def _tables(stored: Mapping[str, Any]) -> list[Passage]:
+    made = []
+    for setting, trained in (("short", "4-20"), ("long", "4-50"), ("wide", "4-20, width 128")):
+        lines = [line for line in table_rows(stored) if line["setting"] == setting]
+        if not lines:
+            if setting != "wide":
+                made.append(Passage(f"Trained on {trained}", ("Not measured yet.",)))
+            continue
+        near, far = lines[0]["bins"]
+        rows = tuple(_row(line) for line in lines) + ((_mislabelled(),) if setting == "long" else ())
+        columns = {"code": "task", "proved": "proof", "inside": "in range", "near": near, "far": far,
+                   "letters": f"letters, {far}", "seeds": f"seeds, {far}",
+                   **({"printed": "published"} if setting == "long" else {}), "verdict": "verdict"}  # fmt: skip
+        note = "Whole strings right, medians over seeds. The published row of NLFirst is about another task: ours is "
+        note += "the corrected one and has no published number beside it."
+        made.append(Passage(f"Trained on {trained}", (), rows=rows, columns=columns, note=note))
+    return made
+
+
+def _mislabelled() -> dict[str, Any]:
+    """The published row of another task, with nothing of ours."""
+    printed = ", ".join(f"{FROM_SCRATCH.at(MISLABELLED, name):.3f}" for name in BINS)
+    return {"code": MISLABELLED, "printed": printed, "verdict": "another task in a quarter of its samples"}
+
+
+def _row(line: Mapping[str, Any]) -> dict[str, Any]:
+    near, far = line["medians"]
+    printed = ", ".join("-" if v is None else f"{v:.3f}" for v in line["published"]) or "-"
+    seeds = " ".join(f"{v:.3f}" for v in line["seeds"][-1])
+    return {"code": line["code"], "proved": line["proved"], "inside": line["in range"], "near": near, "far": far,
+            "letters": line["letters"], "seeds": seeds, "printed": printed, "verdict": line["verdict"]}  # fmt: skip
+
+
+def _edges(rows: Sequence[dict[str, Any]]) -> Passage:
+    words = (EDGE, CUT)
+    if not rows:
+        return Passage("Edges cut", (*words, "Not measured yet."))
+    columns = {"code": "task", "whole": "whole"} | {f"{name}, {part}": f"{name} {part}"
+                                                    for part in ("keys", "values") for name in EDGES}  # fmt: skip
+    order = [line for code in ABLATED for line in ablation_summary(rows) if line["code"] == code]
+    note = f"Strings right on the training lengths, medians over {order[0]['seeds']} seeds."
+    return Passage("Edges cut", words, rows=tuple(order), columns=columns, note=note)
+
+
+def _depth(rows: Sequence[dict[str, Any]]) -> Passage:
+    words = ("Predicting the alternation language L_k takes k - 2 counts inside each other, and not fewer.",)
+    if not rows:
+        return Passage("Depth", (*words, "Not measured yet."))
+    lines = depth_summary(rows)
+    by_depth = tuple(
+        {"blocks": line["blocks"], "depth": line["depth"], "in range": line["medians"][0],
+         "longest": line["medians"][-1], "seeds in range": " ".join(f"{seed[0]:.3f}" for seed in line["seeds"])}
+        for line in lines
+    )  # fmt: skip
+    turns = [
+        f"L_{knee['blocks']}: proved {knee['proved']:g}, measured {knee['in range'] or 'none'} in range and "
+        f"{knee['all ranges'] or 'none'} in all ranges."
+        for knee in knees(rows)
+    ]
+    return Passage("Depth", (*words, *turns), (_depths(lines),), by_depth, note="Whole words right, medians of seeds.")
+
+
+def _context() -> Passage:
+    rows = tuple(
+        {"model": model, **{str(column): IN_CONTEXT.at(model, column) for column in IN_CONTEXT.columns}}
+        for model in IN_CONTEXT.rows
+    )
+    words = ("Published, not measured here: copying in context by pretrained models, exact match.",)
+    return Passage("Pretrained models", words, rows=rows, note=str(IN_CONTEXT.source))
+
+
+def _curve(study: LengthStudy) -> Exhibit:
+    caption = "Share of strings that are right against their length; dots are seeds, the line is their median."
+    return Exhibit(_curve_figure(study, 720), caption, _curve_figure(study, 360))
+
+
+def _curve_figure(study: LengthStudy, width: int) -> Figure:
+    curve, height = study.curve, 300
+    (frame,) = frames(1, width=width, height=height)
+    places = list(range(len(curve)))
+    panel = plain_panel(frame, places, [0.0, 1.0])
+    dots = [(i, value) for i, line in enumerate(curve) for value in line["seeds"]]
+    parts = [
+        panel.axes,
+        panel.below([(i, line["lengths"]) for i, line in enumerate(curve)], "length"),
+        panel.line([(i, line["strings"]) for i, line in enumerate(curve)], "line ks0"),
+        panel.marks(dots, 0),
+        panel.title("strings right"),
+    ]
+    return figure_of(parts, width=width, height=height, title=f"{study.name} by length", words=study.sentence)
+
+
+def _depths(lines: Sequence[dict[str, Any]]) -> Exhibit:
+    caption = "Words right in range against the number of layers, one line for each number of blocks."
+    return Exhibit(_depth_figure(lines, 720), caption, _depth_figure(lines, 360))
+
+
+def _depth_figure(lines: Sequence[dict[str, Any]], width: int) -> Figure:
+    height = 320
+    (frame,) = frames(1, width=width, height=height)
+    depths = sorted({line["depth"] for line in lines})
+    kinds = sorted({line["blocks"] for line in lines})
+    panel = plain_panel(frame, depths if len(depths) > 1 else [*depths, depths[0] + 1], [0.0, 1.0])
+    parts = [panel.axes, panel.below([(d, str(d)) for d in depths], "layers"), panel.title("words right, in range")]
+    for i, blocks in enumerate(kinds):
+        points = [(line["depth"], line["medians"][0]) for line in lines if line["blocks"] == blocks]
+        parts += [panel.line(points, f"line ks{i % 4}"), panel.marks(points, i % 4)]
+    parts.append(legend([f"L_{k}" for k in kinds], frame.right - 70, frame.bottom - 17 * len(kinds)))
+    words = "Share of words that are right, by layers and blocks."
+    return figure_of(parts, width=width, height=height, title="Alternation by depth", words=words)

@@ -1,0 +1,146 @@
+"""What the heads of a trained decoder look at, and what is lost when some of their edges are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import gelu, layer_norm
+
+from headcount.nets.causal import EPS, CausalTransformer, rotated
+from headcount.tasks.letters import Lengths, LetterTask, Strings
+
+__all__ = ["EDGES", "CutDecoder", "Edges", "attentions", "cut", "head_scores", "right_share"]
+
+Edges = Callable[[Int[Tensor, "batch length"]], Bool[Tensor, "batch length length"]]
+"""Which edges (from a place, to an earlier one) of each string."""
+Part = Literal["keys", "values"]
+
+
+def _previous(ids: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length length"]:
+    places = torch.arange(ids.shape[1], device=ids.device)
+    return (places[:, None] == places + 1).expand(len(ids), -1, -1)
+
+
+def _copies(ids: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length length"]:
+    """From a place to the earlier ones with the same letter."""
+    return (ids[:, :, None] == ids[:, None]).tril(-1)
+
+
+def _after_copies(ids: Int[Tensor, "batch length"]) -> Bool[Tensor, "batch length length"]:
+    """From a place to those whose letter before is the letter here: after an earlier copy, the place itself not."""
+    same = _copies(ids).roll(1, dims=2)
+    same[:, :, 0] = False
+    return same.tril(-1)
+
+
+EDGES: Mapping[str, Edges] = {"previous": _previous, "anti-induction": _copies, "induction": _after_copies}
+"""Edges by name: one place back; to a copy (whose head can carry the letter before it); to the place after a copy."""
+
+
+class CutDecoder(nn.Module):
+    """A decoder in which the heads of `layers` (None: all) do not read keys, or values, along some edges.
+
+    Without keys an edge is as if masked, and the others share its attention; without values it keeps its attention and
+    brings nothing.
+    """
+
+    def __init__(
+        self, net: CausalTransformer, edges: Edges, part: Part = "keys", layers: tuple[int, ...] | None = None
+    ) -> None:
+        super().__init__()
+        self.net, self.edges, self.part, self.layers = net, edges, part, layers
+
+    def forward(
+        self, ids: Int[Tensor, "batch length"], offset: Int[Tensor, " batch"] | None = None
+    ) -> Float[Tensor, "batch length vocab"]:
+        logits, _ = _run(self.net, ids, offset, self._weigh(self.edges(ids)))
+        return logits
+
+    def _weigh(self, gone: Tensor) -> Weigh:
+        def weigh(layer: int, logits: Tensor) -> Tensor:
+            if self.layers is not None and layer not in self.layers:
+                return torch.softmax(logits, dim=-1)
+            if self.part == "keys":
+                return torch.softmax(logits.masked_fill(gone[:, None], -torch.inf), dim=-1)
+            return torch.softmax(logits, dim=-1).masked_fill(gone[:, None], 0.0)
+
+        return weigh
+
+
+Weigh = Callable[[int, Tensor], Tensor]
+
+
+def cut(net: CausalTransformer, edges: Edges, part: Part = "keys", layers: tuple[int, ...] | None = None) -> CutDecoder:
+    """The network without some edges; see `EDGES` for those with a name."""
+    return CutDecoder(net, edges, part, layers)
+
+
+@torch.no_grad()
+def attentions(net: CausalTransformer, ids: Int[Tensor, "batch length"]) -> list[Float[Tensor, "batch heads from to"]]:
+    """The attention of every head on every string, layer by layer."""
+    return _run(net, ids, None, lambda layer, logits: torch.softmax(logits, dim=-1))[1]
+
+
+@torch.no_grad()
+def head_scores(
+    net: CausalTransformer, task: LetterTask, lengths: Lengths, *, batch: int = 128, seed: int = 0
+) -> list[dict[str, Any]]:
+    """A row for each head: its mean attention to the previous place, to earlier copies, to those after and before them.
+
+    The first is a mean over all places; the others over the judged places, where the answer is to be said.
+    """
+    strings = task.strings(batch, lengths, generator=torch.Generator().manual_seed(seed))
+    after = _after_copies(strings.ids)
+    ahead = _copies(strings.ids).roll(-1, dims=2)
+    ahead[:, :, -1] = False
+    edges = {"copy": _copies(strings.ids), "after": after, "before": ahead}
+    rows = []
+    for layer, weights in enumerate(attentions(net, strings.ids)):
+        for head in range(weights.shape[1]):
+            back = weights[:, head].diagonal(-1, 1, 2).mean().item()
+            to = {name: _at_answers(weights[:, head], edge, strings) for name, edge in edges.items()}
+            rows.append({"layer": layer + 1, "head": head + 1, "previous": back, **to})
+    return rows
+
+
+@torch.no_grad()
+def right_share(net: nn.Module, task: LetterTask, lengths: Lengths, *, batch: int = 256, seed: int = 1) -> float:
+    """The share of strings all of whose answers are right."""
+    strings = task.strings(batch, lengths, generator=torch.Generator().manual_seed(seed))
+    right = net(strings.ids).argmax(dim=-1) == strings.targets
+    return (right | ~strings.judged).all(dim=1).double().mean().item()
+
+
+def _at_answers(weights: Tensor, edges: Tensor, strings: Strings) -> float:
+    return (weights * edges).sum(dim=2)[strings.judged].mean().item()
+
+
+def _run(
+    net: CausalTransformer, ids: Tensor, offset: Tensor | None, weigh: Weigh
+) -> tuple[Float[Tensor, "batch length vocab"], list[Tensor]]:
+    """The plain network's forward pass with its attention weights in the open."""
+    p, shape = net.named(), net.shape
+    x = p["token"][ids]
+    places = torch.arange(ids.shape[1], device=ids.device)
+    if shape.positions == "absolute":
+        x = x + p["place"][places if offset is None else offset[:, None] + places]
+    ahead = places[None, :] > places[:, None]
+    seen = []
+    for i, (heads, head_dim) in enumerate(shape.layers):
+        three = _normed(p, f"layer{i}.norm", x) @ p[f"layer{i}.read"].T
+        q, k, v = three.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k = (rotated(q), rotated(k)) if shape.positions == "rotary" else (q, k)
+        weights = weigh(i, (q @ k.mT / head_dim**0.5).masked_fill(ahead, -torch.inf))
+        seen.append(weights)
+        x = x + (weights @ v).transpose(1, 2).flatten(2) @ p[f"layer{i}.write"].T
+        hidden = gelu(_normed(p, f"layer{i}.before", x) @ p[f"layer{i}.inner.weight"].T + p[f"layer{i}.inner.bias"])
+        x = x + hidden @ p[f"layer{i}.outer.weight"].T + p[f"layer{i}.outer.bias"]
+    return _normed(p, "last", x) @ p["logits"].T, seen
+
+
+def _normed(p: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
+    return layer_norm(x, x.shape[-1:], p[f"{name}.weight"], p[f"{name}.bias"], EPS)

@@ -1,0 +1,112 @@
+"""Compiled programs: networks of means and steps that equal the interpreter up to a length, and part beyond it."""
+
+import numpy as np
+import pytest
+import torch
+
+from headcount.papers.born.compiler import Attend, certified_length, compile
+from headcount.tasks import Alternation, Copy, Neighbour
+from headcount.tasks.counting import AtLeast, Is
+from headcount.tasks.counting_text import parse_program
+
+MAJORITY = parse_program("say 1 if #[x = 1] - #[x = 0] >= 1\nsay 0 if not (2 #[not x = 1] - 3 #[before(x = 2)] >= -1)")
+PROGRAMS = {
+    "majority": MAJORITY,
+    "L_5": Alternation(5).program(),
+    "first": Neighbour("right", "first", letters=3).program(),
+    "only": Neighbour("left", "only", letters=3).program(),
+    "reverse": Copy(True, letters=3).program(),
+}
+
+
+def words(program, count, length, seed=0):
+    draw = np.random.default_rng(seed)
+    letters = max(program.letters) + 2
+    skew = draw.dirichlet(np.full(letters, 0.5))
+    half = draw.integers(0, letters, (count // 2, length))
+    return np.concatenate([half, draw.choice(letters, (count - len(half), length), p=skew)])
+
+
+def equal(name, precision, count):
+    program = PROGRAMS[name]
+    built = compile(program, 24, precision)
+    for part in np.split(words(program, count, 24), count // 250):
+        assert np.array_equal(built(part), program(part).astype(precision))
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_compiled_program_is_exact_up_to_its_length(name, precision):
+    equal(name, precision, 10_000 if name in ("majority", "L_5") and precision == "float32" else 500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_compiled_program_is_exact_on_ten_thousand_strings(name, precision):
+    equal(name, precision, 10_000)
+
+
+@pytest.mark.parametrize(("blocks", "precision"), [(3, "float32"), (10, "float32"), (10, "float64")])
+def test_alternations_are_exact_near_the_longest_length_of_float32(blocks, precision):
+    """Every prefix of a few words of 2,040 letters, single letters among them: the smallest margin there is."""
+    program = Alternation(blocks).program()
+    built = compile(program, 2040, precision)
+    draw = np.random.default_rng(blocks)
+    rows = []
+    for _ in range(2):
+        switches = np.sort(draw.choice(np.arange(1, 2040), blocks - 1, replace=False))
+        rows.append(np.searchsorted(switches, np.arange(2040), side="right") % 2)
+    rows.append(np.array([0, 1] * (blocks // 2) + [0] * (2040 - 2 * (blocks // 2))))  # all switches at the start
+    ids = np.stack(rows)
+    assert np.array_equal(built(ids), program(ids).astype(precision))
+    assert built.certificate.error < 1e-300 and "2040" in built.certificate.hypotheses[0]
+
+
+def test_a_string_beyond_the_certified_length_parts_the_two():
+    program = Alternation(4).program()
+    built = compile(program, 64)
+    word = np.array([[0] * 1 + [1] * 1 + [0] * 1 + [1] * 300])  # one b, one a, then a long block
+    apart = (built(word) != program(word)).any(axis=(0, 2))
+    assert apart.any() and apart.argmax() > 64
+    # Exactly: a count of 1 has K v = (length + 1)/n, which the step reads as 1 while that is at least 1/2.
+    assert apart.argmax() + 2 > 2 * 65
+
+
+def test_the_step_alone_fails_from_twice_the_length_on():
+    program = parse_program("say 1 if #[x = 1] >= 1")
+    built = compile(program, 20)
+    word = np.array([[1] + [0] * 60])
+    assert built(word)[0, :41, 0].min() == 1 and built(word)[0, 41:, 0].max() < 1
+
+
+def test_lengths_are_those_of_the_rounding_bound_and_smaller_for_larger_weights():
+    once = parse_program("say 1 if #[x = 1] >= 1")
+    heavy = parse_program("say 1 if 100 #[x = 1] >= 1")
+    assert certified_length(once, "float32") == pytest.approx(2047, abs=8)
+    assert certified_length(once) == pytest.approx(4.745e7, rel=1e-3)
+    ratio = certified_length(heavy) / certified_length(once)
+    assert ratio == pytest.approx(0.1, rel=1e-2)
+    with pytest.raises(ValueError, match="lengths 1 to 2,0"):
+        compile(once, 3000, "float32")
+
+
+def test_the_mean_in_float32_keeps_within_its_bound_and_comes_near_it():
+    n = 2000
+    ones = torch.ones(1, n, 1, dtype=torch.float32)
+    mean = Attend(2, {0: 1}, {})(torch.cat([ones, torch.zeros_like(ones)], dim=2))[0, :, 1]
+    gap = (mean.double() - 1).abs()
+    assert (gap <= torch.arange(1, n + 1) * 2.0**-24).all()
+
+
+def test_layers_are_as_many_as_counts_and_places_before_stand_inside_each_other():
+    for blocks in (3, 4, 6):
+        assert compile(Alternation(blocks).program(), 10).net.layers == blocks - 2
+    assert compile(Neighbour("left", "only", letters=3).program(), 10).net.layers == 2  # one place before, then a count
+
+
+def test_a_threshold_below_zero_says_nothing_at_the_begin_token():
+    inner = AtLeast(((1, Is(1)),), 0)  # always so
+    program = parse_program(f"say 1 if #[{inner}] >= 3")
+    ids = np.zeros((1, 6), dtype=int)
+    assert compile(program, 6)(ids)[0, :, 0].tolist() == [0, 0, 1, 1, 1, 1]
