@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
     from headcount.nets import Architecture
-    from headcount.papers import allocation, head_count, infoflow, ssm
+    from headcount.papers import allocation, hardmax, head_count, infoflow, ssm
     from headcount.papers.infoflow import advise, build, predict
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
@@ -56,6 +56,7 @@ __all__ = [
     "compress",
     "drawing",
     "fits",
+    "hardmax",
     "head_count",
     "infoflow",
     "knee",
@@ -97,6 +98,7 @@ __getattr__, __dir__ = lazily(
         "nets",
         "papers",
         "papers.allocation",
+        "papers.hardmax",
         "papers.head_count",
         "papers.infoflow",
         "papers.ssm",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from headcount.refusals import at_least, at_least_one
 from headcount.results.bound import Bound, Hypothesis
@@ -24,7 +23,7 @@ ENOUGH = "every sequence has at least as many distinct tokens as outputs"
     hypotheses=("token_dim at least 2", MEASURES, ENOUGH),
 )
 def interpolation_blocks(
-    outputs: int | Sequence[int], sequences: int | None = None, weigh: Literal["hardmax", "softmax"] = "hardmax"
+    outputs: int | Sequence[int], sequences: int | None = None, weigh: str = "hardmax"
 ) -> Bound:
     """Blocks that interpolate N sequences by sets of m^1..m^N outputs: 2 sum m + 2N + 1 (hardmax), 2 sum m + 3N.
 

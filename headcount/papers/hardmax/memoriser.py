@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ class SequenceMemoriser:
         self.seed = given.get("seed", self.seed)
         return self
 
-    def fit(self, sequences: Sequence[Any], labels: Sequence[Any]) -> SequenceMemoriser:
+    def fit(self, sequences: Any, labels: Any) -> SequenceMemoriser:
         """Build the network; `built_` is it, with its certificate."""
         self.classes_, of = np.unique(np.asarray(labels), return_inverse=True)
         dim = np.shape(sequences[0])[-1]
@@ -47,17 +46,17 @@ class SequenceMemoriser:
         self.built_: Interpolation = interpolate(sequences, list(self.targets_[of]), self.seed)
         return self
 
-    def outputs(self, sequences: Sequence[Any]) -> np.ndarray:
+    def outputs(self, sequences: Any) -> np.ndarray:
         """The token that each sequence collapses to."""
         rows = padded([torch.as_tensor(s, dtype=torch.float64) for s in sequences])
         with torch.no_grad():
             return self.built_.net(rows)[:, 0].numpy()
 
-    def predict(self, sequences: Sequence[Any]) -> np.ndarray:
+    def predict(self, sequences: Any) -> np.ndarray:
         """The class whose target is nearest."""
         far = np.linalg.norm(self.outputs(sequences)[:, None] - self.targets_, axis=2)
         return self.classes_[far.argmin(axis=1)]
 
-    def score(self, sequences: Sequence[Any], labels: Sequence[Any]) -> float:
+    def score(self, sequences: Any, labels: Any) -> float:
         """The share of sequences whose label comes back."""
         return float(np.mean(self.predict(sequences) == np.asarray(labels)))

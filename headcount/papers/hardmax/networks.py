@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +66,7 @@ class Interpolation(Built):
         Checked("keys and ties clear of float64 rounding"),
     ),
 )
-def interpolate(sequences: Sequence[Any], outputs: Sequence[Any], seed: int = 0) -> Interpolation:
+def interpolate(sequences: Any, outputs: Any, seed: int = 0) -> Interpolation:
     """A narrow network of hardmax attention that takes each sequence to its set of outputs, exactly.
 
     One output each: split equal means, average, move the means to the outputs; at most 3N + 1 layers, and the same

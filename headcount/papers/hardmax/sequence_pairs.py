@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -130,7 +131,7 @@ def hausdorff(
     return torch.maximum(out, back)
 
 
-def as_pairs(sequences: Sequence, outputs: Sequence) -> SequencePairs:
+def as_pairs(sequences: Any, outputs: Any) -> SequencePairs:
     """Sequences and outputs as a task; one row, or a flat row of numbers, is one output."""
     return SequencePairs(tuple(_rows(s) for s in sequences), tuple(_rows(y) for y in outputs))
 
