@@ -33,7 +33,7 @@ LISTED = {
     "certificates.domains": ("Box", "Drawn"),
     "certificates.attempts": ("AllEqual", "Ascent", "Boundary", "NearTies", "Random", "Ties"),
     "certificates.network": ("ClassTokenNet", "NetworkShape"),
-    "papers.hardmax.narrow": ("NarrowNet", "NarrowShape"),
+    "papers.hardmax.narrow": ("NarrowNet", "NarrowShape", "NarrowStage"),
     "papers.hardmax.sequence_pairs": ("EverySequence", "SequencePairs"),
     "papers.head_count.networks.worst_inputs": ("BetterOutside", "WorstTies"),
     "papers.infoflow.networks.gated": ("SplitTies",),

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headcount.papers.hardmax.narrow import Attend, Feed, Hats, Stage
+from headcount.papers.hardmax.narrow import Attend, Feed, Hats, NarrowStage
 from headcount.papers.hardmax.token_measures import SAME, identities
 
 __all__ = ["Draft", "apart", "move", "split_directions"]
@@ -31,7 +31,7 @@ class Draft:
 
     points: Array
     error: Array
-    stages: list[tuple[Stage, torch.nn.Module]] = field(default_factory=list)
+    stages: list[tuple[NarrowStage, torch.nn.Module]] = field(default_factory=list)
     gap: float = math.inf
     key_room: float = 0.0
 
@@ -54,12 +54,12 @@ class Draft:
         self.points = self.points + np.maximum(self.points @ weights.T + bias, 0.0) @ out.T
         self.error = (1 + inner * outer) * self.error + fresh + 2 * U * self.norms
         module = Feed(*(torch.from_numpy(np.ascontiguousarray(p))[None] for p in (weights, bias, out)))
-        self.stages.append((Stage("feed", 1, len(bias)), module))
+        self.stages.append((NarrowStage("feed", 1, len(bias)), module))
 
     def attend(self, points: Array, error: Array, rho: float, value: float, product: float) -> None:
         """Add an attention layer, after which the points are these."""
         self.points, self.error = points, error
-        self.stages.append((Stage("attend", 1), Attend(rho, value, product)))
+        self.stages.append((NarrowStage("attend", 1), Attend(rho, value, product)))
 
     def hats(self, direction: Array, gap: float, lifts: list[tuple[int, Array]]) -> None:
         """Add for each (k, target) a hat keyed by direction.z that takes point k, and all with its key, to target.
@@ -75,7 +75,7 @@ class Draft:
             key, edge = self._hat(direction, gap, slope, k, move)
             keys.append(key), thresholds.append(edge), moves.append(move)
         numbers = (torch.from_numpy(np.array(part)) for part in (keys, thresholds, moves))
-        self.stages.append((Stage("hats", len(lifts)), Hats(*numbers)))
+        self.stages.append((NarrowStage("hats", len(lifts)), Hats(*numbers)))
         self.gap = min(self.gap, gap)
 
     def _hat(self, direction: Array, gap: float, slope: float, k: int, move: Array) -> tuple[Array, Array]:

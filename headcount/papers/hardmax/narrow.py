@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from headcount.nets.weighing import hardmax_within, softmax
 
-__all__ = ["Attend", "Feed", "Hats", "NarrowNet", "NarrowShape", "Stage", "padded"]
+__all__ = ["Attend", "Feed", "Hats", "NarrowNet", "NarrowShape", "NarrowStage", "padded"]
 
 TOLERANCE = 1e-9  # of the largest product: what counts as a tie
 
 
 @dataclass(frozen=True)
-class Stage:
+class NarrowStage:
     """So many layers of one kind: `attend`, `feed` of `neurons` neurons, or `hats`, which have four."""
 
     kind: Literal["attend", "feed", "hats"]
@@ -31,7 +31,7 @@ class NarrowShape:
     """What a narrow network is but for its numbers; temperature 0 is hardmax, above it softmax of <Bz_i, z_j>/t."""
 
     token_dim: int
-    stages: tuple[Stage, ...]
+    stages: tuple[NarrowStage, ...]
     temperature: float = 0.0
 
     @property
@@ -154,7 +154,7 @@ class NarrowNet(nn.Module):
                 stage.even = bool(state_dict[f"{prefix}stages.{i}.numbers"][2] == 0)
 
 
-def padded(sequences: Sequence[Tensor], length: int = 0) -> Float[Tensor, "batch length dim"]:
+def padded(sequences: Sequence[Any], length: int = 0) -> Float[Tensor, "batch length dim"]:
     """Sequences below each other, absent tokens as NaN.
 
     >>> padded([torch.ones(1, 2), torch.ones(2, 2)])[0, 1]
@@ -168,7 +168,7 @@ def padded(sequences: Sequence[Tensor], length: int = 0) -> Float[Tensor, "batch
     return batch
 
 
-def _empty(stage: Stage, dim: int) -> nn.Module:
+def _empty(stage: NarrowStage, dim: int) -> nn.Module:
     n, h = stage.layers, stage.neurons
     zeros = torch.zeros
     if stage.kind == "attend":

@@ -12,8 +12,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from headcount.certificates.attack import Trial
+from headcount.certificates.domains import drawable
 from headcount.papers.hardmax.narrow import padded
-from headcount.structure import Structure
+from headcount.structure import Retrieval, Structure
 from headcount.tasks.task import Matrix, matrix
 
 __all__ = ["EverySequence", "SequencePairs"]
@@ -51,7 +52,8 @@ class SequencePairs:
 
     @property
     def structure(self) -> Structure:
-        raise ValueError("given pairs of sequences state no structure that a theorem could read")
+        """Every token is read; nothing is compared."""
+        return Structure(self.length, self.token_dim, (Retrieval("all tokens", positions=tuple(range(self.length))),))
 
     @property
     def domain(self) -> str:
@@ -100,6 +102,12 @@ class SequencePairs:
     ) -> Float[Tensor, " batch"]:
         """The Hausdorff distance of the outputs found from those given."""
         return hausdorff(found, self(x))
+
+
+@drawable.register
+def _(task: SequencePairs, x: Tensor) -> Tensor:
+    """Given sequences, their tokens in any order."""
+    return task.covers(x)
 
 
 @dataclass(frozen=True)
