@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
     from headcount.nets import Architecture
-    from headcount.papers import allocation, hardmax, head_count, infoflow, ssm
-    from headcount.papers import allocation, head_count, infoflow, ssm, tensor_lens
+    from headcount.papers import allocation, hardmax, head_count, infoflow, ssm, tensor_lens
     from headcount.papers.infoflow import advise, build, predict
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study

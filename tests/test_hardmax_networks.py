@@ -162,7 +162,7 @@ def test_a_hat_is_exactly_one_on_its_top_and_zero_outside_whatever_the_key():
     points = np.array([[1.0, 0.0], [1.001, 0.0], [900.0, 0.0], [-3.0, 0.0]])
     draft = Draft(points, np.zeros(4))
     draft.hats(np.array([1.0, 0.0]), 0.001, [(0, np.array([1.0, 1.0]))])
-    (_, hats), = draft.stages
+    ((_, hats),) = draft.stages
     x = torch.from_numpy(points[:, None] + np.random.default_rng(0).uniform(-2e-4, 2e-4, (4, 1000, 1)) * [1.0, 0.0])
     added = (hats(x) - x)[..., 1]
     assert (added[0] == 1).all() and (added[1:] == 0).all()
@@ -196,4 +196,6 @@ def test_real_digits_are_memorised_and_the_estimator_clones():
     x, y = digits.images[:500], digits.target[:500]
     learner = base.clone(hc.hardmax.SequenceMemoriser(seed=1)).fit(x, y)
     assert learner.score(x, y) == 1.0 and learner.built_.layers == 500 + 1 + 1 + 10
-    assert np.abs(learner.outputs(x[:, ::-1].copy()) - (y + 1.0)[:, None]).max() <= learner.built_.certificate.error < 1e-9
+    assert (
+        np.abs(learner.outputs(x[:, ::-1].copy()) - (y + 1.0)[:, None]).max() <= learner.built_.certificate.error < 1e-9
+    )

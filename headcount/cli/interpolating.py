@@ -89,4 +89,8 @@ def _show(built: Built, facts: dict[str, Any]) -> None:
                ("term", "at most", "because"))  # fmt: skip
     for file in facts.get("files", []):
         say(f"wrote {file}")
-    say(so_sentence(facts) if facts["holds"] else f"So: this network does not give these outputs: off by {facts['gap']:.3g}.")
+    say(
+        so_sentence(facts)
+        if facts["holds"]
+        else f"So: this network does not give these outputs: off by {facts['gap']:.3g}."
+    )

@@ -22,9 +22,7 @@ ENOUGH = "every sequence has at least as many distinct tokens as outputs"
     status="proved in the paper",
     hypotheses=("token_dim at least 2", MEASURES, ENOUGH),
 )
-def interpolation_blocks(
-    outputs: int | Sequence[int], sequences: int | None = None, weigh: str = "hardmax"
-) -> Bound:
+def interpolation_blocks(outputs: int | Sequence[int], sequences: int | None = None, weigh: str = "hardmax") -> Bound:
     """Blocks that interpolate N sequences by sets of m^1..m^N outputs: 2 sum m + 2N + 1 (hardmax), 2 sum m + 3N.
 
     `outputs` is the number of outputs of each sequence, or their sum together with the number of `sequences`.

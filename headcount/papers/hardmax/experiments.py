@@ -69,7 +69,9 @@ def decay_study(
     return DecayStudy(tuple(rows), *_slope(rows))
 
 
-def exact_block_norm(means: Float[np.ndarray, "count dim"], targets: Float[np.ndarray, "count dim"], seed: int) -> float:
+def exact_block_norm(
+    means: Float[np.ndarray, "count dim"], targets: Float[np.ndarray, "count dim"], seed: int
+) -> float:
     """|theta|^2 of one exact block: average (V = I, B = 0), then as many neurons as sequences along one direction.
 
     sum_i w_i relu(a.z - k_i) meets the targets one after the other; each neuron is scaled so that |w| = |(u, b)|,
@@ -152,5 +154,7 @@ def _slope(rows: list[DecayedLoss]) -> tuple[float, float, float]:
         x[own], y[own] = x[own] - x[own].mean(), y[own] - y[own].mean()
     slope = float(x @ y / (x @ x))
     freedom = len(rows) - len(seeds) - 1
-    width = float(t.ppf(0.975, freedom) * np.sqrt(((y - slope * x) ** 2).sum() / freedom / (x @ x))) if freedom else np.inf
+    width = (
+        float(t.ppf(0.975, freedom) * np.sqrt(((y - slope * x) ** 2).sum() / freedom / (x @ x))) if freedom else np.inf
+    )
     return slope, slope - width, slope + width

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from headcount.certificates.built import Built
-from headcount.drawing.panels import figure_of, frames, log_panel, plain_panel
+from headcount.drawing.panels import Panel, figure_of, frames, log_panel, plain_panel
 from headcount.drawing.svg import Figure
 from headcount.numerals import counted, short
 from headcount.papers.hardmax.bounds import interpolation_blocks, interpolation_layers, our_interpolation_blocks
@@ -19,6 +19,11 @@ from headcount.report import Exhibit, Passage, article
 __all__ = ["interpolation_facts", "interpolation_page", "so_sentence"]
 
 WIDE, NARROW, HEIGHT = 860, 380, 320
+GAPS = "Sorted gaps, and the promise above them; no gap at all is drawn at 1e-17."
+KEYS_APART = (
+    "Each hat moves one point, found by its key. A point may stray by a quarter of the smallest distance and is still "
+    "moved as before."
+)
 
 
 def interpolation_facts(built: Built, seconds: float | None = None) -> dict[str, Any]:
@@ -50,8 +55,9 @@ def interpolation_facts(built: Built, seconds: float | None = None) -> dict[str,
 def so_sentence(facts: dict[str, Any]) -> str:
     """The answer in one sentence."""
     return (
-        f"So: {counted(facts['layers'], 'layer')} and {facts['parameters']} numbers take {facts['sequences']} sequences to "
-        f"{counted(facts['outputs'], 'output')}, worst gap {short(facts['gap'], 2)}, promised {short(facts['error'], 2)}."
+        f"So: {counted(facts['layers'], 'layer')} and {facts['parameters']} numbers take {facts['sequences']} sequences "
+        f"to {counted(facts['outputs'], 'output')}, worst gap {short(facts['gap'], 2)}, "
+        f"promised {short(facts['error'], 2)}."
     )
 
 
@@ -78,14 +84,12 @@ def interpolation_page(built: Built, facts: dict[str, Any]) -> str:
         Passage("What is promised", (f"On {built.task.domain}.",), rows=terms),
         Passage(
             "What was measured",
-            ("Every sequence as given and backwards: the distance of the outputs found from those wanted, either way.",),
-            (Exhibit(_spread(gaps, facts["error"], WIDE), "Sorted gaps, and the promise above them.",
-                     _spread(gaps, facts["error"], NARROW)),),
+            ("Every sequence as given and backwards: the distance of what is found from what is wanted, either way.",),
+            (Exhibit(_spread(gaps, facts["error"], WIDE), GAPS, _spread(gaps, facts["error"], NARROW)),),
         ),
         Passage(
             "How far the keys are apart",
-            ("Each hat moves one point, found by its key. A mean may move by a quarter of the smallest gap and is still "
-             "moved as before.",),
+            (KEYS_APART,),
             (Exhibit(_ladder(keys, WIDE), "The distance of each key from the next.", _ladder(keys, NARROW)),),
         ),
     ]  # fmt: skip
@@ -94,7 +98,17 @@ def interpolation_page(built: Built, facts: dict[str, Any]) -> str:
     return article(headline, so_sentence(facts), sections, subject="interpolation", facts=shown, command=COMMAND)
 
 
-SHOWN = ("sequences", "outputs", "token_dim", "longest", "layers", "parameters", "smallest_gap", "tie_margin", "seconds")
+SHOWN = (
+    "sequences",
+    "outputs",
+    "token_dim",
+    "longest",
+    "layers",
+    "parameters",
+    "smallest_gap",
+    "tie_margin",
+    "seconds",
+)
 COMMAND = "headcount interpolate data.npz --out DIR"
 
 
@@ -103,7 +117,7 @@ def _gaps(built: Built) -> list[float]:
     assert isinstance(pairs, SequencePairs)
     with torch.no_grad():
         there, back = (hausdorff(built.net(x), pairs.targets) for x in (pairs.batch, pairs.batch.flip(1)))
-    return sorted(torch.maximum(there, back).clamp(min=1e-18).tolist())
+    return sorted(torch.maximum(there, back).clamp(min=1e-17).tolist())
 
 
 def _key_gaps(built: Built) -> list[float]:
@@ -118,18 +132,30 @@ def _key_gaps(built: Built) -> list[float]:
     return min(found, key=lambda g: g[0], default=[1.0])
 
 
+def _curve(panel: Panel, values: list[float]) -> str:
+    """Sorted values: a mark each, or a line where they are many."""
+    points = [(float(i), v) for i, v in enumerate(values, 1)]
+    return panel.line(points, "line ks0") if len(points) > 60 else panel.marks(points, 0, "ring", 4)
+
+
 def _spread(gaps: list[float], error: float, width: int) -> Figure:
     (frame,) = frames(1, width=width, height=HEIGHT)
     panel = log_panel(frame, [1, max(2, len(gaps))], [*gaps, error])
-    body = panel.axes + panel.marks(list(enumerate(gaps, 1)), 0, "dot", 3) + panel.level(error, "thin dots ks1")
+    body = panel.axes + _curve(panel, gaps) + panel.level(error, "thin dots ks1")
     body += panel.below([(1, "1"), (len(gaps), str(len(gaps)))] if len(gaps) > 1 else [(1, "1")], "sequences, sorted")
-    return figure_of([body + panel.title("Gap (dotted: promise)")], width=width, height=HEIGHT, title="Gaps", words="Sorted gaps.")
+    return figure_of(
+        [body + panel.title("Gap (dotted: promise)")], width=width, height=HEIGHT, title="Gaps", words="Sorted gaps."
+    )
 
 
 def _ladder(keys: list[float], width: int) -> Figure:
     (frame,) = frames(1, width=width, height=HEIGHT)
     panel_of = log_panel if min(keys) > 0 else plain_panel
     panel = panel_of(frame, [1, max(2, len(keys))], keys)
-    body = panel.axes + panel.marks(list(enumerate(keys, 1)), 0, "ring", 3)
-    body += panel.below([(1, "1"), (len(keys), str(len(keys)))] if len(keys) > 1 else [(1, "1")], "neighbouring keys, sorted")
-    return figure_of([body + panel.title("Distance of keys")], width=width, height=HEIGHT, title="Keys", words="Sorted distances.")
+    body = panel.axes + _curve(panel, keys)
+    body += panel.below(
+        [(1, "1"), (len(keys), str(len(keys)))] if len(keys) > 1 else [(1, "1")], "neighbouring keys, sorted"
+    )
+    return figure_of(
+        [body + panel.title("Distance of keys")], width=width, height=HEIGHT, title="Keys", words="Sorted distances."
+    )

@@ -111,7 +111,7 @@ def _follow(draft: Draft, data: TokenData) -> float:
         points[own], error[own] = draft.points[own[best]], draft.error[own[best]] + 2 * U * size[best]
     if margin < SAFE:
         raise ValueError(
-            f"two leaders are nearly a tie: margin {margin:.1e} of the product, below {SAFE:.0e}; the margin is relative, "
+            f"two leaders are nearly a tie: margin {margin:.1e} of the product, below {SAFE:.0e}; it is relative, "
             f"so scaling does not help: draw c and kappa again with another seed"
         )
     draft.attend(points, error, 0.0, 1.0, 1.0)

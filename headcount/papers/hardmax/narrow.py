@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -42,7 +43,7 @@ class NarrowShape:
     def blocks(self) -> int:
         """An attention and the feed-forward layer after it are one block."""
         kinds = [stage.kind for stage in self.stages]
-        return self.layers - sum(a == "attend" != b for a, b in zip(kinds, kinds[1:], strict=False))
+        return self.layers - sum(a == "attend" != b for a, b in pairwise(kinds))
 
     @property
     def parameters(self) -> int:
@@ -147,7 +148,7 @@ class NarrowNet(nn.Module):
         attends = sum(s.layers for s in self.shape.stages if s.kind == "attend")
         return self.shape.parameters - 2 * self.shape.token_dim**2 * attends - self.shape.layers
 
-    def _load_from_state_dict(self, state_dict, prefix, *rest) -> None:  # noqa: ANN001, ANN002
+    def _load_from_state_dict(self, state_dict, prefix, *rest) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)
         for i, stage in enumerate(self.stages):
             if isinstance(stage, Attend):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from headcount.certificates.attempts import Random
@@ -37,9 +36,14 @@ class Interpolation(Built):
     separating_layers: int = 0
 
     @property
-    def shape(self) -> NarrowShape:
+    def narrow(self) -> NarrowNet:
+        """The network, as what it is."""
         assert isinstance(self.net, NarrowNet)
-        return self.net.shape
+        return self.net
+
+    @property
+    def shape(self) -> NarrowShape:
+        return self.narrow.shape
 
     @property
     def layers(self) -> int:
@@ -117,7 +121,7 @@ def _drafted(pairs: SequencePairs, data: TokenData, rng: np.random.Generator, se
 
 
 def _average(draft: Draft, data: TokenData) -> None:
-    """Attention with B = 0, V = I and no skip: every token becomes its sequence's mean, in whatever order it is summed."""
+    """Attention with B = 0, V = I and no skip: every token becomes its sequence's mean, however it is summed."""
     error = np.zeros(data.count)
     np.add.at(error, data.owner, data.share * (draft.error + (data.longest + 3) * U * draft.norms))
     draft.attend(data.means(draft.points), error, 0.0, 1.0, 0.0)
@@ -127,11 +131,20 @@ def _certificate(draft: Draft, data: TokenData, collapse: Collapse | None) -> Ce
     left = np.linalg.norm(draft.points - data.outputs, axis=1)
     terms = [
         Term("values", float((left + draft.error).max()) * (1 + 1e-6), "rounding of every sum, layer by layer"),
-        Term("keys", 0.0, f"rounding of keys is {draft.key_room:.1e} of the flat top, a quarter of the gap {draft.gap:.2g}"),
+        Term(
+            "keys",
+            0.0,
+            f"rounding of keys is {draft.key_room:.1e} of the flat top, a quarter of the gap {draft.gap:.2g}",
+        ),
     ]
     if collapse is not None:
         terms.append(Term("ties", 0.0, f"smallest margin {collapse.margin:.1e}, tolerance {TOLERANCE:.0e}"))
     if data.merged:
         terms.append(Term("targets", data.merged, "targets closer than 1e-9 of the largest are one"))
-    hypotheses = ("the given sequences, tokens in any order", "distinct measures", "token_dim >= 2", "float64 arithmetic")
+    hypotheses = (
+        "the given sequences, tokens in any order",
+        "distinct measures",
+        "token_dim >= 2",
+        "float64 arithmetic",
+    )
     return Certificate(tuple(terms), SOURCE, hypotheses)

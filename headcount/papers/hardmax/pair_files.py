@@ -53,8 +53,8 @@ def _outputs(y: np.ndarray, rows: list[np.ndarray], path: Path) -> tuple[list[np
     dim = rows[0].shape[1] if rows else 0
     if len(y) != len(rows) or y.ndim not in (1, 2, 3) or (y.ndim > 1 and y.shape[-1] != dim):
         raise ValueError(
-            f"{path}: y must be labels ({len(rows)},), outputs ({len(rows)}, {dim}) or sets ({len(rows)}, most, {dim}), "
-            f"got {y.shape}"
+            f"{path}: y must be labels ({len(rows)},), outputs ({len(rows)}, {dim}) or sets ({len(rows)}, most, {dim})"
+            f", got {y.shape}"
         )
     if y.ndim == 1:
         classes, of = np.unique(y, return_inverse=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +14,7 @@ from headcount.certificates.attack import Trial
 from headcount.certificates.domains import drawable
 from headcount.papers.hardmax.narrow import padded
 from headcount.structure import Retrieval, Structure
-from headcount.tasks.task import Matrix, matrix
+from headcount.tasks.task import Matrix, Table, matrix
 
 __all__ = ["EverySequence", "SequencePairs"]
 
@@ -32,8 +31,8 @@ class SequencePairs:
     [5.0, 5.0]
     """
 
-    sequences: tuple[Matrix, ...]
-    outputs: tuple[Matrix, ...]
+    sequences: Table
+    outputs: Table
 
     def __post_init__(self) -> None:
         for name in ("sequences", "outputs"):

@@ -70,7 +70,7 @@ def token_data(sequences: Sequence[Array], outputs: Sequence[Array]) -> TokenDat
         target, _ = _first(asks[i])
         if len(first) < len(target):
             raise ValueError(
-                f"sequence {i} has {len(target)} outputs but only {len(first)} distinct tokens; give it at most that many"
+                f"sequence {i} has {len(target)} outputs but only {len(first)} distinct tokens; ask for fewer"
             )
         parts.append(np.asarray(sequences[i], dtype=np.float64)[first])
         shares.append(counts / len(of[i]))
@@ -132,7 +132,7 @@ def _distinct(of: Sequence[NDArray[np.int64]], asks: Sequence[NDArray[np.int64]]
         first = seen.setdefault(measure, i)
         if set(asks[first].tolist()) != set(asks[i].tolist()):
             raise ValueError(
-                f"sequences {first} and {i} hold the same tokens in the same proportions (to 1e-9 of the largest token), "
+                f"sequences {first} and {i} hold the same tokens in the same proportions (to 1e-9 of the largest), "
                 f"so no attention without positions tells them apart; give them the same outputs, or drop one"
             )
     return tuple(seen.values())
