@@ -181,7 +181,7 @@ def test_files_and_other_runtimes_give_the_same(tmp_path):
 def test_onnx_runs_the_same_network(tmp_path, outputs_each):
     runtime = pytest.importorskip("onnxruntime")
     rng = np.random.default_rng(2)
-    rows = [rng.standard_normal((n, 3)) for n in (2, 3)]
+    rows = [rng.standard_normal((n, 3)) for n in (2, 3)[:outputs_each]]
     outputs = [rng.standard_normal((outputs_each, 3)) for _ in rows]
     built = interpolate(rows, outputs)
     session = runtime.InferenceSession(built.export(tmp_path / "net.onnx").read_bytes())

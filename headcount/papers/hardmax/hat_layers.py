@@ -59,7 +59,9 @@ class Draft:
     def attend(self, points: Array, error: Array, rho: float, value: float, product: float) -> None:
         """Add an attention layer, after which the points are these."""
         self.points, self.error = points, error
-        self.stages.append((NarrowStage("attend", 1), Attend(rho, value, product)))
+        even = product == 0.0
+        stage = NarrowStage("average" if even else "attend")
+        self.stages.append((stage, Attend(rho, value, product, even=even)))
 
     def hats(self, direction: Array, gap: float, lifts: list[tuple[int, Array]]) -> None:
         """Add for each (k, target) a hat keyed by direction.z that takes point k, and all with its key, to target.
@@ -73,7 +75,9 @@ class Draft:
         for k, target in lifts:
             move = target - self.points[k]
             key, edge = self._hat(direction, gap, slope, k, move)
-            keys.append(key), thresholds.append(edge), moves.append(move)
+            keys.append(key)
+            thresholds.append(edge)
+            moves.append(move)
         numbers = (torch.from_numpy(np.array(part)) for part in (keys, thresholds, moves))
         self.stages.append((NarrowStage("hats", len(lifts)), Hats(*numbers)))
         self.gap = min(self.gap, gap)

@@ -55,8 +55,8 @@ def interpolation_facts(built: Built, seconds: float | None = None) -> dict[str,
 def so_sentence(facts: dict[str, Any]) -> str:
     """The answer in one sentence."""
     return (
-        f"So: {counted(facts['layers'], 'layer')} and {facts['parameters']} numbers take {facts['sequences']} sequences "
-        f"to {counted(facts['outputs'], 'output')}, worst gap {short(facts['gap'], 2)}, "
+        f"So: {counted(facts['layers'], 'layer')} and {facts['parameters']} numbers take {facts['sequences']} "
+        f"sequences to {counted(facts['outputs'], 'output')}, worst gap {short(facts['gap'], 2)}, "
         f"promised {short(facts['error'], 2)}."
     )
 

@@ -45,13 +45,13 @@ def collapse_on_leaders(draft: Draft, data: TokenData, rng: np.random.Generator)
 
 def _tag(draft: Draft, data: TokenData, rng: np.random.Generator) -> None:
     """z <- z + kappa mean, kappa the draw after which distinct tokens are farthest apart."""
-    from scipy.spatial import cKDTree
+    from scipy.spatial import KDTree
 
     means = data.means(draft.points)[data.owner]
     best, kappa = 0.0, 0.0
     for draw in rng.uniform(0.5, 2.0, KAPPAS):
         tagged = draft.points + draw * means
-        nearest = cKDTree(tagged).query(tagged, k=2)[0][:, 1].min() if len(tagged) > 1 else np.inf
+        nearest = KDTree(tagged).query(tagged, k=2)[0][:, 1].min() if len(tagged) > 1 else np.inf
         if nearest > best:
             best, kappa = float(nearest), float(draw)
     if best <= SAME * _largest(draft.points):

@@ -16,13 +16,14 @@ from headcount.nets.weighing import hardmax_within, softmax
 __all__ = ["Attend", "Feed", "Hats", "NarrowNet", "NarrowShape", "NarrowStage", "padded"]
 
 TOLERANCE = 1e-9  # of the largest product: what counts as a tie
+MIXING = ("average", "attend")
 
 
 @dataclass(frozen=True)
 class NarrowStage:
-    """So many layers of one kind: `attend`, `feed` of `neurons` neurons, or `hats`, which have four."""
+    """So many layers of one kind: `average` (attention, B = 0), `attend`, `feed` of `neurons` neurons, or `hats`."""
 
-    kind: Literal["attend", "feed", "hats"]
+    kind: Literal["average", "attend", "feed", "hats"]
     layers: int = 1
     neurons: int = 4
 
@@ -42,29 +43,31 @@ class NarrowShape:
     @property
     def blocks(self) -> int:
         """An attention and the feed-forward layer after it are one block."""
-        kinds = [stage.kind for stage in self.stages]
-        return self.layers - sum(a == "attend" != b for a, b in pairwise(kinds))
+        mixes = [stage.kind in MIXING for stage in self.stages]
+        return self.layers - sum(a and not b for a, b in pairwise(mixes))
 
     @property
     def parameters(self) -> int:
         """All numbers of dense layers, zeros included: U, b and W; B and V; one skip a layer."""
         d = self.token_dim
-        each = {"attend": lambda s: 2 * d * d, "feed": lambda s: s.neurons * (2 * d + 1), "hats": lambda s: 8 * d + 4}
-        return sum(stage.layers * (each[stage.kind](stage) + 1) for stage in self.stages)
+        sizes = (2 * d * d if s.kind in MIXING else s.neurons * (2 * d + 1) for s in self.stages)
+        return sum(s.layers * (size + 1) for s, size in zip(self.stages, sizes, strict=True))
 
 
 class Attend(nn.Module):
     """z_i <- rho z_i + value mean_{j in C_i} z_j, C_i = argmax_j product <z_i, z_j> among the tokens present."""
 
-    def __init__(self, rho: float = 0.0, value: float = 0.0, product: float = 0.0) -> None:
+    numbers: Tensor
+
+    def __init__(self, rho: float = 0.0, value: float = 0.0, product: float = 0.0, *, even: bool = False) -> None:
         super().__init__()
         self.register_buffer("numbers", torch.tensor([rho, value, product], dtype=torch.float64))
-        self.even = product == 0.0  # every token ties with every other, so that no product is needed
+        self.even = even  # B = 0: every token ties with every other, so that no product is needed
 
     def forward(
         self, z: Float[Tensor, "batch length dim"], present: Bool[Tensor, "batch length"], temperature: float
     ) -> Float[Tensor, "batch length dim"]:
-        rho, value, product = self.numbers.to(z.dtype)  # pyright: ignore[reportGeneralTypeIssues]
+        rho, value, product = self.numbers.to(z.dtype)
         if self.even:
             held = present[..., None].to(z.dtype)
             return rho * z + value * ((z * held).sum(1, keepdim=True) / held.sum(1, keepdim=True))
@@ -94,6 +97,10 @@ class Hats(nn.Module):
     The difference of the four is taken before v: where thresholds are short numbers it is exact, 1 on the flat top
     and 0 outside, whatever the rounding of the key.
     """
+
+    keys: Tensor
+    thresholds: Tensor
+    moves: Tensor
 
     def __init__(self, keys: Tensor, thresholds: Tensor, moves: Tensor) -> None:
         super().__init__()
@@ -145,14 +152,8 @@ class NarrowNet(nn.Module):
     @property
     def feedforward_parameters(self) -> int:
         """Weights and biases of the feed-forwards, attention and skips not counted."""
-        attends = sum(s.layers for s in self.shape.stages if s.kind == "attend")
+        attends = sum(s.layers for s in self.shape.stages if s.kind in MIXING)
         return self.shape.parameters - 2 * self.shape.token_dim**2 * attends - self.shape.layers
-
-    def _load_from_state_dict(self, state_dict, prefix, *rest) -> None:
-        super()._load_from_state_dict(state_dict, prefix, *rest)
-        for i, stage in enumerate(self.stages):
-            if isinstance(stage, Attend):
-                stage.even = bool(state_dict[f"{prefix}stages.{i}.numbers"][2] == 0)
 
 
 def padded(sequences: Sequence[Any], length: int = 0) -> Float[Tensor, "batch length dim"]:
@@ -172,8 +173,8 @@ def padded(sequences: Sequence[Any], length: int = 0) -> Float[Tensor, "batch le
 def _empty(stage: NarrowStage, dim: int) -> nn.Module:
     n, h = stage.layers, stage.neurons
     zeros = torch.zeros
-    if stage.kind == "attend":
-        return Attend()
+    if stage.kind in MIXING:
+        return Attend(even=stage.kind == "average")
     if stage.kind == "feed":
         return Feed(zeros(n, h, dim), zeros(n, h), zeros(n, dim, h))
     return Hats(zeros(n, dim), zeros(n, 4), zeros(n, dim))

@@ -57,7 +57,7 @@ def decay(setting: Setting) -> Measured:
     between = f"slope {study.slope:.2f} [{study.low:.2f}, {study.high:.2f}]"
     claims = (
         Claim(
-            "with decay wd the loss at the optimum is at most wd |theta_exact|^2/2",
+            "with decay wd the loss at the optimum is at most wd/2 times the squared norm of an exact network",
             f"largest share of what is allowed {tightest:.2g}",
             tightest <= 1,
         ),
@@ -96,7 +96,7 @@ def _softmax_gap(built: Interpolation) -> float:
 HARDMAX = (
     Reproduction("hardmax:exact", "blocks that interpolate sequences exactly, beside the stated count", exact, (),
                  "Gaussian sequences; the stages are those of this package.", "lengths 10, 100, 1000", computed=True),
-    Reproduction("hardmax:decay", "the loss under weight decay against wd |theta_exact|^2/2", decay, (),
+    Reproduction("hardmax:decay", "the loss under weight decay against what an exact network allows", decay, (),
                  "Four sequences in the plane, one block of softmax attention and four neurons, Adam at 2e-2 with a "
                  "cosine, 3000 steps; the best of eight fresh starts stands for the optimum.", "five decays",
                  ("10 s", "1 min", "1 min")),

@@ -80,6 +80,6 @@ def _score(means: Array, classes: NDArray[np.int64], first: int, second: int, sc
 
 
 def _nearest(points: Array) -> float:
-    from scipy.spatial import cKDTree
+    from scipy.spatial import KDTree
 
-    return float(cKDTree(points).query(points, k=2)[0][:, 1].min()) if len(points) > 1 else np.inf
+    return float(KDTree(points).query(points, k=2)[0][:, 1].min()) if len(points) > 1 else np.inf

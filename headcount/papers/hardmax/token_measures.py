@@ -99,11 +99,11 @@ def identities(rows: Array, near: float | None = None) -> NDArray[np.int64]:
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
-    from scipy.spatial import cKDTree
+    from scipy.spatial import KDTree
 
     near = SAME * float(np.linalg.norm(rows, axis=1).max()) if near is None else near
     exact, back = np.unique(rows, axis=0, return_inverse=True)
-    pairs = cKDTree(exact).query_pairs(near, output_type="ndarray")
+    pairs = KDTree(exact).query_pairs(near, output_type="ndarray")
     graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(exact),) * 2)
     names = connected_components(graph, directed=False)[1][back.ravel()]
     _, first, again = np.unique(names, return_index=True, return_inverse=True)
