@@ -59,7 +59,7 @@ def test_many_outputs_stay_below_the_certificate():
     rows, outputs = [rng.standard_normal((4, 4)) for _ in range(15)], [rng.standard_normal((2, 4)) for _ in range(15)]
     built = interpolate(rows, outputs)
     worst, _ = gaps(built, rows, outputs)
-    assert max(worst) <= built.certificate.error and built.check().holds
+    assert max(worst) <= built.certificate.error <= 1000 * max(worst) and built.check().holds
 
 
 def test_worst_cases_take_as_many_layers_as_the_bound():

@@ -26,7 +26,7 @@ class Draft:
     """A network while it is built: its stages, where every point is now, and how far rounding may have moved it.
 
     `error[k]` bounds the distance between `points[k]` and where any evaluation in float64 has it, in whatever order
-    it adds: a running bound, layer by layer.
+    it adds: a running bound, layer by layer. Both sides of the distance are rounded, so each layer counts twice.
     """
 
     points: Array
@@ -50,7 +50,7 @@ class Draft:
         """
         inner, outer = np.linalg.norm(weights), np.linalg.norm(out)
         size = inner * self.norms + np.linalg.norm(bias)
-        fresh = outer * size * 2 * (self.dim + len(bias) + 3) * U
+        fresh = outer * size * 2 * (self.dim + len(bias) + 4) * U
         self.points = self.points + np.maximum(self.points @ weights.T + bias, 0.0) @ out.T
         self.error = (1 + inner * outer) * self.error + fresh + 2 * U * self.norms
         module = Feed(*(torch.from_numpy(np.ascontiguousarray(p))[None] for p in (weights, bias, out)))
@@ -89,7 +89,7 @@ class Draft:
         middle, flat = _short(abs(at) / slope), _short((gap - slope) / (2 * slope))
         edge = np.array([middle - flat - 1, middle - flat, middle + flat, middle + flat + 1])
         size, length = self.norms, float(np.linalg.norm(move))
-        blur = self.error + (self.dim + 2) * U * size
+        blur = self.error + 2 * (self.dim + 2) * U * size
         apart = np.abs(along - slope * middle)
         on, off = apart + blur <= slope * flat, apart - blur >= slope * (flat + 1)
         if not (on | off).all() or not on[k] or np.abs(along).max() >= LONGEST * slope:
@@ -124,13 +124,13 @@ def split_directions(points: Array, targets: Array, rng: np.random.Generator) ->
 
     Random draws, then draws around the best one; the origin counts as a point to keep away from, where none lies there.
     """
-    sizes = [_largest(points), _largest(targets)]
+    sizes = [largest(points), largest(targets)]
     best, found = -1.0, None
     centre, spread = np.zeros(points.shape[1]), 1.0
     for _ in range(ROUNDS):
-        a = _units(centre + spread * rng.standard_normal((DRAWS, len(centre))))
+        a = units(centre + spread * rng.standard_normal((DRAWS, len(centre))))
         c = rng.standard_normal(a.shape)
-        c = _units(c - (c * a).sum(1, keepdims=True) * a)
+        c = units(c - (c * a).sum(1, keepdims=True) * a)
         c = c - (c * a).sum(1, keepdims=True) * a  # again: orthogonal to the last digit
         gaps = np.stack([apart(points, a), apart(targets, c)])
         score = (gaps / np.array(sizes)[:, None]).min(axis=0)
@@ -153,7 +153,7 @@ def apart(points: Array, directions: Array) -> Array:
     """
     sizes = np.linalg.norm(points, axis=1)
     if len(points) == 1:
-        return np.minimum(2 * _largest(points), np.where(sizes > 0, np.abs(directions @ points[0]), np.inf))
+        return np.minimum(2 * largest(points), np.where(sizes > 0, np.abs(directions @ points[0]), np.inf))
     clear = sizes.min() > SAME * sizes.max()
     rows = np.vstack([points, np.zeros(points.shape[1])]) if clear else points
     step = max(1, 4_000_000 // len(rows))
@@ -161,11 +161,11 @@ def apart(points: Array, directions: Array) -> Array:
     return np.concatenate([np.diff(np.sort(part @ rows.T, axis=1), axis=1).min(axis=1) for part in parts])
 
 
-def _largest(points: Array) -> float:
+def largest(points: Array) -> float:
     return float(np.linalg.norm(points, axis=1).max()) or 1.0
 
 
-def _units(rows: Array) -> Array:
+def units(rows: Array) -> Array:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 

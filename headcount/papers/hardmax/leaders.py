@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headcount.papers.hardmax.hat_layers import DRAWS, Draft, U, _largest, _units, apart
+from headcount.papers.hardmax.hat_layers import DRAWS, Draft, U, apart, largest, units
 from headcount.papers.hardmax.narrow import TOLERANCE
 from headcount.papers.hardmax.token_measures import SAME, TokenData
 
@@ -34,8 +34,8 @@ def collapse_on_leaders(draft: Draft, data: TokenData, rng: np.random.Generator)
     """
     _tag(draft, data, rng)
     c, a, gap = _directions(draft.points, rng)
-    draft.feed(np.zeros((1, draft.dim)), np.ones(1), 3 * _largest(draft.points) * a[:, None])
-    along, radius = draft.points @ c, 3 * _largest(draft.points)
+    draft.feed(np.zeros((1, draft.dim)), np.ones(1), 3 * largest(draft.points) * a[:, None])
+    along, radius = draft.points @ c, 3 * largest(draft.points)
     leaders = [k for j in range(data.count) for k in _chosen(data, j, along)]
     lifted = [(k, along[k] * c + np.sqrt(radius**2 - along[k] ** 2) * a) for k in leaders]
     draft.hats(c, gap, lifted)
@@ -54,29 +54,29 @@ def _tag(draft: Draft, data: TokenData, rng: np.random.Generator) -> None:
         nearest = KDTree(tagged).query(tagged, k=2)[0][:, 1].min() if len(tagged) > 1 else np.inf
         if nearest > best:
             best, kappa = float(nearest), float(draw)
-    if best <= SAME * _largest(draft.points):
+    if best <= SAME * largest(draft.points):
         raise ValueError("tokens of two sequences meet whatever they are tagged with; draw again with another seed")
-    error = draft.error + kappa * _mean_error(draft, data)[data.owner]
+    error = draft.error + kappa * mean_error(draft, data)[data.owner]
     points = draft.points + kappa * means
-    error = error + 3 * U * (np.linalg.norm(points, axis=1) + kappa * np.linalg.norm(means, axis=1))
+    error = error + 6 * U * (np.linalg.norm(points, axis=1) + kappa * np.linalg.norm(means, axis=1))
     draft.attend(points, error, 1.0, kappa, 0.0)
 
 
-def _mean_error(draft: Draft, data: TokenData) -> Array:
-    """The mean's own part of the error, and (length + 3) u of the mean size, in whatever order it is summed."""
+def mean_error(draft: Draft, data: TokenData) -> Array:
+    """The mean's own part of the error, and twice (length + 3) u of the mean size, in whatever order it is summed."""
     found = np.zeros(data.count)
-    np.add.at(found, data.owner, data.share * (draft.error + (data.longest + 3) * U * draft.norms))
+    np.add.at(found, data.owner, data.share * (draft.error + 2 * (data.longest + 3) * U * draft.norms))
     return found
 
 
 def _directions(points: Array, rng: np.random.Generator) -> tuple[Array, Array, float]:
-    c = _units(rng.standard_normal((4 * DRAWS, points.shape[1])))
+    c = units(rng.standard_normal((4 * DRAWS, points.shape[1])))
     gaps = apart(points, c)
     k = int(gaps.argmax())
-    if gaps[k] <= 1e-3 * SAME * _largest(points):
+    if gaps[k] <= 1e-3 * SAME * largest(points):
         raise ValueError(f"no direction keeps {len(points)} tokens apart: best gap {gaps[k]:.1e}; draw another seed")
     a = rng.standard_normal(points.shape[1])
-    a = _units((a - (a @ c[k]) * c[k])[None])[0]
+    a = units((a - (a @ c[k]) * c[k])[None])[0]
     a -= (a @ c[k]) * c[k]
     return c[k], a / np.linalg.norm(a), float(gaps[k])
 
@@ -102,7 +102,7 @@ def _follow(draft: Draft, data: TokenData) -> float:
         own = np.flatnonzero(data.owner == j)
         products = draft.points[own] @ draft.points[own].T
         size, off = draft.norms[own], draft.error[own]
-        blur = np.outer(size, off) + np.outer(off, size + off) + (draft.dim + 2) * U * np.outer(size, size)
+        blur = np.outer(size, off) + np.outer(off, size + off) + 2 * (draft.dim + 2) * U * np.outer(size, size)
         best = products.argmax(axis=1)
         rows = np.arange(len(own))
         short = products[rows, best][:, None] - products - blur - blur[rows, best][:, None]

@@ -12,8 +12,8 @@ from headcount.certificates.attempts import Random
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.domains import Drawn
-from headcount.papers.hardmax.hat_layers import Draft, U, move
-from headcount.papers.hardmax.leaders import Collapse, collapse_on_leaders
+from headcount.papers.hardmax.hat_layers import Draft, move
+from headcount.papers.hardmax.leaders import Collapse, collapse_on_leaders, mean_error
 from headcount.papers.hardmax.narrow import TOLERANCE, NarrowNet, NarrowShape
 from headcount.papers.hardmax.separation import separate
 from headcount.papers.hardmax.sequence_pairs import EverySequence, SequencePairs, as_pairs
@@ -122,9 +122,7 @@ def _drafted(pairs: SequencePairs, data: TokenData, rng: np.random.Generator, se
 
 def _average(draft: Draft, data: TokenData) -> None:
     """Attention with B = 0, V = I and no skip: every token becomes its sequence's mean, however it is summed."""
-    error = np.zeros(data.count)
-    np.add.at(error, data.owner, data.share * (draft.error + (data.longest + 3) * U * draft.norms))
-    draft.attend(data.means(draft.points), error, 0.0, 1.0, 0.0)
+    draft.attend(data.means(draft.points), mean_error(draft, data), 0.0, 1.0, 0.0)
 
 
 def _certificate(draft: Draft, data: TokenData, collapse: Collapse | None) -> Certificate:
