@@ -32,13 +32,19 @@ def test_what_is_written_is_read_back(capsys, data, name):
     assert "5 sequences, interpolated exactly" in page and "https://" not in page
     arguments = ("interpolate", data / f"{name}.npz", "--net", data / name / "net.safetensors", "--json")
     facts = json.loads(run(capsys, *arguments)[1].out)
-    assert facts["holds"] and facts["gap"] < 1e-9 and facts["layers"] <= facts["layers_at_most"]
+    assert (
+        facts["promised_for"] == 5
+        and facts["holds"]
+        and facts["gap"] < 1e-9
+        and facts["layers"] <= facts["layers_at_most"]
+    )
 
 
 def test_a_network_of_other_data_is_said_to_fail(capsys, data):
     run(capsys, "interpolate", data / "labels.npz", "--out", data / "net")
     code, said = run(capsys, "interpolate", data / "sets.npz", "--net", data / "net" / "net.safetensors")
     assert code == 0 and "does not give these outputs" in said.out
+    assert "promises 0 of these 5 sequences" in said.out
 
 
 @pytest.mark.parametrize(

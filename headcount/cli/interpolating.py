@@ -42,6 +42,7 @@ def register(app: typer.Typer) -> None:
         start = time.perf_counter()
         built = construct(rows, outputs, seed) if net is None else _reread(net, rows, outputs)
         facts = interpolation_facts(built, round(time.perf_counter() - start, 3) if net is None else None)
+        facts["promised_for"] = len(rows) if net is None else _promised_for(net, rows, outputs)
         if out is not None:
             facts["files"] = _write(built, facts, out, onnx)
         emit_json(facts) if as_json else _show(built, facts)
@@ -62,6 +63,17 @@ def _reread(path: Path, rows: list[Any], outputs: list[Any]) -> Built:
     if pairs.token_dim != built.net.shape.token_dim:
         raise ValueError(f"{path} takes tokens of {built.net.shape.token_dim} numbers, the data have {pairs.token_dim}")
     return replace(built, task=pairs, domain=Drawn(pairs))
+
+
+def _promised_for(path: Path, rows: list[Any], outputs: list[Any]) -> int:
+    """How many of these pairs the file's own certificate speaks of."""
+    from headcount.certificates import load
+    from headcount.papers.hardmax.sequence_pairs import SequencePairs, as_pairs
+
+    own, pairs = load(path).task, as_pairs(rows, outputs)
+    assert isinstance(own, SequencePairs)
+    places = own.find(pairs.batch)
+    return sum(p is not None and own.outputs[p] == y for p, y in zip(places, pairs.outputs, strict=True))
 
 
 def _write(built: Built, facts: dict[str, Any], out: Path, onnx: bool) -> list[str]:
@@ -89,8 +101,7 @@ def _show(built: Built, facts: dict[str, Any]) -> None:
                ("term", "at most", "because"))  # fmt: skip
     for file in facts.get("files", []):
         say(f"wrote {file}")
-    say(
-        so_sentence(facts)
-        if facts["holds"]
-        else f"So: this network does not give these outputs: off by {facts['gap']:.3g}."
-    )
+    if facts["promised_for"] < facts["sequences"]:
+        say(f"The file promises {facts['promised_for']} of these {facts['sequences']} sequences, the others are tried.")
+    failed = f"So: this network does not give these outputs: off by {facts['gap']:.3g}."
+    say(so_sentence(facts) if facts["holds"] else failed)
