@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headcount.papers import allocation, head_count, infoflow, lr_law, ssm
     from headcount.papers import allocation, consistency, head_count, icl, infoflow, ssm
     from headcount.papers import allocation, born, head_count, infoflow, ssm, tensor_lens
+    from headcount.papers import allocation, hardmax, head_count, infoflow, ssm, tensor_lens
     from headcount.papers.infoflow import advise, build, predict
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
@@ -62,6 +63,7 @@ __all__ = [
     "consistency",
     "drawing",
     "fits",
+    "hardmax",
     "head_count",
     "icl",
     "infoflow",
@@ -110,6 +112,7 @@ __getattr__, __dir__ = lazily(
         "papers.allocation",
         "papers.consistency",
         "papers.born",
+        "papers.hardmax",
         "papers.head_count",
         "papers.icl",
         "papers.infoflow",

@@ -33,6 +33,8 @@ LISTED = {
     "certificates.domains": ("Box", "Drawn"),
     "certificates.attempts": ("AllEqual", "Ascent", "Boundary", "NearTies", "Random", "Ties"),
     "certificates.network": ("ClassTokenNet", "NetworkShape"),
+    "papers.hardmax.narrow": ("NarrowNet", "NarrowShape", "NarrowStage"),
+    "papers.hardmax.sequence_pairs": ("EverySequence", "SequencePairs"),
     "papers.head_count.networks.worst_inputs": ("BetterOutside", "WorstTies"),
     "papers.infoflow.networks.gated": ("SplitTies",),
     "papers.infoflow.networks.induction_head": ("Runs",),

@@ -31,8 +31,10 @@ NAMES = [
     "allocation:jacobian",
     "ssm:norms",
     "ssm:learning",
+    "hardmax:exact",
+    "hardmax:decay",
 ]
-CHEAP = ("head-count:exponents", "allocation:e-128", "ssm:norms", "icl:claims", "consistency:rate")
+CHEAP = ("head-count:exponents", "allocation:e-128", "ssm:norms", "icl:claims", "consistency:rate", "hardmax:exact")
 
 
 def run(capsys, *arguments):

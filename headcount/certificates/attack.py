@@ -74,8 +74,9 @@ class Trial:
     attempts: tuple[Attempt, ...]
 
     def signed_gaps(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
-        """net(x) - target(x), with gradients where x has them."""
-        return self.net(x) - self.target(x)
+        """net(x) - target(x), with gradients where x has them; a target that is a set says itself how far one is."""
+        apart = getattr(self.target, "apart", None)
+        return self.net(x) - self.target(x) if apart is None else apart(self.net(x), x)
 
     @torch.no_grad()
     def gaps(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:

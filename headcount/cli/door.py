@@ -19,6 +19,7 @@ ROOMS = (
     "bounding",
     "building",
     "colliding",
+    "interpolating",
     "infoflow",
     "probing",
     "lens",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headcount.nets.architecture import Architecture, Parameters, parameters
     from headcount.nets.saved import load_net, save_net
     from headcount.nets.transformer import Transformer
-    from headcount.nets.weighing import Weighing, hardmax, softmax
+    from headcount.nets.weighing import Weighing, hardmax, hardmax_within, softmax
 
 __all__ = [
     "Architecture",
@@ -21,6 +21,7 @@ __all__ = [
     "Transformer",
     "Weighing",
     "hardmax",
+    "hardmax_within",
     "load_net",
     "parameters",
     "save_net",
@@ -39,6 +40,7 @@ __getattr__, __dir__ = lazily(
         "weighing": (
             "Weighing",
             "hardmax",
+            "hardmax_within",
             "softmax",
         ),
         "saved": (

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-__all__ = ["Weighing", "hardmax", "softmax"]
+__all__ = ["Weighing", "hardmax", "hardmax_within", "softmax"]
 
 Weighing = Callable[[Tensor], Tensor]
 
@@ -35,4 +35,21 @@ def hardmax(scores: Tensor) -> Tensor:
     tensor([0.0000, 0.5000, 0.5000])
     """
     top = (scores == scores.amax(dim=-1, keepdim=True)).to(scores.dtype)
+    return top / top.sum(dim=-1, keepdim=True)
+
+
+def hardmax_within(tolerance: float) -> Weighing:
+    """Hardmax for scores that were rounded: a tie is what falls short of the largest by `tolerance` of its size.
+
+    >>> hardmax_within(1e-9)(torch.tensor([1.0, 3.0, 3.0 - 1e-12], dtype=torch.float64))
+    tensor([0.0000, 0.5000, 0.5000], dtype=torch.float64)
+    """
+    if not 0 <= tolerance < 1:
+        raise ValueError(f"tolerance must be at least 0 and below 1, got {tolerance}")
+    return partial(_hardmax_within, tolerance=tolerance)
+
+
+def _hardmax_within(scores: Tensor, tolerance: float) -> Tensor:
+    largest = scores.amax(dim=-1, keepdim=True)
+    top = (scores >= largest - tolerance * largest.abs()).to(scores.dtype)
     return top / top.sum(dim=-1, keepdim=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from headcount.papers.allocation.reproduce import ALLOCATION
 from headcount.papers.consistency.reproduce import CONSISTENCY
 from headcount.papers.born.reproduce import BORN
+from headcount.papers.hardmax.reproduce import HARDMAX
 from headcount.papers.head_count.cifar import CIFAR
 from headcount.papers.head_count.reproduce import SYNTHETIC
 from headcount.papers.head_count.text_retrieval import TEXT
@@ -28,6 +29,7 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
     *ICL,
     *CONSISTENCY,
     *BORN,
+    *HARDMAX,
 )
 
 

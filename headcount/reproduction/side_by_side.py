@@ -25,6 +25,7 @@ TITLES = {
     "icl": PAPERS["mehta2025icl"].title,
     "consistency": PAPERS["ghosh2025consistent"].title,
     "born": PAPERS["jobanputra2025born"].title,
+    "hardmax": PAPERS["alcalde2025exact"].title,
 }
 
 

@@ -1,0 +1,161 @@
+"""An interpolation as rows and as a page: how many layers, what is promised, how far the keys are apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from headcount.certificates.built import Built
+from headcount.drawing.panels import Panel, figure_of, frames, log_panel, plain_panel
+from headcount.drawing.svg import Figure
+from headcount.numerals import counted, short
+from headcount.papers.hardmax.bounds import interpolation_blocks, interpolation_layers, our_interpolation_blocks
+from headcount.papers.hardmax.narrow import Hats, NarrowNet
+from headcount.papers.hardmax.sequence_pairs import SequencePairs, hausdorff
+from headcount.report import Exhibit, Passage, article
+
+__all__ = ["interpolation_facts", "interpolation_page", "so_sentence"]
+
+WIDE, NARROW, HEIGHT = 860, 380, 320
+GAPS = "Sorted gaps, and the promise above them; no gap at all is drawn at 1e-17."
+KEYS_APART = (
+    "Each hat moves one point, found by its key. A point may stray by a quarter of the smallest distance and is still "
+    "moved as before."
+)
+
+
+def interpolation_facts(built: Built, seconds: float | None = None) -> dict[str, Any]:
+    """What was built and what it does on every given sequence, as it stands and backwards."""
+    net, pairs = built.net, built.task
+    assert isinstance(net, NarrowNet) and isinstance(pairs, SequencePairs)
+    counts = [len(y) for y in pairs.outputs]
+    check = built.check()
+    return {
+        "sequences": len(counts),
+        "outputs": sum(counts),
+        "token_dim": pairs.token_dim,
+        "longest": pairs.length,
+        "layers": net.shape.layers,
+        "blocks": net.shape.blocks,
+        "parameters": net.shape.parameters,
+        "layers_at_most": int(interpolation_layers(counts).value),
+        "blocks_at_most": int(our_interpolation_blocks(counts).value),
+        "published_blocks": int(interpolation_blocks(counts).value),
+        "smallest_gap": getattr(built, "smallest_gap", None),
+        "tie_margin": getattr(built, "tie_margin", None),
+        "gap": check.gap,
+        "error": built.certificate.error,
+        "holds": check.holds,
+        "seconds": seconds,
+    }
+
+
+def so_sentence(facts: dict[str, Any]) -> str:
+    """The answer in one sentence."""
+    return (
+        f"So: {counted(facts['layers'], 'layer')} and {facts['parameters']} numbers take {facts['sequences']} "
+        f"sequences to {counted(facts['outputs'], 'output')}, worst gap {short(facts['gap'], 2)}, "
+        f"promised {short(facts['error'], 2)}."
+    )
+
+
+def interpolation_page(built: Built, facts: dict[str, Any]) -> str:
+    """The page: counts beside the published ones, the certificate, and how the error and the keys are spread."""
+    terms = tuple({"term": t.name, "at most": t.value, "because": t.why} for t in built.certificate.terms)
+    counts = (
+        {"count": "layers", "built": facts["layers"], "ours, at most": facts["layers_at_most"], "published": None},
+        {
+            "count": "blocks",
+            "built": facts["blocks"],
+            "ours, at most": facts["blocks_at_most"],
+            "published": facts["published_blocks"],
+        },
+    )
+    gaps, keys = _gaps(built), _key_gaps(built)
+    sections = [
+        Passage(
+            "How deep",
+            ("A block is an attention and the feed-forward layer after it; the length of a sequence does not enter.",),
+            rows=counts,
+            note="Published: 2 sum m + 2N + 1 blocks of hardmax attention.",
+        ),
+        Passage("What is promised", (f"On {built.task.domain}.",), rows=terms),
+        Passage(
+            "What was measured",
+            ("Every sequence as given and backwards: the distance of what is found from what is wanted, either way.",),
+            (Exhibit(_spread(gaps, facts["error"], WIDE), GAPS, _spread(gaps, facts["error"], NARROW)),),
+        ),
+        Passage(
+            "How far the keys are apart",
+            (KEYS_APART,),
+            (Exhibit(_ladder(keys, WIDE), "The distance of each key from the next.", _ladder(keys, NARROW)),),
+        ),
+    ]  # fmt: skip
+    shown = {k.replace("_", " "): v for k, v in facts.items() if k in SHOWN and v is not None}
+    headline = f"{facts['sequences']} sequences, interpolated exactly"
+    return article(headline, so_sentence(facts), sections, subject="interpolation", facts=shown, command=COMMAND)
+
+
+SHOWN = (
+    "sequences",
+    "outputs",
+    "token_dim",
+    "longest",
+    "layers",
+    "parameters",
+    "smallest_gap",
+    "tie_margin",
+    "seconds",
+)
+COMMAND = "headcount interpolate data.npz --out DIR"
+
+
+def _gaps(built: Built) -> list[float]:
+    pairs = built.task
+    assert isinstance(pairs, SequencePairs)
+    with torch.no_grad():
+        there, back = (hausdorff(built.net(x), pairs.targets) for x in (pairs.batch, pairs.batch.flip(1)))
+    return sorted(torch.maximum(there, back).clamp(min=1e-17).tolist())
+
+
+def _key_gaps(built: Built) -> list[float]:
+    """The distances of neighbouring keys of the stage whose keys are closest, sorted."""
+    found = []
+    for stage in built.net.modules():
+        if isinstance(stage, Hats) and len(stage.keys) > 1:
+            slope = stage.keys.norm(dim=1)  # 1/q
+            sign = torch.where(stage.keys @ stage.keys[0] < 0, -1.0, 1.0)
+            keys = np.sort((sign * (stage.thresholds[:, 1] + stage.thresholds[:, 2]) / 2 / slope).numpy())
+            found.append(sorted(np.diff(keys).tolist()))
+    return min(found, key=lambda g: g[0], default=[1.0])
+
+
+def _curve(panel: Panel, values: list[float]) -> str:
+    """Sorted values: a mark each, or a line where they are many."""
+    points = [(float(i), v) for i, v in enumerate(values, 1)]
+    return panel.line(points, "line ks0") if len(points) > 60 else panel.marks(points, 0, "ring", 4)
+
+
+def _spread(gaps: list[float], error: float, width: int) -> Figure:
+    (frame,) = frames(1, width=width, height=HEIGHT)
+    panel = log_panel(frame, [1, max(2, len(gaps))], [*gaps, error])
+    body = panel.axes + _curve(panel, gaps) + panel.level(error, "thin dots ks1")
+    body += panel.below([(1, "1"), (len(gaps), str(len(gaps)))] if len(gaps) > 1 else [(1, "1")], "sequences, sorted")
+    return figure_of(
+        [body + panel.title("Gap (dotted: promise)")], width=width, height=HEIGHT, title="Gaps", words="Sorted gaps."
+    )
+
+
+def _ladder(keys: list[float], width: int) -> Figure:
+    (frame,) = frames(1, width=width, height=HEIGHT)
+    panel_of = log_panel if min(keys) > 0 else plain_panel
+    panel = panel_of(frame, [1, max(2, len(keys))], keys)
+    body = panel.axes + _curve(panel, keys)
+    body += panel.below(
+        [(1, "1"), (len(keys), str(len(keys)))] if len(keys) > 1 else [(1, "1")], "neighbouring keys, sorted"
+    )
+    return figure_of(
+        [body + panel.title("Distance of keys")], width=width, height=HEIGHT, title="Keys", words="Sorted distances."
+    )
