@@ -41,6 +41,51 @@ PAPERS = {
         "ICLR 2026 submission 17007",
         "arXiv, June 2025",
     ),
+    "atad2026lens": Paper(
+        "TensorLens: End-to-End Transformer Analysis via High-Order Attention Tensors",
+        "I. A. Atad, I. Zimerman, S. Katz, L. Wolf",
+        "arXiv 2601.17958",
+    ),
+    "alcalde2025exact": Paper(
+        "Exact Sequence Interpolation with Transformers",
+        "A. Alcalde, G. Fantuzzi, E. Zuazua",
+        "Mathematical Foundations of Machine Learning 2 (2026) 2, arXiv 2502.02270",
+    ),
+    "tarzanagh2023svm": Paper(
+        "Transformers as Support Vector Machines",
+        "D. Ataee Tarzanagh, Y. Li, C. Thrampoulidis, S. Oymak",
+        "arXiv 2308.16898",
+    ),
+    "chen2024induction": Paper(
+        "Unveiling Induction Heads: Provable Training Dynamics and Feature Learning in Transformers",
+        "S. Chen, H. Sheen, T. Wang, Z. Yang",
+        "NeurIPS 2024, arXiv 2409.10559",
+    ),
+    "jobanputra2025born": Paper(
+        "Born a Transformer - Always a Transformer?",
+        "M. Jobanputra, Y. Veitsman, Y. Sarrof, A. Bakalova, V. Demberg, E. Pavlick, M. Hahn",
+        "NeurIPS 2025, arXiv 2505.21785",
+    ),
+    "wang2023prompt": Paper(
+        "Universality and Limitations of Prompt Tuning",
+        "Y. Wang, J. Chauhan, W. Wang, C.-J. Hsieh",
+        "NeurIPS 2023, arXiv 2305.18787",
+    ),
+    "zhou2026lr": Paper(
+        "How to Set the Learning Rate for Large-Scale Pre-training?",
+        "Y. Zhou, S. Xing, J. Huang, X. Qiu, Q. Guo",
+        "Findings of ACL 2026, arXiv 2601.05049",
+    ),
+    "mehta2025icl": Paper(
+        "Scaling Laws and In-Context Learning: A Unified Theoretical Framework",
+        "S. Mehta, I. Gupta",
+        "PriGM workshop at EurIPS 2025, arXiv 2511.06232",
+    ),
+    "ghosh2025consistent": Paper(
+        "Transformers Are Universally Consistent",
+        "S. Ghosh, K. Bose, S. Das",
+        "arXiv 2505.24531",
+    ),
     "headcount": Paper("headcount", "the authors of this package", "derived and checked here"),
 }
 
@@ -54,7 +99,7 @@ class Source:
     >>> Source("yu2099", "Theorem 1")
     Traceback (most recent call last):
     ...
-    ValueError: unknown paper 'yu2099'; known: yu2025heads, yu2026infoflow, yu2025allocation, ssm2025depth, headcount
+    ValueError: unknown paper 'yu2099'; known: yu2025heads, yu2026infoflow, ..., headcount
     """
 
     paper: str
@@ -73,6 +118,15 @@ SHORT = {
     "yu2026infoflow": "Yu et al. 2026 (InfoFlow)",
     "yu2025allocation": "Yu et al. 2025 (allocation)",
     "ssm2025depth": "the depth paper on linear SSMs",
+    "atad2026lens": "Atad et al. 2026 (TensorLens)",
+    "alcalde2025exact": "Alcalde et al. 2025 (hardmax)",
+    "tarzanagh2023svm": "Tarzanagh et al. 2023 (attention SVM)",
+    "chen2024induction": "Chen et al. 2024 (induction heads)",
+    "jobanputra2025born": "Jobanputra et al. 2025 (born a transformer)",
+    "wang2023prompt": "Wang et al. 2023 (prompt tuning)",
+    "zhou2026lr": "Zhou et al. 2026 (learning rate)",
+    "mehta2025icl": "Mehta and Gupta 2025 (in-context scaling)",
+    "ghosh2025consistent": "Ghosh et al. 2025 (consistency)",
     "headcount": "this package",
 }
 
