@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
     from headcount.nets import Architecture
-    from headcount.papers import allocation, head_count, infoflow, ssm
+    from headcount.papers import allocation, head_count, induction, infoflow, ssm
     from headcount.papers.infoflow import advise, build, predict
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
@@ -57,6 +57,7 @@ __all__ = [
     "drawing",
     "fits",
     "head_count",
+    "induction",
     "infoflow",
     "knee",
     "measure",
@@ -98,6 +99,7 @@ __getattr__, __dir__ = lazily(
         "papers",
         "papers.allocation",
         "papers.head_count",
+        "papers.induction",
         "papers.infoflow",
         "papers.ssm",
         "report",

@@ -8,6 +8,7 @@ from headcount.papers.allocation.reproduce import ALLOCATION
 from headcount.papers.head_count.cifar import CIFAR
 from headcount.papers.head_count.reproduce import SYNTHETIC
 from headcount.papers.head_count.text_retrieval import TEXT
+from headcount.papers.induction.reproduce import INDUCTION
 from headcount.papers.infoflow.reproduce import INFOFLOW
 from headcount.papers.ssm.reproduce import SSM
 from headcount.refusals import nearest
@@ -15,7 +16,7 @@ from headcount.results.record import Reproduction
 
 __all__ = ["REPRODUCTIONS", "chosen", "named"]
 
-REPRODUCTIONS: tuple[Reproduction, ...] = (*SYNTHETIC, CIFAR, TEXT, *INFOFLOW, *ALLOCATION, *SSM)
+REPRODUCTIONS: tuple[Reproduction, ...] = (*SYNTHETIC, CIFAR, TEXT, *INFOFLOW, *ALLOCATION, *SSM, *INDUCTION)
 
 
 def named(name: str) -> Reproduction:

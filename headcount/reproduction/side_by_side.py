@@ -22,6 +22,7 @@ TITLES = {
     "infoflow": PAPERS["yu2026infoflow"].title,
     "allocation": PAPERS["yu2025allocation"].title,
     "ssm": PAPERS["ssm2025depth"].title,
+    "induction": PAPERS["chen2024induction"].title,
 }
 
 

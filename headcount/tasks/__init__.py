@@ -2,6 +2,7 @@
 
 from headcount.tasks.catalogue import catalogue, describe, named, sentence
 from headcount.tasks.linear_max import LinearMax
+from headcount.tasks.ngrams import NGram
 from headcount.tasks.opposite import OppositePair
 from headcount.tasks.pairs import Gaussian, PairMax, TriangleCentre, UnitSphere
 from headcount.tasks.places import Induction, PositionSum
@@ -17,6 +18,7 @@ __all__ = [
     "Induction",
     "KthLargest",
     "LinearMax",
+    "NGram",
     "OppositePair",
     "PairMax",
     "PositionSum",

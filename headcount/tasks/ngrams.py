@@ -28,14 +28,14 @@ class ChainSample(NamedTuple):
 
 @dataclass(frozen=True)
 class NGram:
-    """The law of the next letter of a chain whose kernel nobody told: its posterior given the sequence.
+    """The law of the next letter of a chain whose kernel is not known: its posterior given the sequence.
 
     Every sequence has its own kernel, each row Dirichlet(concentration); a letter is drawn from the row that the
     letters `parents` places before it choose, the first ones uniformly. With N(z, e) times that e followed the pattern
     z of the last place, P(e | x) = (N(z, e) + alpha) / (N(z) + V alpha). The place after the end is not counted, nor
     one that needs a letter before the first.
     Source: Chen et al. 2024 (induction heads), the data of the runs.
-    Departs: the target there is the random next letter; a task is a function of its input, so the call is the posterior.
+    Departs: there the target is the random next letter; a task is a function of its input: here, the posterior.
 
     >>> x = one_hot(torch.tensor([[0, 1, 0, 1, 0]]), 2).double()
     >>> NGram(parents=(1,), vocab=2, length=5, concentration=0.5)(x)  # twice 1 after 0
@@ -93,10 +93,17 @@ class NGram:
         return ChainSample(one_hot(letters[:, :-1], V).to(dtype), letters[:, -1], row.to(dtype))
 
     def kernels(self, batch: int, *, generator: torch.Generator | None = None) -> Float[Tensor, "batch contexts vocab"]:
-        """Random kernels; the letter at the i-th parent counts V^i in the number of a row."""
+        """Random kernels; the letter at the i-th parent counts V^i in the number of a row.
+
+        A row is Gamma(alpha) variates over their sum. G U^(1/alpha), with G of Gamma(alpha + 1), is one of them; taken
+        by logarithms, none is lost to underflow, however small alpha is.
+        """
         device = generator.device if generator is not None else None
-        alpha = torch.full((batch, self.vocab ** len(self.parents), self.vocab), self.concentration, device=device)
-        return torch._sample_dirichlet(alpha.double(), generator=generator)
+        size = (batch, self.vocab ** len(self.parents), self.vocab)
+        above = torch.full(size, self.concentration + 1.0, dtype=torch.float64, device=device)
+        logs = torch._standard_gamma(above, generator=generator).log()  # type: ignore[attr-defined]
+        drawn = 1.0 - torch.rand(size, generator=generator, dtype=torch.float64, device=device)  # never 0
+        return (logs + drawn.log() / self.concentration).softmax(dim=-1)
 
 
 def following_counts(x: Float[Tensor, "batch length vocab"], lags: Sequence[int]) -> Float[Tensor, "batch vocab"]:

@@ -51,7 +51,11 @@ def stationary_law(transition: np.ndarray) -> np.ndarray:
 
 
 def chi2_information(
-    kernel: np.ndarray, lags: Sequence[int], power: int = 2, *, parents: Sequence[int] | None = None,
+    kernel: np.ndarray,
+    lags: Sequence[int],
+    power: int = 2,
+    *,
+    parents: Sequence[int] | None = None,
     mixing: float = MIXING,
 ) -> np.ndarray:
     """I_p(S) = sum_z mu(z)^p (sum_e mu(e|z)^2 / mu(e) - 1), z the letters at the lags S of a stationary chain.
@@ -65,7 +69,7 @@ def chi2_information(
     >>> copying = np.array([[1.0, 0.0], [0.0, 1.0]])  # the next letter is the last one
     >>> round(float(chi2_information(copying, (1,), 1, mixing=1e-9)), 6), float(chi2_information(copying, ()))
     (1.0, 0.0)
-    """  # fmt: skip
+    """
     return _informations(kernel, [tuple(lags)], power, parents, mixing)[0]
 
 
@@ -85,7 +89,13 @@ class InformationSet:
     test="tests/test_induction_bounds.py::test_the_modified_information_chooses_the_parents_alone",
 )
 def information_set(
-    concentration: float, vocab: int, parents: Sequence[int], window: int, *, power: int = 2, kernels: int = 400,
+    concentration: float,
+    vocab: int,
+    parents: Sequence[int],
+    window: int,
+    *,
+    power: int = 2,
+    kernels: int = 400,
     seed: int = 0,
 ) -> InformationSet:
     """The set S* of lags that maximises E I_p over random kernels, and by how much it leads.
@@ -95,7 +105,7 @@ def information_set(
 
     >>> information_set(1.0, 2, (2,), window=3, kernels=50).lags
     (2,)
-    """  # fmt: skip
+    """
     values = information_table(concentration, vocab, parents, window, power=power, kernels=kernels, seed=seed)
     best, second = sorted(values, key=lambda lags: -values[lags].mean())[:2]
     ahead = values[best] - values[second]
@@ -104,10 +114,17 @@ def information_set(
 
 
 def information_table(
-    concentration: float, vocab: int, parents: Sequence[int], window: int, *, power: int = 2, kernels: int = 400,
-    seed: int = 0, mixing: float = MIXING,
+    concentration: float,
+    vocab: int,
+    parents: Sequence[int],
+    window: int,
+    *,
+    power: int = 2,
+    kernels: int = 400,
+    seed: int = 0,
+    mixing: float = MIXING,
 ) -> dict[Lags, np.ndarray]:
-    """I_p of every set of lags of a window, kernel by kernel, on the same random kernels."""  # fmt: skip
+    """I_p of every set of lags of a window, kernel by kernel, on the same random kernels."""
     positive(concentration=concentration)
     at_least_one(window=window)
     if kernels < 2:
@@ -153,4 +170,4 @@ def _information(joint: np.ndarray, lags: Lags, window: int, power: int) -> np.n
     patterns, letters = pairs.sum(axis=-2), pairs.sum(axis=-1)
     # mu(e|z)^2 = mu(e, z)^2 / mu(z)^2; the mixing keeps every pattern possible
     excess = ((pairs / patterns[..., None, :]) ** 2 / letters[..., None]).sum(axis=-2) - 1
-    return (patterns**power * excess).sum(axis=-1)
+    return np.asarray((patterns**power * excess).sum(axis=-1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ LENGTHS = (10, 20, 50, 100, 200, 400)
 class ChainRun:
     """One run of the simplified model: its chain, how many sequences, the seed of both, and the start."""
 
-    task: NGram = NGram()
+    task: NGram = field(default_factory=NGram)
     training: int = 9000
     validation: int = 2000
     seed: int = 0
@@ -86,10 +86,16 @@ def groups_row(model: Staged) -> dict[str, Any]:
 
 
 def selection_rows(
-    *, steps: int = 60, seed: int = 0, training: int = 2000, window: int = 3, parents: Sequence[Lags] = PARENTS,
-    concentrations: Sequence[float] = CONCENTRATIONS, kernels: int = 400,
+    *,
+    steps: int = 60,
+    seed: int = 0,
+    training: int = 2000,
+    window: int = 3,
+    parents: Sequence[Lags] = PARENTS,
+    concentrations: Sequence[float] = CONCENTRATIONS,
+    kernels: int = 400,
 ) -> list[dict[str, Any]]:
-    """For every chain: the lags training chose beside the information set, its margin and the margin's error."""  # fmt: skip
+    """For every chain: the lags training chose beside the information set, its margin and the margin's error."""
     rows = []
     for lags in parents:
         for alpha in concentrations:
@@ -120,10 +126,15 @@ def predictor_rows(task: NGram, *, samples: int = 4000, seed: int = 0, window: i
 
 
 def length_rows(
-    model: Staged, task: NGram, *, lengths: Sequence[int] = LENGTHS, concentrations: Sequence[float] = CONCENTRATIONS,
-    samples: int = 2000, seed: int = 1,
+    model: Staged,
+    task: NGram,
+    *,
+    lengths: Sequence[int] = LENGTHS,
+    concentrations: Sequence[float] = CONCENTRATIONS,
+    samples: int = 2000,
+    seed: int = 1,
 ) -> list[dict[str, Any]]:
-    """A trained model on other lengths and concentrations, beside the matched mean, the posterior and the kernel."""  # fmt: skip
+    """A trained model on other lengths and concentrations, beside the matched mean, the posterior and the kernel."""
     rows = []
     for alpha in concentrations:
         for length in lengths:
@@ -144,14 +155,20 @@ def length_rows(
 
 
 def full_rows(
-    *, seeds: Sequence[int] = (0, 1, 2), randomness: Sequence[float] = (0.0, 0.3, 1.0), own: float = 3.0,
-    steps: int = 300, training: int = 2000, validation: int = 2000, rate: float = 1.0,
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    randomness: Sequence[float] = (0.0, 0.3, 1.0),
+    own: float = 3.0,
+    steps: int = 300,
+    training: int = 2000,
+    validation: int = 2000,
+    rate: float = 1.0,
 ) -> list[dict[str, Any]]:
     """The full model, with query, key and value learnt too: which lags every start ends on, and the loss there.
 
     A hypothesis is asked, no theorem repeated. The data are the same for every seed, only the start differs: maps from
     those of the simplified model (randomness 0, where all seeds are one) to random ones (1).
-    """  # fmt: skip
+    """
     base = ChainRun(training=training, validation=validation, rate=rate)
     data, held_out = base.data()
     rows = []

@@ -1,4 +1,4 @@
-"""The generalised induction head as a network: copy some lags, match them, average what followed. With a certificate."""
+"""The generalised induction head as a network with its certificate: copy lags, match them, average what followed."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def generalised_induction(task: NGram, beta: float, *, sharpness: float = 40.0) 
 def _certificate(task: NGram, beta: float, sharpness: float) -> Certificate:
     n, lags = task.length, len(task.parents)
     leak = (task.parents[-1] - 1) * math.exp(-sharpness)
-    # Copies with 1 - leak of their weight on the lag agree by >= 1 - 2 leak where the letters are equal and by <= 2 leak
+    # Copies with 1 - leak of their weight on the lag agree by >= 1 - 2 leak where the letters are equal, by <= 2 leak
     # where not. A full match scores beta |S| (1 - 2 leak) .. beta |S|, any other place at most beta (|S| - 1 + 2 leak).
     gap = beta * (1 - 2 * (lags + 1) * leak)
     if gap <= 0:

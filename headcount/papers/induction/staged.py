@@ -35,7 +35,13 @@ class Learnt:
 
     @classmethod
     def between(
-        cls, heads: int, vocab: int, randomness: float, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
+        cls,
+        heads: int,
+        vocab: int,
+        randomness: float,
+        *,
+        generator: torch.Generator,
+        dtype: torch.dtype = torch.float32,
     ) -> Learnt:
         """(1 - t) I + t G for t = `randomness`: at 0 the simplified model's own maps, at 1 entries N(0, 1 / vocab)."""
         if not 0 <= randomness <= 1:
@@ -68,7 +74,8 @@ class ChainTables:
         if n < span:
             raise ValueError(f"{heads} heads look {span} letters back, and the sequences have {n}")
         padded = torch.cat([letters.new_full((batch, span), V), letters], dim=1)
-        place = sum(padded[:, span - lag : span - lag + n + 1] * (V + 1) ** (lag - 1) for lag in range(1, span + 1))
+        digits = [padded[:, span - lag : span - lag + n + 1] * (V + 1) ** (lag - 1) for lag in range(1, span + 1)]
+        place = torch.stack(digits).sum(dim=0)
         base = (V + 1) ** span
         kinds, pairs = torch.unique(place[:, -1:] * base + place[:, :-1], return_inverse=True)
         step, size = V + 1, (V + 1) ** heads
@@ -100,10 +107,17 @@ class Staged:
 
     @classmethod
     def start(
-        cls, heads: int = 3, degree: int = 2, *, own: float = 3.0, other: float = 0.1, small: float = 0.01,
-        dtype: torch.dtype = torch.float32, learnt: Learnt | None = None,
+        cls,
+        heads: int = 3,
+        degree: int = 2,
+        *,
+        own: float = 3.0,
+        other: float = 0.1,
+        small: float = 0.01,
+        dtype: torch.dtype = torch.float32,
+        learnt: Learnt | None = None,
     ) -> Staged:
-        """Lag weight `own` at a head's first lag and `other` elsewhere; coefficients and scale `small`."""  # fmt: skip
+        """Lag weight `own` at a head's first lag and `other` elsewhere; coefficients and scale `small`."""
         copier = torch.full((heads, heads), other, dtype=dtype)
         copier[:, 0] = own
         selector = torch.full((len(subsets(heads, degree)),), small, dtype=dtype)
@@ -209,10 +223,14 @@ class Stage:
 
 
 def descend(
-    model: Staged, data: ChainTables, stages: Sequence[Stage], *, rate: float = 1.0,
+    model: Staged,
+    data: ChainTables,
+    stages: Sequence[Stage],
+    *,
+    rate: float = 1.0,
     visit: Callable[[int, Staged], None] = lambda step, model: None,
 ) -> Staged:
-    """Full-batch gradient descent, stage after stage; `visit` sees the model before the first step and after each."""  # fmt: skip
+    """Full-batch gradient descent, stage after stage; `visit` sees the model before the first step and after each."""
     visit(0, model)
     step = 0
     for stage in stages:
