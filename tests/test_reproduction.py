@@ -31,6 +31,8 @@ NAMES = [
     "allocation:jacobian",
     "ssm:norms",
     "ssm:learning",
+    "induction:curve",
+    "induction:selection",
 ]
 CHEAP = ("head-count:exponents", "allocation:e-128", "ssm:norms")
 

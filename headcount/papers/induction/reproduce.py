@@ -17,9 +17,9 @@ RUN = "all together"
 
 def curve(setting: Setting) -> Measured:
     """The simplified model from the published start, all parameters together."""
-    steps, seeds = (100, range(2)) if setting.quick else (5000, range(3))
+    steps, seeds = (100, range(2)) if setting.quick else (1000, range(3))
     base = ChainRun(training=2000 if setting.quick else 9000)
-    at = sorted({0, 1, 5, 10, 50, 100, 500, 5000} & set(range(steps + 1)))
+    at = sorted({0, 1, 5, 10, 50, 100, 500, 1000} & set(range(steps + 1)))
     runs = [stage_rows(ChainRun(training=base.training, seed=s), (Stage(GROUPS, steps),), at=at)[1] for s in seeds]
     by_step = {row["step"]: [run[i] for run in runs] for i, row in enumerate(runs[0])}
     tables = {
@@ -84,7 +84,7 @@ def selection(setting: Setting) -> Measured:
 INDUCTION = (
     Reproduction("induction:curve", "the simplified model in three stages", curve, (LOSS, SCALE, SHARE),
                  "Three heads, sets of at most two, own-lag weight 3, others 0.1, c = a = 0.01, descent at rate 1.",
-                 "seeds of the data", ("5 s", "5 min", "5 min")),
+                 "seeds of the data", ("5 s", "1 min", "1 min")),
     Reproduction("induction:selection", "lags chosen by training beside the information set", selection, (),
                  "Parents (1,2), (1,3), (2,3), (2) and concentrations 0.1, 0.3, 1; 60 steps on 2000 sequences.",
                  "start of the full model's maps", ("20 s", "1 min", "1 min")),
