@@ -41,7 +41,7 @@ def by_loop(model: Staged, x: torch.Tensor) -> torch.Tensor:
         if not lags:
             return torch.zeros(vocab, dtype=x.dtype)
         weights = torch.stack([model.copier[h - 1, lag - h] for lag in lags]).softmax(dim=0)
-        mixture = sum(w * x[place - lag - 1] for w, lag in zip(weights, lags, strict=True))
+        mixture = weights @ torch.stack([x[place - lag - 1] for lag in lags])
         return mixture / (mixture.norm() + 1e-7)
 
     def agrees(h: int, place: int) -> torch.Tensor:
