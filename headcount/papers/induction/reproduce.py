@@ -65,7 +65,9 @@ def selection(setting: Setting) -> Measured:
         tables["share of the information set"][key] = (*tables["share of the information set"].get(key, ()), share)
         tables["margin"][key] = (r["margin"],)
     tables["full model, share of {1,2}"] = {
-        (f"randomness {t:g}", f"{full[0]['steps']} steps"): tuple(r["share_of_parents"] for r in full if r["randomness"] == t)
+        (f"randomness {t:g}", f"{full[0]['steps']} steps"): tuple(
+            r["share_of_parents"] for r in full if r["randomness"] == t
+        )
         for t in dict.fromkeys(r["randomness"] for r in full)
     }
     ended = ", ".join(f"{s:g}" for s in FULL_SHARES)
