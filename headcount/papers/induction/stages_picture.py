@@ -94,6 +94,7 @@ def _heads(frame: Frame, rows: Rows) -> str:
 
 def _scale(frame: Frame, rows: Rows) -> str:
     values = [row["scale"] for row in rows]
-    panel, drawn = _panel(frame, rows, [0.0, *values], "3 classifier: scale a, and the loss times 10")
-    drawn += _curve(panel, rows, values, "line ks0") + _curve(panel, rows, [10 * r["loss"] for r in rows], "line ks1")
-    return drawn + legend(("scale a", "10 x loss"), frame.left + 24, frame.top + 12)
+    losses = [10 * row["loss"] for row in rows]
+    panel, drawn = _panel(frame, rows, [0.0, *values, *losses], "3 classifier: scale a, and the loss")
+    drawn += _curve(panel, rows, values, "line ks0") + _curve(panel, rows, losses, "line ks1")
+    return drawn + legend(("scale a", "10 x loss"), frame.left + 24, (frame.top + frame.bottom) / 2 - 12)
