@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import battery_page, born_pages, laws_page, performance_page, shrink_minilm
+from benchmarks import battery_page, born_pages, induction_page, laws_page, performance_page, shrink_minilm
 from benchmarks.infoflow_stored import stored
 from headcount.files import whole
+from headcount.papers.induction.stages_picture import stages_picture
 from headcount.papers.ssm.pictures import bits_picture
 from headcount.report import figure
 from headcount.reproduction import read_records, theorems
@@ -39,6 +40,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/infoflow.html": lambda: battery_page.page(*(stored(DATA / name) for name in INFOFLOW)),
     "docs/laws.html": lambda: laws_page.page(DATA),
     "docs/born.html": born_pages.page,
+    "docs/induction.html": lambda: induction_page.page(_json("induction.json")),
+    "docs/images/induction.svg": lambda: stages_picture(_json("induction.json")["stages"]).standalone(),
     "docs/performance.md": lambda: performance_page.page(_json("bank_speed.json")),
     "docs/images/bank_speed.svg": lambda: performance_page.picture(_json("bank_speed.json")).standalone(),
     "docs/images/head_count.svg": lambda: figure(read_study(DATA / "head_count.json")).standalone(),

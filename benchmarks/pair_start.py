@@ -35,7 +35,7 @@ def pair_start(task: PairMax, arch: Architecture, mean: float = 0.0, spread: flo
     D, d, E = len(task.matrices), task.token_dim, arch.embed_dim
     if not isinstance(task.tokens, UnitSphere):
         raise ValueError("this network is for tokens on the unit sphere")
-    if E < (need := d + D * (d + 3) + 2) or any(h < D or n < d + 1 for h, n in arch.layers) or arch.depth != 2:
+    if (need := d + D * (d + 3) + 2) > E or any(h < D or n < d + 1 for h, n in arch.layers) or arch.depth != 2:
         raise ValueError(f"two layers of {D} heads of head_dim {d + 1} and embed_dim {need} are needed, got {arch}")
     net = Transformer(arch, d).double()
     first, last, between = net.attention[0], net.attention[1], net.between[0]

@@ -165,7 +165,9 @@ def _show(part: str, made: dict[str, Any]) -> None:
     print(f"{part}: {made['seconds']} s", flush=True)
     for row in made["rows"]:
         name = row.get("cell", f"lr {row.get('lr')}")
-        print(f"  {name:<24} best {row['best']:.2e}  median {row['median']:.2e}  {row.get('published', '')}", flush=True)
+        print(
+            f"  {name:<24} best {row['best']:.2e}  median {row['median']:.2e}  {row.get('published', '')}", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -30,11 +30,19 @@ if TYPE_CHECKING:
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
     from headcount.nets import Architecture
-    from headcount.papers import allocation, head_count, infoflow, ssm, tensor_lens
-    from headcount.papers import allocation, head_count, infoflow, lr_law, ssm
-    from headcount.papers import allocation, consistency, head_count, icl, infoflow, ssm
-    from headcount.papers import allocation, born, head_count, infoflow, ssm, tensor_lens
-    from headcount.papers import allocation, hardmax, head_count, infoflow, ssm, tensor_lens
+    from headcount.papers import (
+        allocation,
+        born,
+        consistency,
+        hardmax,
+        head_count,
+        icl,
+        induction,
+        infoflow,
+        lr_law,
+        ssm,
+        tensor_lens,
+    )
     from headcount.papers.infoflow import advise, build, predict
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
@@ -66,6 +74,7 @@ __all__ = [
     "hardmax",
     "head_count",
     "icl",
+    "induction",
     "infoflow",
     "knee",
     "lr_law",
@@ -115,6 +124,7 @@ __getattr__, __dir__ = lazily(
         "papers.hardmax",
         "papers.head_count",
         "papers.icl",
+        "papers.induction",
         "papers.infoflow",
         "papers.lr_law",
         "papers.ssm",

@@ -33,6 +33,8 @@ NAMES = [
     "ssm:learning",
     "hardmax:exact",
     "hardmax:decay",
+    "induction:curve",
+    "induction:selection",
 ]
 CHEAP = ("head-count:exponents", "allocation:e-128", "ssm:norms", "icl:claims", "consistency:rate", "hardmax:exact")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headcount.papers.allocation.reproduce import ALLOCATION
-from headcount.papers.consistency.reproduce import CONSISTENCY
 from headcount.papers.born.reproduce import BORN
+from headcount.papers.consistency.reproduce import CONSISTENCY
 from headcount.papers.hardmax.reproduce import HARDMAX
 from headcount.papers.head_count.cifar import CIFAR
 from headcount.papers.head_count.reproduce import SYNTHETIC
 from headcount.papers.head_count.text_retrieval import TEXT
 from headcount.papers.icl.reproduce import ICL
+from headcount.papers.induction.reproduce import INDUCTION
 from headcount.papers.infoflow.reproduce import INFOFLOW
 from headcount.papers.ssm.reproduce import SSM
 from headcount.refusals import nearest
@@ -29,6 +30,7 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
     *ICL,
     *CONSISTENCY,
     *BORN,
+    *INDUCTION,
     *HARDMAX,
 )
 

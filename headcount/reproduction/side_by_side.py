@@ -26,6 +26,7 @@ TITLES = {
     "consistency": PAPERS["ghosh2025consistent"].title,
     "born": PAPERS["jobanputra2025born"].title,
     "hardmax": PAPERS["alcalde2025exact"].title,
+    "induction": PAPERS["chen2024induction"].title,
 }
 
 

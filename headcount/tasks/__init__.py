@@ -5,6 +5,7 @@ from headcount.tasks.catalogue import catalogue, describe, named, sentence
 from headcount.tasks.copies import Copy
 from headcount.tasks.linear_max import LinearMax
 from headcount.tasks.neighbours import Neighbour
+from headcount.tasks.ngrams import NGram
 from headcount.tasks.opposite import OppositePair
 from headcount.tasks.pairs import Gaussian, PairMax, TriangleCentre, UnitSphere
 from headcount.tasks.places import Induction, PositionSum
@@ -23,6 +24,7 @@ __all__ = [
     "KthLargest",
     "LinearMax",
     "Neighbour",
+    "NGram",
     "OppositePair",
     "PairMax",
     "PositionSum",

@@ -1,0 +1,190 @@
+"""What is trained and measured: the run in stages, which lags are chosen, predictors side by side, other lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, nll_loss
+
+from headcount.papers.induction.bounds import Lags, information_set, subsets
+from headcount.papers.induction.networks import matched_mean
+from headcount.papers.induction.staged import GROUPS, ChainTables, Learnt, Stage, Staged, descend
+from headcount.tasks.ngrams import ChainSample, NGram, dirichlet_posterior
+
+__all__ = [
+    "TOGETHER",
+    "ChainRun",
+    "chain_samples",
+    "full_rows",
+    "length_rows",
+    "predictor_rows",
+    "selection_rows",
+    "stage_rows",
+]
+
+TOGETHER = (Stage(GROUPS, 100),)
+PARENTS: tuple[Lags, ...] = ((1, 2), (1, 3), (2, 3), (2,))
+CONCENTRATIONS = (0.1, 0.3, 1.0)
+LENGTHS = (10, 20, 50, 100, 200, 400)
+
+
+@dataclass(frozen=True)
+class ChainRun:
+    """One run of the simplified model: its chain, how many sequences, the seed of both, and the start."""
+
+    task: NGram = field(default_factory=NGram)
+    training: int = 9000
+    validation: int = 2000
+    seed: int = 0
+    heads: int = 3
+    degree: int = 2
+    own: float = 3.0
+    rate: float = 1.0
+
+    def start(self) -> Staged:
+        """The model before the first step."""
+        return Staged.start(self.heads, self.degree, own=self.own)
+
+    def data(self) -> tuple[ChainTables, ChainTables]:
+        """Training and validation sequences as the model sees them."""
+        training, validation = chain_samples(self.task, (self.training, self.validation), self.seed)
+        return ChainTables.of(training, self.heads), ChainTables.of(validation, self.heads)
+
+    def trained(self, stages: Sequence[Stage] = TOGETHER) -> Staged:
+        """The model after the stages."""
+        return descend(self.start(), self.data()[0], stages, rate=self.rate)
+
+
+def chain_samples(task: NGram, sizes: Sequence[int], seed: int) -> list[ChainSample]:
+    """Samples of these sizes, one after the other from one seed."""
+    generator = torch.Generator().manual_seed(seed)
+    return [task.sample(size, generator=generator) for size in sizes]
+
+
+def stage_rows(
+    run: ChainRun, stages: Sequence[Stage], *, at: Sequence[int] | None = None
+) -> tuple[Staged, list[dict[str, Any]]]:
+    """The trained model, and a row for every step in `at` (all where none is given): the three groups and the loss."""
+    training, validation = run.data()
+    rows: list[dict[str, Any]] = []
+
+    def visit(step: int, model: Staged) -> None:
+        if at is None or step in at:
+            rows.append({"step": step, "loss": float(model.loss(validation)), **groups_row(model)})
+
+    return descend(run.start(), training, stages, rate=run.rate, visit=visit), rows
+
+
+def groups_row(model: Staged) -> dict[str, Any]:
+    """The three groups as fields: shares of the sets, own-lag weights, scale."""
+    shares = {",".join(map(str, lags)): share for lags, share in model.shares.items()}
+    return {"scale": float(model.classifier), "own": model.copier[:, 0].tolist(), "shares": shares}
+
+
+def selection_rows(
+    *,
+    steps: int = 60,
+    seed: int = 0,
+    training: int = 2000,
+    window: int = 3,
+    parents: Sequence[Lags] = PARENTS,
+    concentrations: Sequence[float] = CONCENTRATIONS,
+    kernels: int = 400,
+) -> list[dict[str, Any]]:
+    """For every chain: the lags training chose beside the information set, its margin and the margin's error."""
+    rows = []
+    for lags in parents:
+        for alpha in concentrations:
+            task = NGram(parents=lags, concentration=alpha)
+            run = ChainRun(task, training, validation=2, seed=seed, heads=window)
+            model = run.trained((Stage(GROUPS, steps),))
+            best = information_set(alpha, task.vocab, lags, window, kernels=kernels)
+            row = {"parents": lags, "concentration": alpha, "chosen": model.chosen, "share": model.share(model.chosen)}
+            row |= {"information_set": best.lags, "runner_up": best.runner_up, "agrees": model.chosen == best.lags}
+            rows.append(row | {"margin": best.margin, "margin_error": best.margin_error})
+    return rows
+
+
+def predictor_rows(task: NGram, *, samples: int = 4000, seed: int = 0, window: int = 3) -> list[dict[str, Any]]:
+    """The matched mean and the posterior on every set of lags, and the true kernel, on the same sequences.
+
+    `loss` takes a predictor's law as logits, as the runs do; `cross_entropy` is its own, None where a letter that came
+    had probability 0.
+    """
+    (sample,) = chain_samples(task, (samples,), seed)
+    sample = ChainSample(sample.x.double(), sample.following, sample.row.double())
+    rows = [{"predictor": "true kernel", "lags": task.parents, **_scored(sample.row, sample.following)}]
+    for lags in subsets(window):
+        mean, posterior = matched_mean(sample.x, lags), dirichlet_posterior(sample.x, lags, task.concentration)
+        rows.append({"predictor": "matched mean", "lags": lags, **_scored(mean, sample.following)})
+        rows.append({"predictor": "posterior", "lags": lags, **_scored(posterior, sample.following)})
+    return rows
+
+
+def length_rows(
+    model: Staged,
+    task: NGram,
+    *,
+    lengths: Sequence[int] = LENGTHS,
+    concentrations: Sequence[float] = CONCENTRATIONS,
+    samples: int = 2000,
+    seed: int = 1,
+) -> list[dict[str, Any]]:
+    """A trained model on other lengths and concentrations, beside the matched mean, the posterior and the kernel."""
+    rows = []
+    for alpha in concentrations:
+        for length in lengths:
+            chain = replace(task, length=length, concentration=alpha)
+            (sample,) = chain_samples(chain, (samples,), seed)
+            laws = {
+                "model": model(ChainTables.of(sample, model.heads)),
+                "matched": matched_mean(sample.x, task.parents),
+                "posterior": chain(sample.x),
+                "kernel": sample.row,
+            }
+            row: dict[str, Any] = {"concentration": alpha, "length": length}
+            for name, law in laws.items():
+                scores = _scored(law, sample.following)
+                row |= {f"{name}_loss": scores["loss"], f"{name}_accuracy": scores["accuracy"]}
+            rows.append(row)
+    return rows
+
+
+def full_rows(
+    *,
+    seeds: Sequence[int] = (0, 1, 2),
+    randomness: Sequence[float] = (0.0, 0.3, 1.0),
+    own: float = 3.0,
+    steps: int = 300,
+    training: int = 2000,
+    validation: int = 2000,
+    rate: float = 1.0,
+) -> list[dict[str, Any]]:
+    """The full model, with query, key and value learnt too: which lags every start ends on, and the loss there.
+
+    A hypothesis is asked, no theorem repeated. The data are the same for every seed, only the start differs: maps from
+    those of the simplified model (randomness 0, where all seeds are one) to random ones (1).
+    """
+    base = ChainRun(training=training, validation=validation, rate=rate)
+    data, held_out = base.data()
+    rows = []
+    for mixed, seed in [(t, seed) for t in randomness for seed in (seeds if t > 0 else seeds[:1])]:
+        learnt = Learnt.between(base.heads, base.task.vocab, mixed, generator=torch.Generator().manual_seed(seed))
+        start = Staged.start(base.heads, base.degree, own=own, learnt=learnt)
+        model = descend(start, data, (Stage((*GROUPS, "learnt"), steps),), rate=rate)
+        row = {"randomness": mixed, "seed": seed, "own": own, "steps": steps, "chosen": model.chosen}
+        row |= {"share": model.share(model.chosen), "share_of_parents": model.share(base.task.parents)}
+        right = float((model(held_out).argmax(dim=1) == held_out.following).double().mean())
+        rows.append(row | {"loss": float(model.loss(held_out)), "accuracy": right})
+    return rows
+
+
+def _scored(law: Tensor, following: Tensor) -> dict[str, float | None]:
+    chances = law.gather(1, following[:, None])
+    entropy = float(nll_loss(law.log(), following)) if bool((chances > 0).all()) else None
+    right = float((law.argmax(dim=1) == following).double().mean())
+    return {"loss": float(cross_entropy(law, following)), "cross_entropy": entropy, "accuracy": right}
