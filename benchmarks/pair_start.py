@@ -1,8 +1,9 @@
 """D pair retrievals by two layers of D heads as a network that banks train: where training can start from.
 
-With unit tokens and u = A_i^T x_s the pair score is x_s^T A_i x_t = (|u + x_t|^2 - |u|^2 - 1) / 2. Every token asks, by
-head i, for the s with the largest score and fetches u and |u|^2; the feed-forward between the layers takes the squares of
-u + x_t coordinate by coordinate, piecewise linearly; the class token asks once, at the end, for the largest score.
+With unit tokens and u = A_i^T x_s the pair score is x_s^T A_i x_t = (|u + x_t|^2 - |u|^2 - 1) / 2. Every token asks,
+by head i, for the s with the largest score and fetches u and |u|^2; the feed-forward between the layers takes the
+squares of u + x_t coordinate by coordinate, piecewise linearly; the class token asks once, at the end, for the largest
+score.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class _Units:
         self.layer.outer.bias[output] -= bound
 
     def square(self, inputs: dict[int, float], output: int, reach: float, units: int, weight: float = 1.0) -> None:
-        """z^2 on [-reach, reach] by `units` units: linear between knots, off by a quarter of their distance squared at most."""
+        """z^2 on [-reach, reach] by `units` units, linear between knots: off by at most a quarter of a step squared."""
         knots = torch.linspace(-reach, reach, units + 1, dtype=torch.float64)
         slopes: Tensor = knots[1:] + knots[:-1]
         steps = torch.diff(slopes, prepend=torch.zeros(1, dtype=torch.float64))

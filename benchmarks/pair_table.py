@@ -1,10 +1,10 @@
 """The pair table with a class token that asks once, at the end: `python -m benchmarks.pair_table --device cuda`.
 
-Rule, fixed before looking: unit tokens, length 64, token_dim 4, E = 64, head_dim 16, width 128, fresh samples, four seeds, one
-learning rate for all cells, the one that is best by median for (2,2) at D = 2 in a short search. A cell's number is
-its smallest validation NMSE over the run; the best and the median over seeds are shown. Parts are written as they finish:
-`rates`, `sphere` (D = 2 to 6), `gaussian` (D = 2), `near` (from the constructed network disturbed by 10%), each followed by
-`late`: the same networks trained on with a larger batch.
+Rule, fixed before looking: unit tokens, length 64, token_dim 4, E = 64, head_dim 16, width 128, fresh samples, four
+seeds, one learning rate for all cells, the one that is best by median for (2,2) at D = 2 in a short search. A cell's
+number is its smallest validation NMSE over the run; the best and the median over seeds are shown. Parts are written as
+they finish: `rates`, `sphere` (D = 2 to 6), `gaussian` (D = 2), `near` (from the constructed network disturbed by 10%),
+each followed by `late`: the same networks trained on with a larger batch.
 """
 
 from __future__ import annotations
