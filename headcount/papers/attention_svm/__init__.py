@@ -17,8 +17,19 @@ from headcount.lazy import lazily
 if TYPE_CHECKING:
     from headcount.papers.attention_svm.bounds import selection_feasible_from
     from headcount.papers.attention_svm.descent import SelectionPath, select
-    from headcount.papers.attention_svm.direction import Decomposition, Offender, decompose, direction_gap, locally_optimal
-    from headcount.papers.attention_svm.experiments import directions, feasible_share, nonlinear_study, rank_study, summary
+    from headcount.papers.attention_svm.direction import (
+        Decomposition,
+        Offender,
+        decompose,
+        direction_gap,
+        locally_optimal,
+    )
+    from headcount.papers.attention_svm.experiments import (
+        directions,
+        feasible_share,
+        nonlinear_study,
+        rank_study,
+        summary,
+    )
     from headcount.papers.attention_svm.max_margin import InfeasibleError, MaxMargin, feasible, frobenius, nuclear
     from headcount.papers.attention_svm.selection import Instances, Selection
-

@@ -12,8 +12,8 @@ __all__ = ["selection_feasible_from"]
 def selection_feasible_from(sequences: int, length: int) -> Bound:
     """A token dimension from which any choice of one token per sequence can be separated, for generic data.
 
-    d = max(T - 1, n): T - 1 independent differences allow a q_i with all margins 1, and n independent queries allow one W
-    with W z_i = q_i for all i. Sufficient only: far smaller d do in practice (`feasible_share`).
+    d = max(T - 1, n): T - 1 independent differences allow a q_i with all margins 1, and n independent queries allow
+    one W with W z_i = q_i for all i. Sufficient only: far smaller d do in practice (`feasible_share`).
 
     >>> selection_feasible_from(sequences=6, length=8).value
     7

@@ -2,8 +2,8 @@
 
     W-training: W <- W - rate G / |G|.      (K, Q)-training: W = K Q^T, each factor by its own normalised gradient.
 
-Once a softmax has chosen, all that is left of its gradient is its tail, and in float64 a tail below 1e-16 of the peak is lost:
-the plain gradient then is noise, and more steps make the direction worse. `from_tails` computes the same gradient from
+Once a softmax has chosen, all that is left of its gradient is its tail, and in float64 a tail below 1e-16 of the peak is
+lost: the plain gradient then is noise, and more steps make the direction worse. `from_tails` computes the same gradient from
 differences of logits, scaled by the largest tail, which normalised descent cannot see.
 """
 
@@ -69,9 +69,9 @@ def plain_gradient(data: Instances, weights: Tensor) -> Float[Tensor, "instances
 def from_tails(data: Instances, weights: Tensor) -> Float[Tensor, "instances token_dim token_dim"]:
     """The direction of the same gradient, exact however far the softmax has saturated.
 
-    With c the peak and p_t the weight of token t, dL/dlogit_t is proportional to p_t (g_t - f), g_t = v.x_t, and the peak's
-    part is minus the sum of the others, so G = sum_i l'_i sum_{t != c} p_t (g_t - f) (x_t - x_c) z_i^T. Weights enter as
-    exp(log p_t - m) with m the largest log p_t over an instance's tokens other than peaks.
+    With c the peak and p_t the weight of token t, dL/dlogit_t is proportional to p_t (g_t - f), g_t = v.x_t, and the
+    peak's part is minus the sum of the others: G = sum_i l'_i sum_{t != c} p_t (g_t - f) (x_t - x_c) z_i^T. Weights
+    enter as exp(log p_t - m) with m the largest log p_t over an instance's tokens other than peaks.
     """
     log_p = torch.log_softmax(logits(data, weights), dim=-1)
     peak = log_p.argmax(dim=-1, keepdim=True)
@@ -113,10 +113,10 @@ def select(
 ) -> SelectionPath:
     """Train W, or K and Q with W = K Q^T, on every instance at once by normalised descent.
 
-    W starts at 0; K and Q start normal times `start`, since at K = Q = 0 nothing moves. `slope` is the gradient: from tails
-    for W. For K and Q it is the plain one: their product moves farther with every step, so that with exact tails logits come
-    to jump by more than a softmax resolves (cosine .984 to the nuclear solution after 2,000 steps against .997), while the
-    plain gradient comes to rest where float64 does.
+    W starts at 0; K and Q start normal times `start`, since at K = Q = 0 nothing moves. `slope` is the gradient: from
+    tails for W. For K and Q it is the plain one: their product moves farther with every step, so that with exact tails
+    logits come to jump by more than a softmax resolves (cosine .984 to the nuclear solution after 2,000 steps against
+    .997), while the plain gradient comes to rest where float64 does.
     Source: Tarzanagh et al. 2023, W-training and (K, Q)-training.
 
     >>> from headcount.papers.attention_svm.selection import Selection

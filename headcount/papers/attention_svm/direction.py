@@ -17,7 +17,7 @@ CHOSEN = 1e-3  # the softmax weight from which a token counts as one of those at
 UNDECIDED = 1e-6  # weights between this and CHOSEN leave a run undecided
 
 
-def direction_gap(path: Float[np.ndarray, "... d e"], weights: Float[np.ndarray, "d e"]) -> Float[np.ndarray, "..."]:
+def direction_gap(path: Float[np.ndarray, "... d e"], weights: Float[np.ndarray, "d e"]) -> Float[np.ndarray, ...]:
     """1 - cosine of every matrix along a path with one matrix.
 
     >>> direction_gap(np.eye(2)[None], np.array([[2.0, 0.0], [0.0, 0.0]])).round(4).tolist()
@@ -37,7 +37,7 @@ class Offender:
 
 
 def locally_optimal(data: Instances, instance: int, chosen: Sequence[int], solution: MaxMargin) -> list[Offender]:
-    """The support tokens that score higher than the chosen token of their sequence; none: the choice is locally optimal.
+    """The support tokens that score higher than the chosen one of their sequence; none: the choice is locally optimal.
 
     Source: Tarzanagh et al. 2023, locally-optimal tokens.
     """
@@ -64,8 +64,8 @@ def decompose(
 ) -> Decomposition | None:
     """The least-norm finite part and direction that the final softmax weights ask for; None where they are undecided.
 
-    O_i are the tokens of sequence i with final weight at least 1e-3. W_fin has, inside each O_i, logit differences equal to the
-    logarithms of the ratios of weights; W_dir has differences 0 inside O_i and every token of O_i above every other by
+    O_i are the tokens of sequence i with final weight at least 1e-3. W_fin has, inside each O_i, logit differences equal
+    to the logarithms of the ratios of weights; W_dir has differences 0 inside O_i and every token of O_i above every other by
     at least 1. R minimises |W - W_fin - R W_dir|.
     Source: Tarzanagh et al. 2023, the general equivalence for nonlinear heads.
     """

@@ -1,11 +1,11 @@
-"""Attention as a support vector machine: the matrix of least norm whose scores put the chosen tokens first, with a proof.
+"""The matrix of least norm whose attention scores put the chosen tokens first, with a proof.
 
     minimise |W|  subject to  (x_{i,alpha_i} - x_it)^T W z_i >= 1  for all i and t != alpha_i
 
 in the Frobenius or the nuclear norm. W multiplies tokens from the left and queries from the right. The dual is
 max sum(lambda) over lambda >= 0 with |sum_k lambda_k A_k| <= 1 in the dual norm (Frobenius, or operator norm), A_k the
-matrix (x_{i,alpha_i} - x_it) z_i^T of constraint k: any such lambda bounds the norm from below, so the gap between the two
-is a certificate that needs no trust in the solver. numpy and scipy alone.
+matrix (x_{i,alpha_i} - x_it) z_i^T of constraint k: any such lambda bounds the norm from below, so the gap between the
+two is a certificate that needs no trust in the solver. numpy and scipy alone.
 """
 
 from __future__ import annotations
@@ -254,6 +254,6 @@ def _checked(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike) -> tuple[
         )
     if not (np.isfinite(x).all() and np.isfinite(z).all()):
         raise ValueError("tokens and queries must be finite numbers")
-    if a.dtype.kind not in "iu" or not ((0 <= a) & (a < x.shape[1])).all():
+    if a.dtype.kind not in "iu" or not ((a >= 0) & (a < x.shape[1])).all():
         raise ValueError(f"chosen must be whole numbers from 0 to {x.shape[1] - 1}, one for each sequence")
     return x, z, a
