@@ -2,6 +2,7 @@
 
     python -m benchmarks.bank_speed --device cpu
     python -m benchmarks.bank_speed --device cuda --limit 300 --json bank_speed_cuda.json
+    python -m benchmarks.bank_speed --device cuda --deep --limit 450 --json deep_speed.json
 
 Every contestant starts from the same parameters and visits the same samples in the same order; after two epochs the
 losses it reached stand beside the reference's. On a GPU each group of contestants has a process of its own, so that
@@ -24,6 +25,7 @@ from typing import Any
 
 import torch
 
+from benchmarks import deep_race
 from benchmarks.ceilings import ceilings
 from benchmarks.measuring import ALONE, Contestant, Run, growth, interleaved, race
 from benchmarks.peers import batched, one_by_one, vmapped
@@ -39,10 +41,13 @@ CELLS = {
 }
 DEEP = [Size(128, 32, layers=2), Size(48, 64, heads=6, layers=2, width=128, steps_per_epoch=8)]
 GROUPS = {"ours": 60.0, "JAX": 110.0, "torch": 80.0, "growth": 80.0, "two layers": 90.0, "compiled": 120.0}  # seconds
+EVERY = {**GROUPS, **deep_race.DEEP_GROUPS}
 
 
 def contestants(group: str) -> dict[str, Contestant]:
     """Who runs in one process."""
+    if group in deep_race.DEEP_GROUPS:
+        return deep_race.deep_contestants(group)
     if group == "CPU":
         paths = {eager.name: eager, REFERENCE: reference}
         banks = {name: partial(of_path, path=path) for name, path in paths.items()}
@@ -84,6 +89,8 @@ def compete(group: str, run: Run, quick: bool) -> None:
         if group == "ours":
             run.ceilings = ceilings("cuda")
         cells = DEEP if group == "two layers" else CELLS["cuda"]
+        if group in deep_race.DEEP_GROUPS:
+            cells = deep_race.cells(group)
         race(run, cells[:1] if quick else cells, contestants(group))
     run.save()
 
@@ -91,7 +98,7 @@ def compete(group: str, run: Run, quick: bool) -> None:
 def apart(group: str, run: Run, asked: argparse.Namespace) -> None:
     """The same in a process of its own; what it measured is taken in even if it came to grief."""
     with tempfile.TemporaryDirectory() as folder:
-        file, seconds = File(folder) / "part.json", min(GROUPS[group], run.left())
+        file, seconds = File(folder) / "part.json", min(EVERY[group], run.left())
         options = ["--device", "cuda", "--limit", str(seconds), "--seconds-per-cell", str(asked.seconds_per_cell)]
         command = [sys.executable, "-u", "-m", "benchmarks.bank_speed", *options, "--group", group, "--json", str(file)]
         try:
@@ -161,7 +168,8 @@ def main() -> None:
     ask.add_argument("--seconds-per-cell", type=float, default=1.0)
     ask.add_argument("--threads", type=int, default=2, help="of a CPU")
     ask.add_argument("--busy", action="store_true", help="a CPU has other work: one thread, processor time")
-    ask.add_argument("--group", choices=GROUPS, default=None, help="only this group, in this process")
+    ask.add_argument("--deep", action="store_true", help="the shapes of deep and wide banks")
+    ask.add_argument("--group", choices=EVERY, default=None, help="only this group, in this process")
     asked = ask.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = True
     if asked.device == "cpu":
@@ -171,11 +179,15 @@ def main() -> None:
     if asked.device == "cpu" or asked.group:
         compete(asked.group or "CPU", run, asked.quick)
     else:
-        for group in ("ours", "JAX", "torch") if asked.quick else GROUPS:
+        few = ("ours", "JAX", "torch") if asked.quick else GROUPS
+        for group in deep_race.DEEP_GROUPS if asked.deep else few:
             if run.left() > 25:
                 apart(group, run, asked)
+    if asked.deep:
+        run.about["ratios"] = deep_race.ratios(run.rows)
+        run.save()
     if not asked.group:
-        print("\n" + table(run.whole, asked.device))
+        print("\n" + (deep_race.table(run.rows) if asked.deep else table(run.whole, asked.device)))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
@@ -54,6 +55,32 @@ def _collapsed(p, x):
     return _read_out(p, p["cls"] + jnp.einsum("bhn,hen->be", heads, output))
 
 
+def _deep(p, x, attend):
+    """One network of any depth on (batch, length, features); `attend` mixes (batch, length, heads, dim)."""
+    layers = sum(name.endswith(".query") for name in p)
+    hidden = jax.nn.relu(x @ p["encoder.inner.weight"].T + p["encoder.inner.bias"])
+    tokens = hidden @ p["encoder.outer.weight"].T + p["encoder.outer.bias"]
+    cls = jnp.broadcast_to(p["cls"], (x.shape[0], 1, p["cls"].shape[0]))
+    for layer in range(layers):
+        query, key, value, output = (p[f"attention.{layer}.{name}"] for name in ("query", "key", "value", "output"))
+        asking = cls if layer == layers - 1 else jnp.concatenate([tokens, cls], axis=1)
+        q, k, v = (jnp.einsum("bte,hne->bthn", y, w) for y, w in ((asking, query), (tokens, key), (tokens, value)))
+        asking = asking + jnp.einsum("bthn,hen->bte", attend(q, k, v), output)
+        if layer < layers - 1:
+            name = f"between.{layer}"
+            inner = jax.nn.relu(asking @ p[f"{name}.inner.weight"].T + p[f"{name}.inner.bias"])
+            asking = asking + inner @ p[f"{name}.outer.weight"].T + p[f"{name}.outer.bias"]
+            tokens, cls = asking[:, :-1], asking[:, -1:]
+        else:
+            cls = asking
+    return _read_out(p, cls[:, 0])
+
+
+def _written_out(q, k, v):
+    weights = jax.nn.softmax(jnp.einsum("bqhn,bkhn->bhqk", q, k) * q.shape[-1] ** -0.5, axis=-1)
+    return jnp.einsum("bhqk,bkhn->bqhn", weights, v)
+
+
 def _rate(step):
     rise = max(1, round(WARMUP * STEPS))
     down = 0.5 * (1 + jnp.cos(jnp.pi * jnp.maximum(step - rise, 0) / max(1, STEPS - rise)))
@@ -63,7 +90,12 @@ def _rate(step):
 def scanned(problem: Problem, form: str) -> Train:
     """vmap + scan of the plain or the collapsed network; one jitted call an epoch, state donated."""
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if problem.device == "cuda" else "float32")
-    forward = {"plain": _plain, "collapsed": _collapsed}[form]
+    forward = {
+        "plain": _plain,
+        "collapsed": _collapsed,
+        "deep": partial(_deep, attend=_written_out),
+        "deep, dot_product_attention": partial(_deep, attend=jax.nn.dot_product_attention),
+    }[form]
     size, shapes = problem.size, problem.few.shapes
     x, y = jnp.asarray(problem.x[0].cpu().numpy()), jnp.asarray(problem.y[0].cpu().numpy())
     order = problem.order.cpu().numpy().astype(np.int32)

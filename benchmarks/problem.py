@@ -78,6 +78,7 @@ class Problem:
         bank = Bank([self.size.arch], TOKEN_DIM, [0], device=self.device)
         bank.archs, bank.theta = (self.size.arch,) * self.size.models, self.theta.clone()
         bank.scale = bank.scale.expand(self.size.models, -1).contiguous()
+        bank.heads = bank.heads.expand(self.size.models, -1).contiguous()
         return bank
 
     def adamw(self, theta: Tensor) -> AdamW:
@@ -91,7 +92,7 @@ class Problem:
         torch.backends.cuda.matmul.allow_tf32 = False
         for part in theta.to(self.device).split(64):
             bank = Bank([self.size.arch], TOKEN_DIM, [0], device=self.device)
-            bank.scale = bank.scale.expand(part.shape[0], -1)
+            bank.scale, bank.heads = (x.expand(part.shape[0], -1) for x in (bank.scale, bank.heads))
             rows = torch.arange(min(count, self.size.samples), device=self.device).expand(part.shape[0], -1)
             out = collapsed(bank, bank.named(part), Batch(self.x, self.which[: part.shape[0]], rows))
             found.append((out - self.y[0, : rows.shape[1]]).square().mean(dim=1))

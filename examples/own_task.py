@@ -27,8 +27,8 @@ class Spread:
 
     @property
     def structure(self) -> Structure:
-        """What the target looks up, for the theory side: two maxima (a minimum is one of -x)."""
-        return Structure(self.length, 1, (Retrieval("largest"), Retrieval("smallest")))
+        """What the target looks up, for the theory side: two maxima (a minimum is one of -x), both of linear scores."""
+        return Structure(self.length, 1, (Retrieval("largest", score="linear"), Retrieval("smallest", score="linear")))
 
     @property
     def domain(self) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["at_least_one", "nearest", "positive", "refuse_unknown"]
+__all__ = ["at_least", "at_least_one", "nearest", "not_negative", "positive", "refuse_unknown"]
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -37,17 +38,34 @@ def refuse_unknown(given: Mapping[str, Any], known: Iterable[str], where: str) -
             raise ValueError(f"unknown key {key!r} in {where}; {nearest(str(key), known)}")
 
 
-def at_least_one(**sizes: int) -> None:
-    """Refuse the first size below 1.
+def at_least_one(**sizes: object) -> None:
+    """Refuse the first size that is no whole number (True, 2.5, 3.0 and nan are none) or below 1.
 
     >>> at_least_one(heads=0)
     Traceback (most recent call last):
     ...
     ValueError: heads must be at least 1, got 0
+    >>> at_least_one(heads=2.5)
+    Traceback (most recent call last):
+    ...
+    ValueError: heads must be a whole number, got 2.5
+    """
+    at_least(1, **sizes)
+
+
+def at_least(least: int, /, **sizes: object) -> None:
+    """Refuse the first size that is no whole number or below `least`.
+
+    >>> at_least(0, outside=-1)
+    Traceback (most recent call last):
+    ...
+    ValueError: outside must be at least 0, got -1
     """
     for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+        if not isinstance(size, Integral) or isinstance(size, bool):
+            raise ValueError(f"{name} must be a whole number, got {size!r}")
+        if int(size) < least:
+            raise ValueError(f"{name} must be at least {least}, got {size}")
 
 
 def positive(**numbers: float) -> None:
@@ -59,5 +77,22 @@ def positive(**numbers: float) -> None:
     ValueError: eps must be a finite number above 0, got -0.5
     """
     for name, number in numbers.items():
-        if not (math.isfinite(number) and number > 0):
+        if not (_finite(number) and number > 0):
             raise ValueError(f"{name} must be a finite number above 0, got {number}")
+
+
+def not_negative(**numbers: float) -> None:
+    """Refuse the first number that is not finite and at least zero.
+
+    >>> not_negative(output_gap=math.nan)
+    Traceback (most recent call last):
+    ...
+    ValueError: output_gap must be a finite number >= 0, got nan
+    """
+    for name, number in numbers.items():
+        if not (_finite(number) and number >= 0):
+            raise ValueError(f"{name} must be a finite number >= 0, got {number}")
+
+
+def _finite(number: object) -> bool:
+    return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)

@@ -8,9 +8,19 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from headcount.refusals import refuse_unknown
+from headcount.refusals import nearest, refuse_unknown
 
-__all__ = ["Retrieval", "Structure"]
+__all__ = ["SCORES", "Retrieval", "Structure"]
+
+# What can be known of a retrieval's scores, for the theorems whose hypotheses speak of them.
+SCORES = {
+    "": "nothing is stated",
+    "wells": "smooth features with distinct minimisers, positive definite Hessians and a combination that feels each",
+    "linear": "<a_i, x_t> with distinct rays a_i, added, on a domain with interior",
+    "number": "the token itself, a number",
+    "opposite": "one bilinear form over pairs that is negative definite on a plane, or the distance from cancelling",
+    "other": "known, and of none of the kinds that a lower bound speaks about",
+}
 
 
 @dataclass(frozen=True)
@@ -20,7 +30,8 @@ class Retrieval:
     `order` tokens are compared jointly (1: max over t; 2: over pairs; 3: over triples), and the one wanted is
     the `rank`-th largest. It searches `window` positions (None: all), or reads the fixed `positions` and then
     compares nothing (order 0). `after` names earlier retrievals whose finding enters its score: a chain. The token
-    wanted stands `offset` places after the one found (1: its successor, as in an induction head).
+    wanted stands `offset` places after the one found (1: its successor, as in an induction head). `score` is what is
+    known of the scores, a key of `SCORES`: a lower bound reads there whether its hypotheses hold.
 
     >>> Retrieval("maxima", count=4).order
     1
@@ -36,6 +47,7 @@ class Retrieval:
     positions: tuple[int, ...] = ()
     after: tuple[str, ...] = ()
     offset: int = 0
+    score: str = ""
 
     def __post_init__(self) -> None:
         if self.order == -1:
@@ -59,6 +71,8 @@ class Retrieval:
                 )
         if self.window is not None and self.window < 1:
             raise ValueError(f"retrieval {self.name!r}: window must hold at least 1 position, got {self.window}")
+        if self.score not in SCORES:
+            raise ValueError(f"retrieval {self.name!r}: unknown score {self.score!r}; {nearest(self.score, SCORES)}")
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ from headcount.training import Member, Recipe
 from headcount.training.backends import fused
 from headcount.training.backends.choice import Path, as_it_is, layered, reference
 from headcount.training.backends.choice import fused as fused_path
-from headcount.training.backends.plain import Batch, plain
+from headcount.training.backends.layered import _Layer, _LayerLaunch
+from headcount.training.backends.plain import Batch, fed, plain
 from headcount.training.backends.plain import pool as plain_pool
-from headcount.training.backends.tiles import Tile
+from headcount.training.backends.tiles import LayerTile, Tile
 from headcount.training.bank import Bank
 from headcount.training.loop import _Run
 from headcount.training.optimiser import AdamW
@@ -190,10 +191,12 @@ DEEP = {  # layers and width of each member, the length, samples in a batch
     "three layers": ([(((1, 4), (2, 4), (1, 4)), 8)], 5, 7),
     "longer than a tile": ([(((1, 4), (1, 4)), 8)], 140, 2),
     "too wide for one program": ([(((1, 4), (1, 40)), 300)], 3, 2),
+    "four matrices a head, mixed lengths": ([(((2, 20), (1, 3)), 5), (((1, 4), (3, 9)), 12)], 9, 3),
+    "a feed-forward read again for every tile": ([(((3, 8), (1, 8)), 100)], 5, 7),
 }
 
 
-def deep(case: str, precision: str, device: str) -> float:
+def deep(case: str, precision: str, device: str, tile: LayerTile | None = None) -> float:
     """The gradient of a bank of several layers in kernels against the plain bank in float64."""
     members, length, samples = DEEP[case]
     archs = [Architecture(layers=layers, width=width, positions=1) for layers, width in members]
@@ -203,10 +206,38 @@ def deep(case: str, precision: str, device: str) -> float:
     which = torch.zeros(len(archs), dtype=torch.int64, device=device)
     rows = torch.arange(samples, device=device).expand(len(archs), -1)
     found = []
-    for path, dtype in ((layered(precision), torch.float32), (reference, torch.float64)):
+    present = None
+    if case.endswith("mixed lengths"):
+        present = (torch.arange(length) < torch.tensor([length, 4])[:, None]).to(device)
+    for path, dtype in ((layered(precision, tile), torch.float32), (reference, torch.float64)):
         bank = Bank(archs, 3, list(range(len(archs))), dtype=dtype, device=device)
-        found.append(path.gradient(bank, Batch(data.to(dtype), which, rows), target.to(dtype)))
+        found.append(path.gradient(bank, Batch(data.to(dtype), which, rows, present), target.to(dtype)))
     return gap(*found)
+
+
+def causal(precision: str, device: str) -> dict[str, float]:
+    """A layer in which no token hears a later one, and its gradient, against the same written out in float64."""
+    generator = torch.Generator().manual_seed(4)
+    models, batch, length, embed, heads, hidden = 2, 3, 6, 8, 2, 12
+    shapes = ((batch, length, embed), (heads, 2, embed, embed), (hidden, embed), (hidden,), (embed, hidden), (embed,),
+              (batch, heads, embed))  # fmt: skip
+    given = [(0.5 * torch.randn(models, *shape, generator=generator)).to(device) for shape in shapes]
+    probe = torch.randn(models, *shapes[0], generator=generator).to(device)
+    counts, tile = torch.full((models,), heads, dtype=torch.int32, device=device), LayerTile(precision=precision)
+    cut = tile.cut(length, embed, 4, hidden, backward=True)
+    assert cut is not None
+    launch = _LayerLaunch(cut, cut, tile, counts, counts, False, causal=True)
+    here = [x.clone().requires_grad_() for x in given]
+    there = [x.double().requires_grad_() for x in given]
+    got = _Layer.apply(here[0], here[6], here[1], launch, *here[2:6])[0]
+    x, matrices, inner, bias, outer, shift, _ = there
+    scores = torch.einsum("kbte,khef,kbsf->kbhts", x, matrices[:, :, 0], x)
+    later = torch.ones(length, length, device=device).triu(1).bool()
+    weights = torch.softmax(scores.masked_fill(later, -torch.inf), dim=-1)
+    y = x + torch.einsum("kbhts,kbse,khef->kbtf", weights, x, matrices[:, :, 1])
+    true = fed(y.flatten(1, 2), inner, bias, outer, shift, residual=True).view(y.shape)
+    slopes = [torch.autograd.grad((out * probe).sum(), on[:6]) for out, on in ((got, here), (true, there))]
+    return {"value": gap(got.detach(), true.detach()), "gradient": max(gap(a, b) for a, b in zip(*slopes, strict=True))}
 
 
 def main(device: str) -> None:
@@ -228,6 +259,8 @@ def main(device: str) -> None:
         "company": company(device),
         "update": update(device),
         "deep": {f"{name}, {kind}": deep(name, kind, device) for name in DEEP for kind in ("ieee", "half")},
+        "fine": deep("mixed heads, head_dim and width", "half", device, LayerTile(fine=True)),
+        "causal": {kind: causal(kind, device) for kind in ("ieee", "half")},
         "steps": {kind: steps(kind, device) for kind in ("ieee", "half")},
         "deep steps": {kind: deep_steps(kind, device) for kind in ("ieee", "half")},
     }

@@ -110,7 +110,7 @@ def test_few_heads_break_the_promise_and_one_more_keeps_it():
     assert allocate([1.0] * 4, 8, 8 * 16).starved == (4,)
     assert not allocate([1.0] * 4, 8, 256).starved
     bound = extraction_error([0.0, 1.0], [1, 2], [8, 8], 8)
-    assert "lag 2 has 2 heads and needs 3" in " ".join(bound.hypotheses)
+    assert "lag 2 has 2 heads and needs 3" in " ".join(map(str, bound.hypotheses))
 
 
 def test_nonsense_gets_one_sentence():

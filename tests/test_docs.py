@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.docs import GENERATED
 from headcount.reproduction.theorems import table
-from headcount.sources import results
+from headcount.sources import STATUSES, results
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -40,6 +40,17 @@ def test_a_generated_page_or_picture_is_what_the_committed_data_give(name):
 def test_every_page_and_picture_of_the_docs_is_generated_or_written_by_hand():
     found = {str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*") if p.suffix in (".md", ".html", ".svg")}
     assert found - set(GENERATED) == {"docs/log.md", "docs/words.md"}
+
+
+def test_every_statement_says_how_it_is_known():
+    table()
+    assert not [r.code for r in results() if not r.status], "state status= in @implements"
+    assert {r.status for r in results()} == set(STATUSES)
+    bounds = [r for r in results() if r.code.endswith("_exponent")]
+    assert all(r.hypotheses for r in bounds)
+    (theorem,) = [r for r in bounds if r.source.name == "Theorem 2(2)"]
+    assert "heads < retrievals" in theorem.checked
+    assert any("Assumption 1" in h for h in theorem.assumed)
 
 
 def test_every_result_names_a_test_that_exists():

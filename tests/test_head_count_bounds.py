@@ -4,9 +4,11 @@ import subprocess
 import sys
 from itertools import product
 
+import numpy as np
 import pytest
 
 from headcount.papers.head_count import bounds
+from headcount.structure import Retrieval, Structure
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 # (head_dim, heads): exponent at LENGTHS for four retrievals, and the length where it is zero; worked by hand.
@@ -89,6 +91,94 @@ def test_the_count_of_retrievals_is_intrinsic_in_the_regime():
     # The 50 is generous, not free: with 6 in its place the proof would fail.
     assert exponent(6 * (30**2 + 31**2), 30, 2, retrievals=31).value < 31
     assert bounds.intrinsic_from(3, 4).value == 50 * 25
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_first_difference_decides_a_sum_of_linear_maxima(seed):
+    """The step of the proof that linear scores change: segments in a ball, and any favourites outside one of them."""
+    rng = np.random.default_rng(seed)
+    retrievals, d = int(rng.integers(2, 6)), int(rng.integers(2, 5))
+    heads, free = retrievals - 1, 6
+    a = rng.normal(size=(retrievals, d))
+    rays = a / np.linalg.norm(a, axis=1, keepdims=True)
+    centre = rng.normal(size=d)
+    nearest = (rays @ rays.T - 2 * np.eye(retrievals)).max()  # the largest cosine of two different rays
+    r = 1 - nearest  # then (1 - r/2) exceeds every cosine, so a segment stays above all other segments and points
+
+    def on_segment(i, u):
+        return centre + (1 - u) * rays[i]
+
+    def target(x):
+        return (x @ a.T).max(axis=0).sum()
+
+    mine = int(rng.integers(retrievals))
+    others = [i for i in range(retrievals) if i != mine]
+    favourites = [
+        on_segment(i, u) for i, u in zip(rng.choice(others, heads), rng.uniform(r / 4, r / 2, heads), strict=True)
+    ]
+    reserved = [on_segment(i, 0.0) for i in others]
+    dummy = reserved[-1]
+    levels = np.linspace(r / 4, r / 2, 3 * free).reshape(free, 3)  # ordered, disjoint grids
+    for _ in range(20):
+        one, two = rng.integers(3, size=(2, free))
+        differ = np.flatnonzero(one != two)
+        if not len(differ):
+            continue
+        sequences = [
+            np.array(
+                [on_segment(mine, levels[t, z[t]]) if t in differ else dummy for t in range(free)]
+                + favourites
+                + reserved
+            )
+            for z in (one, two)
+        ]
+        first = differ[0]
+        step = levels[first, one[first]] - levels[first, two[first]]
+        gap = target(sequences[1]) - target(sequences[0])
+        assert gap == pytest.approx(np.linalg.norm(a[mine]) * step, rel=1e-9)
+
+
+def test_linear_maxima_have_their_own_bound_and_it_is_the_larger():
+    """Before: Theorem 2(2) was printed for linear scores, whose Hessian is zero (Assumption 2.3)."""
+    linear = Structure(128, 4, (Retrieval("maxima", count=4, score="linear"),))
+    sizes = {"length": 128, "retrievals": 4, "head_dim": 8}
+    printed = bounds.few_heads_exponent(**sizes, heads=3, target=linear)
+    assert not printed.holds
+    assert printed.vacuous
+    assert printed.failed == ("Assumption 2",)
+    assert "nothing follows" in str(printed)
+    ours = bounds.linear_max_exponent(**sizes, heads=3, target=linear)
+    assert ours.holds
+    assert ours.value == pytest.approx((128 - 3 - 4 + 1) / (9 * 3 + 1) - 1)
+    assert exponent(128, 3, 8).vacuous  # the quarter leaves nothing at this length
+    assert not bounds.linear_max_exponent(**sizes, heads=4, target=linear).holds
+    bites = bounds.linear_max_exponent(**sizes, heads=3).sizes["bites_from"]
+    at = [bounds.linear_max_exponent(length=n, retrievals=4, heads=3, head_dim=8).value for n in (bites - 1, bites)]
+    assert at[0] == pytest.approx(0, abs=1e-12)
+    assert at[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("part", "fails"),
+    [
+        (Retrieval("wells", count=4, score="wells"), ()),
+        (Retrieval("wells", count=4), ()),
+        (Retrieval("maxima", count=4, score="other"), ("Assumption 2",)),
+        (
+            Retrieval("wells", count=4, score="wells", window=31),
+            ("every retrieval wants one largest score of a quarter",),
+        ),
+        (Retrieval("wells", count=4, score="wells", rank=2), ("every retrieval wants one largest score of a quarter",)),
+    ],
+)
+def test_each_hypothesis_is_checked_against_the_target_and_named(part, fails):
+    bound = bounds.few_heads_exponent(length=128, retrievals=4, heads=1, head_dim=2, target=Structure(128, 2, (part,)))
+    assert [f.split(" of the positions")[0] for f in bound.failed] == list(fails)
+    assert bound.holds == (not fails)
+    assert bound.value == (0.0 if fails else 6.0)
+    assert any("Assumption 1" in h for h in bound.assumed)
+    assert ("Assumption 2" in bound.assumed) == (part.score == "")
+    assert bound.as_row()["failed"] == list(bound.failed)
 
 
 @pytest.mark.parametrize("name", ["length", "retrievals", "heads", "head_dim"])

@@ -19,8 +19,8 @@ import torch
 import headcount.training.backends
 from headcount.nets import Architecture
 from headcount.tasks import KthLargest
-from headcount.training import Bank, Member, Recipe
-from headcount.training.backends.choice import choose, eager, graph, recorded, where_it_compiles
+from headcount.training import Bank, Member, Recipe, train
+from headcount.training.backends.choice import choose, eager, graph, proved, recorded, rounding, where_it_compiles
 from headcount.training.backends.plain import Batch
 from headcount.training.memory import bank_bytes
 
@@ -74,9 +74,16 @@ def test_a_step_has_the_gradient_of_the_plain_bank_in_float64(device):
 @on_each_device
 def test_layers_in_kernels_have_the_gradient_of_the_plain_bank_in_float64(device):
     found = answers(device)["deep"]
-    assert len(found) == 10
+    assert len(found) == 14
+    assert answers(device)["fine"] < TOLERANCE["half"]
     for name, gap in found.items():
         assert gap < TOLERANCE[name.rsplit(", ", 1)[1]], name
+
+
+@on_each_device
+def test_in_a_causal_layer_no_token_hears_a_later_one(device):
+    for kind, gaps in answers(device)["causal"].items():
+        assert max(gaps.values()) < TOLERANCE[kind], kind
 
 
 @on_each_device
@@ -168,6 +175,32 @@ def test_a_kernel_that_the_device_cannot_hold_gives_way_to_the_recorded_bank_wit
 
     with pytest.raises(ValueError, match="a mistake"):
         where_it_compiles(replace(recorded, gradient=wrong)).gradient(bank, batch, torch.zeros(1, 5))
+
+
+@pytest.mark.parametrize(("factor", "stays"), [(1.01, True), (1.2, False), (float("nan"), False)])
+def test_a_path_proves_itself_on_the_first_batch_or_gives_way_with_one_line(factor, stays, capsys):
+    def scaled(*given: Any) -> torch.Tensor:
+        out = eager.gradient(*given)
+        out[1] *= factor
+        return out
+
+    archs = [Architecture(layers=((h, 4), (1, 4)), width=8) for h in (1, 3)]
+    bank = Bank(archs, 3, [0, 1])
+    rows = torch.arange(5).expand(2, -1)
+    batch = Batch(torch.randn(1, 5, 4, 3), torch.zeros(2, dtype=torch.int64), rows)
+    path = replace(eager, name="kernels", gradient=scaled, tolerance=rounding(2), failed=[])
+    found = proved(path, bank, batch, torch.ones(2, 5))
+    said = capsys.readouterr().err
+    assert (found is path) == stays and (found is recorded) != stays
+    assert found.backend == ("kernels" if stays else recorded.name)
+    assert said.count("\n") == (not stays)
+    assert stays or ("kernels: the gradient of 3x4+1x4 is off by" in said and recorded.name in said)
+
+
+def test_a_trained_bank_says_which_path_made_it():
+    members = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4),), width=8))]
+    outcome = train(members, Recipe(samples=32, validation=8, epochs=1, batch=16))
+    assert outcome.backend == outcome.rows[0]["backend"] == eager.name
 
 
 def test_the_memory_of_a_bank_is_linear_in_its_members_and_grows_with_length_by_the_data_alone():

@@ -6,17 +6,26 @@ import math
 
 from scipy.special import lambertw
 
-from headcount.refusals import at_least_one, positive
+from headcount.refusals import at_least, at_least_one, positive
 from headcount.results import Bound
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["gibbs_excess", "mass_outside", "worst_distance"]
 
 EXCESS = Source("headcount", "Gibbs excess (sharpens Equation 15 of Yu et al. 2025)")
 OUTSIDE = Source("headcount", "repaired gate (Theorem 2(1) of Yu et al. 2025)")
+PRINTED = Source("yu2025heads", "Theorem 2(1), the printed gate of 1")
 
 
-@implements(EXCESS, test="tests/test_certificates_excess.py::test_the_excess_is_attained_and_never_exceeded")
+@implements(
+    EXCESS,
+    test="tests/test_certificates_excess.py::test_the_excess_is_attained_and_never_exceeded",
+    status="proved here",
+    hypotheses=(
+        Checked("beta > 0"),
+        Checked("competitors a whole number >= 0"),
+    ),
+)
 def gibbs_excess(competitors: int, beta: float) -> Bound:
     """The softmax average of m + 1 numbers exceeds their minimum by at most W(m/e)/beta, and this is attained.
 
@@ -25,8 +34,7 @@ def gibbs_excess(competitors: int, beta: float) -> Bound:
     >>> gibbs_excess(63, beta=1.0).value
     2.3071...
     """
-    if competitors < 0:
-        raise ValueError(f"competitors must be at least 0, got {competitors}")
+    at_least(0, competitors=competitors)
     positive(beta=beta)
     # The excess E = sum u_t e^{-b u_t} / (1 + sum e^{-b u_t}) is stationary in u_t only where b u_t = 1 + b E, the
     # same for all t, or where the token has left (u_t infinite); E grows with their number. With all m at u it is
@@ -43,12 +51,26 @@ def worst_distance(competitors: int, beta: float) -> float:
     >>> worst_distance(0, beta=2.0)
     0.5
     """
+    at_least(0, competitors=competitors)
+    positive(beta=beta)
     return (1.0 + _w(competitors)) / beta
 
 
 @implements(
+    PRINTED,
+    test="tests/test_head_count_gate.py::test_the_printed_gate_breaks_its_promise_at_every_beta",
+    status="refuted here",
+    hypotheses=(Checked("a gate above the spread, which 1 is not"),),
+)
+@implements(
     OUTSIDE,
     test="tests/test_head_count_gate.py::test_the_repaired_gate_keeps_its_promise",
+    status="proved here",
+    hypotheses=(
+        Checked("beta > 0 and spread > 0"),
+        Checked("a window that is not empty"),
+        "a feature whose range is at most the spread",
+    ),
 )
 def mass_outside(inside: int, outside: int, *, beta: float, gate: float, spread: float = 1.0) -> Bound:
     """Tokens outside a window get at most r/(1 + r) of the weight, r = (outside/inside) exp(-beta (gate - spread)).
@@ -62,9 +84,8 @@ def mass_outside(inside: int, outside: int, *, beta: float, gate: float, spread:
     (0.75, True)
     """
     at_least_one(inside=inside)
-    positive(beta=beta, spread=spread)
-    if outside < 0:
-        raise ValueError(f"outside must be at least 0, got {outside}")
+    at_least(0, outside=outside)
+    positive(beta=beta, spread=spread, gate=gate)
     # sum over the window >= inside e^{-beta spread}, sum over the rest <= outside e^{-beta gate}
     ratio = outside / inside * math.exp(min(700.0, -beta * (gate - spread)))
     weak = outside > 0 and gate <= spread

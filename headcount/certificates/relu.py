@@ -44,7 +44,12 @@ def interpolant(g: Callable[[Tensor], Tensor], low: float, high: float, pieces: 
     return Hinges(knots[:-1], weights, float(values[0]))
 
 
-@implements(INTERPOLATION, test="tests/test_certificates_relu.py::test_interpolation_error_is_attained_by_a_square")
+@implements(
+    INTERPOLATION,
+    test="tests/test_certificates_relu.py::test_interpolation_error_is_attained_by_a_square",
+    status="proved here",
+    hypotheses=("|g''| at most the curvature given",),
+)
 def interpolation_error(curvature: float, low: float, high: float, pieces: int) -> float:
     """|g - interpolant| <= curvature h^2/8 for |g''| <= curvature and pieces of length h.
 

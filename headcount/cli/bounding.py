@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
         if table:
             rows = bounds.few_heads_table(LENGTHS, range(1, retrievals + 1), retrievals=retrievals, head_dim=head_dim)
-            _show(rows, retrievals) if not as_json else emit_json(rows)
+            _show(rows, retrievals, head_dim) if not as_json else emit_json(rows)
             return
         found = bounds.few_heads_exponent(length=length, retrievals=retrievals, heads=heads, head_dim=head_dim)
         if as_json:
@@ -34,10 +34,10 @@ def register(app: typer.Typer) -> None:
             return
         say(str(found))
         say(found.meaning[:1].upper() + found.meaning[1:] + ".")
-        say(f"Hypotheses: {'; '.join(found.hypotheses)}.")
 
 
-def _show(rows: list[dict[str, object]], retrievals: int) -> None:
+def _show(rows: list[dict[str, object]], retrievals: int, head_dim: int) -> None:
     columns = ("heads", "head_dim", *(f"T={t}" for t in LENGTHS), "bites from")
     show_table(rows, columns, title=f"exponent k of eps^-k parameters for {retrievals} retrievals, Theorem 2(2)")
-    say("At or below 0 the theorem says nothing; with enough heads (last row) Theorem 2(1) applies instead.")
+    instead = "Theorem 2(1) applies instead" if head_dim >= 2 else "Theorem 2(1) would ask for head_dim 2"
+    say(f"At or below 0 the theorem says nothing; with enough heads (last row) {instead}.")

@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headcount.sources import Source
 
-__all__ = ["Bound"]
+__all__ = ["Bound", "Hypothesis"]
+
+TRIVIAL = {"lower": 0.0, "upper": math.inf, "exact": math.nan}
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """What a theorem asks for, and whether the program saw it: it `holds`, it `fails`, or it is `assumed`.
+
+    Assumed is what sizes and task do not show, such as the weights of a network that is not at hand.
+
+    >>> Hypothesis.checked("heads < retrievals", 5 < 4).status
+    'fails'
+    >>> print(Hypothesis("Assumption 1"))
+    Assumption 1
+    """
+
+    says: str
+    status: Literal["holds", "fails", "assumed"] = "assumed"
+
+    @classmethod
+    def checked(cls, says: str, holds: bool | None) -> Hypothesis:
+        """The hypothesis after a look: True, False, or None where nothing could be seen."""
+        return cls(says, "assumed" if holds is None else "holds" if holds else "fails")
+
+    def __str__(self) -> str:
+        return self.says
 
 
 @dataclass(frozen=True)
@@ -15,36 +43,71 @@ class Bound:
     """What a theorem says about one quantity at given sizes.
 
     `side` tells on which side of `value` the quantity lies: `"lower"` (at least), `"upper"` (at most) or
-    `"exact"`. A bound that says nothing at these sizes is `vacuous`.
+    `"exact"`. A bound that says nothing at these sizes is `vacuous`. A hypothesis given as text is assumed; where one
+    fails nothing follows: `holds` is False, the bound is vacuous and its value the trivial one of its side.
 
-    >>> b = Bound("exponent", 6.0, "lower", Source("yu2025heads", "Theorem 2(2)"), hypotheses=("heads < retrievals",))
+    >>> b = Bound("exponent", 6.0, "lower", Source("yu2025heads", "Theorem 2(2)"), hypotheses=("Assumption 1",))
     >>> print(b)
-    exponent >= 6, by Theorem 2(2) of Yu et al. 2025 (heads)
+    exponent >= 6, by Theorem 2(2) of Yu et al. 2025 (heads), if Assumption 1
+    >>> few = Hypothesis.checked("heads < retrievals", False)
+    >>> print(Bound("exponent", 6.0, "lower", Source("yu2025heads", "Theorem 2(2)"), hypotheses=(few,)))
+    exponent: nothing follows by Theorem 2(2) of Yu et al. 2025 (heads), for it fails that heads < retrievals
     """
 
     quantity: str
     value: float
     side: Literal["lower", "upper", "exact"]
     source: Source
-    hypotheses: tuple[str, ...] = ()
+    hypotheses: Iterable[Hypothesis | str] = ()
     vacuous: bool = False
     meaning: str = ""
     sizes: dict[str, Any] = field(default_factory=dict, hash=False)
 
+    def __post_init__(self) -> None:
+        listed = tuple(Hypothesis(h) if isinstance(h, str) else h for h in self.hypotheses)
+        object.__setattr__(self, "hypotheses", listed)
+        if not self.holds:
+            object.__setattr__(self, "vacuous", True)
+            object.__setattr__(self, "value", TRIVIAL[self.side])
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The hypotheses that were checked and do not hold."""
+        return self._with("fails")
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """The hypotheses that nothing at hand shows or denies."""
+        return self._with("assumed")
+
+    @property
+    def holds(self) -> bool:
+        """Whether no hypothesis was seen to fail."""
+        return not self.failed
+
     def __str__(self) -> str:
+        if self.failed:
+            return f"{self.quantity}: nothing follows by {self.source}, for it fails that {'; '.join(self.failed)}"
         sign = {"lower": ">=", "upper": "<=", "exact": "="}[self.side]
         note = " (says nothing here)" if self.vacuous else ""
-        return f"{self.quantity} {sign} {self.value:.6g}{note}, by {self.source}"
+        given = f", if {'; '.join(self.assumed)}" if self.assumed else ""
+        return f"{self.quantity} {sign} {self.value:.6g}{note}, by {self.source}{given}"
 
     def as_row(self) -> dict[str, Any]:
-        """The bound as one flat machine-readable row."""
+        """The bound as one flat machine-readable row; a value that is not finite is null."""
         return {
             "quantity": self.quantity,
-            "value": self.value,
+            "value": self.value if math.isfinite(self.value) else None,
             "side": self.side,
             "vacuous": self.vacuous,
+            "holds": self.holds,
             "source": str(self.source),
-            "hypotheses": list(self.hypotheses),
+            "hypotheses": [str(h) for h in self.hypotheses],
+            "failed": list(self.failed),
+            "assumed": list(self.assumed),
             "meaning": self.meaning,
             **self.sizes,
         }
+
+    def _with(self, status: str) -> tuple[str, ...]:
+        return tuple(h.says for h in self.hypotheses if isinstance(h, Hypothesis) and h.status == status)

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["Curve", "Spending", "hull", "spend"]
 
@@ -59,6 +59,8 @@ def hull(errors: Sequence[float], least: int = 0) -> list[int]:
 @implements(
     Source("headcount", "greedy division of a budget over convex curves"),
     test="tests/test_shrinking_spend.py::test_greedy_is_optimal_when_every_rank_costs_the_same",
+    status="proved here",
+    hypotheses=(Checked("convex curves with one cost; otherwise the distance to the optimum is bounded"),),
 )
 def spend(curves: Sequence[Curve], budget: int) -> Spending:
     """The ranks of least total error under sum of cost * rank <= budget, walking the convex hulls steepest first.

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.structure import Retrieval, Structure
+from headcount.tasks.intrinsic import merged_directions
 from headcount.tasks.task import Table, check_length, gaussian, matrix
 
 __all__ = ["LinearMax"]
@@ -47,7 +48,17 @@ class LinearMax:
 
     @property
     def structure(self) -> Structure:
-        return Structure(self.length, self.token_dim, (Retrieval("maxima", count=len(self.directions)),))
+        """What it looks up, counted on the intrinsic form."""
+        count = len(merged_directions(self.directions, self.length))
+        return Structure(self.length, self.token_dim, (Retrieval("maxima", count=count, score="linear"),))
+
+    def intrinsic(self) -> LinearMax:
+        """The same target with as few maxima as can be: zero directions dropped, positive multiples added up.
+
+        >>> LinearMax([[1, 0], [3, 0], [0, 0]], 8).intrinsic()
+        LinearMax(directions=((4.0, 0.0),), length=8)
+        """
+        return LinearMax(merged_directions(self.directions, self.length), self.length)
 
     @property
     def domain(self) -> str:

@@ -34,7 +34,9 @@ class OppositePair:
 
     @property
     def structure(self) -> Structure:
-        return Structure(self.length, self.token_dim, (Retrieval("pair", order=2),))
+        """One look-up of a pair; its lower bound needs a plane of tokens."""
+        score = "opposite" if self.token_dim > 1 else "other"
+        return Structure(self.length, self.token_dim, (Retrieval("pair", order=2, score=score),))
 
     @property
     def domain(self) -> str:

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.structure import Retrieval, Structure
-from headcount.tasks.task import Table, by_parts, check_length, gaussian
+from headcount.tasks.intrinsic import even_plane, kind_of, merged_forms
+from headcount.tasks.task import Matrix, Table, by_parts, check_length, gaussian
 
 __all__ = ["Gaussian", "PairMax", "Tokens", "TriangleCentre", "UnitSphere"]
 
@@ -80,7 +81,34 @@ class PairMax:
 
     @property
     def structure(self) -> Structure:
-        return Structure(self.length, self.token_dim, (Retrieval("pairs", count=len(self.matrices), order=2),))
+        """What it looks up, counted on the intrinsic form: pairs, single tokens and extremes along a direction."""
+        forms = merged_forms(self.matrices, self.length)
+        kinds = [kind_of(m) for m in forms]
+        single, extremes = kinds.count("single"), kinds.count("extremes")
+        parts = (
+            ("pairs", len(kinds) - single - extremes, 2, self._score(forms)),
+            ("single tokens", single, 1, "other"),
+            ("extremes", 2 * extremes, 1, "other"),
+        )
+        kept = tuple(Retrieval(name, count=n, order=order, score=score) for name, n, order, score in parts if n)
+        return Structure(self.length, self.token_dim, kept)
+
+    def intrinsic(self) -> PairMax:
+        """The same target with as few forms as can be: zero forms dropped, A and A^T one, positive multiples added up.
+
+        >>> PairMax([[[0, 1], [0, 0]], [[0, 0], [2, 0]]], 8).intrinsic().matrices
+        (((0.0, 3.0), (0.0, 0.0)),)
+        """
+        return PairMax(merged_forms(self.matrices, self.length), self.length, self.tokens)
+
+    def _score(self, forms: tuple[Matrix, ...]) -> str:
+        """The lower bound is proved for one form, negative definite on a plane whose tokens the domain holds."""
+        form, *others = forms
+        if others or kind_of(form) != "opposite":
+            return "other"
+        if isinstance(self.tokens, Gaussian):
+            return "opposite"
+        return ("opposite" if even_plane(form) else "other") if isinstance(self.tokens, UnitSphere) else ""
 
     @property
     def domain(self) -> str:

@@ -38,7 +38,9 @@ class KthLargest:
 
     @property
     def structure(self) -> Structure:
-        return Structure(self.length, 1, (Retrieval("k-th largest", rank=self.rank),))
+        """One look-up; its rank counts from the nearer end, since the least token is the largest of -x."""
+        nearer = min(self.rank, self.length - self.rank + 1)
+        return Structure(self.length, 1, (Retrieval("k-th largest", rank=nearer, score="number"),))
 
     @property
     def domain(self) -> str:

@@ -63,7 +63,7 @@ class Wells:
     @property
     def structure(self) -> Structure:
         parts = tuple(
-            Retrieval(f"well {i + 1}", window=None if len(w) == self.length else len(w))
+            Retrieval(f"well {i + 1}", window=None if len(w) == self.length else len(w), score="wells")
             for i, w in enumerate(self.windows or ())
         )
         return Structure(self.length, self.token_dim, parts)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from headcount.nets import Architecture, Transformer
@@ -51,6 +51,8 @@ class Bank:
         self.theta: Float[Tensor, "models parameters"] = self._stack(members).to(device=device, dtype=dtype)
         scale = [[head_dim**-0.5 for _, head_dim in arch.layers] for arch in archs]
         self.scale: Float[Tensor, "models layers"] = torch.tensor(scale, dtype=dtype, device=device)
+        heads = [[heads for heads, _ in arch.layers] for arch in archs]
+        self.heads: Int[Tensor, "models layers"] = torch.tensor(heads, dtype=torch.int32, device=device)
 
     def __len__(self) -> int:
         return len(self.archs)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headcount.nets import Transformer
 from headcount.results.study import Row
-from headcount.training.backends.choice import Path, choose
+from headcount.training.backends.choice import Path, choose, proved
 from headcount.training.bank import Bank
 from headcount.training.data import Resident, Samples
 from headcount.training.member import Member, Recipe
@@ -33,6 +33,11 @@ class Outcome:
     rows: tuple[Row, ...]
     bank: Bank
     path: str
+
+    @property
+    def backend(self) -> str:
+        """The path that made it: the chosen one, or the recorded bank where that one could not prove itself."""
+        return self.path
 
     def net(self, member: int) -> Transformer:
         """The plain network of one member, as it was at its best evaluation. Its output is the scaled target."""
@@ -87,13 +92,15 @@ class _Run:
         data: Samples = Resident,
         start: Sequence[Transformer] | None = None,
     ) -> None:
-        self.members, self.recipe, self.path = members, recipe, path
+        self.members, self.recipe = members, recipe
         dtype = getattr(torch, recipe.dtype)
         self.data = data(members, recipe, dtype, device, path.pack)
         archs, seeds = [m.arch for m in members], [m.seed for m in members]
         self.bank = Bank(archs, members[0].task.token_dim, seeds, dtype=dtype, device=device)
         if start is not None:
             self.bank.load(start)
+        first = torch.arange(recipe.batch, device=device).expand(len(members), -1)
+        self.path = proved(path, self.bank, *self.data.batch(first))
         self.optimiser = AdamW(
             self.bank.theta.detach(),
             torch.tensor([m.lr for m in members], dtype=dtype, device=device),
@@ -117,7 +124,7 @@ class _Run:
         self.best_step, self.stale = torch.zeros_like(self.status), torch.zeros_like(self.status)
         self.best_theta = self.bank.theta.detach().clone()
         adam = self.optimiser
-        self.advance = path.record(self._advance, (self.bank.theta, adam.first, adam.second, adam.step))
+        self.advance = self.path.record(self._advance, (self.bank.theta, adam.first, adam.second, adam.step))
 
     def epoch(self, number: int) -> None:
         """Visit every sample once, each member in its own order."""
@@ -181,13 +188,14 @@ class _Run:
             "train_nmse": self.train_at_best.tolist(),
             "best_step": self.best_step.tolist(),
             "status": [STATUS[s] for s in self.status.tolist()],
+            "backend": [self.path.backend] * len(self.members),
         }
         rows = tuple(
             {**member.row(self.recipe), **{name: values[k] for name, values in columns.items()}}
             for k, member in enumerate(self.members)
         )
         self.bank.theta = self.best_theta
-        return Outcome(rows, self.bank, self.path.name)
+        return Outcome(rows, self.bank, self.path.backend)
 
 
 def _stretch(steps_per_epoch: int, longest: int = 32) -> int:

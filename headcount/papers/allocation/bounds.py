@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 
+from headcount.refusals import at_least, at_least_one, not_negative
 from headcount.results import Bound
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["compression", "exponential_sum_error", "extraction_error", "starved_lags", "synthesis", "trade_off"]
 
@@ -28,6 +30,7 @@ def compression(head_dim: int, token_dim: int) -> float:
     >>> compression(9, 4)
     0.0
     """
+    at_least_one(head_dim=head_dim, token_dim=token_dim)
     return math.sqrt(1 - head_dim / token_dim) if head_dim <= token_dim else 0.0
 
 
@@ -37,6 +40,7 @@ def synthesis(lag: int, heads: int) -> float:
     >>> round(synthesis(1, 8), 4)
     0.1658
     """
+    at_least_one(lag=lag, heads=heads)
     return SYNTHESIS_SCALE * math.exp(SYNTHESIS_RATE * lag) / heads
 
 
@@ -55,6 +59,11 @@ def starved_lags(heads: Sequence[int]) -> tuple[int, ...]:
 @implements(
     Source("yu2025allocation", "Equation 3"),
     test="tests/test_allocation_bound.py::test_equation_three_gives_the_published_values",
+    status="derived",
+    hypotheses=(
+        Checked("lag m has m + 1 heads or more"),
+        "tokens bounded, targets a sum of lagged tokens",
+    ),
 )
 def extraction_error(
     weights: Sequence[float],
@@ -73,13 +82,16 @@ def extraction_error(
     violated hypothesis, since there the published synthesis term is below what any weights reach.
 
     >>> print(extraction_error([1, 1, 1, 1], heads=[8] * 4, head_dims=[8] * 4, token_dim=8))
-    extraction error <= 0.683497, by Equation 3 of Yu et al. 2025 (allocation)
+    extraction error <= 0.683497, by Equation 3 of ... (allocation), if tokens bounded, targets a sum of lagged tokens
     """
     if not len(weights) == len(heads) == len(head_dims):
         raise ValueError(
             f"weights, heads and head_dims need one entry a lag, got {len(weights)}, {len(heads)}, {len(head_dims)}"
         )
     check_sizes(weights, token_dim)
+    at_least(0, **{f"heads of lag {m}": h for m, h in enumerate(heads, start=1)})
+    at_least(0, **{f"head_dim of lag {m}": n for m, n in enumerate(head_dims, start=1)})
+    not_negative(eps_delta=eps_delta)
     lost = read = dropped = 0.0
     for lag, (w, h, n) in enumerate(zip(weights, heads, head_dims, strict=True), start=1):
         if h > 0 and n > 0:
@@ -109,8 +121,9 @@ def trade_off(budget: int, token_dim: int, heads: Sequence[int], *, weight: floa
     [1.326, 0.663, 0.332, 0.166, 0.481, 0.58]
     """
     check_sizes([weight], token_dim)
-    if budget < 1 or any(h < 1 for h in heads):
-        raise ValueError(f"budget and every number of heads must be at least 1, got {budget} and {list(heads)}")
+    at_least_one(budget=budget, lag=lag)
+    for h in heads:
+        at_least_one(**{"every number of heads": h})
     lost = (math.sqrt(max(0.0, 1 - budget / h / token_dim)) for h in heads)
     return [weight * (gone + synthesis(lag, h)) for gone, h in zip(lost, heads, strict=True)]
 
@@ -125,6 +138,8 @@ def exponential_sum_error(lag: int, decays: Sequence[float], length: int = 60) -
     """
     from scipy.optimize import linprog
 
+    at_least(0, lag=lag)
+    at_least_one(length=length)
     t = np.arange(length)
     atoms = np.exp(-np.outer(t, np.asarray(decays, dtype=float)))
     wanted = (t == lag).astype(float)
@@ -139,10 +154,9 @@ def exponential_sum_error(lag: int, decays: Sequence[float], length: int = 60) -
 
 
 def check_sizes(weights: Sequence[float], token_dim: int) -> None:
-    if token_dim < 1:
-        raise ValueError(f"token_dim must be at least 1, got {token_dim}")
+    at_least_one(token_dim=token_dim)
     if not len(weights):
         raise ValueError("weights is empty: give the size |rho_m| of at least one lag")
-    bad = [w for w in weights if not (math.isfinite(w) and w >= 0)]
+    bad = [w for w in weights if not (isinstance(w, Real) and math.isfinite(w) and w >= 0)]
     if bad:
         raise ValueError(f"weights must be finite and not negative, got {bad[0]}")

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headcount.refusals import at_least_one
 from headcount.results import Bound
 from headcount.sources import Source, implements
 
@@ -55,6 +56,8 @@ def half_range(logits: Float[Tensor, "*rows length"]) -> Float[Tensor, "*rows"]:
 @implements(
     Source("yu2025allocation", "Theorem 5.1"),
     test="tests/test_allocation_saturation.py::test_the_jacobian_is_below_the_largest_weight_and_the_published_bound",
+    status="proved here",
+    hypotheses=("logits within Lambda of a constant",),
 )
 def row_bound(half: float, length: int) -> Bound:
     """The Jacobian of a row of `length` weights whose logits stay within Lambda is at most e^(2 Lambda) / length.
@@ -64,15 +67,16 @@ def row_bound(half: float, length: int) -> Bound:
     can exceed: so unbounded logits are reported, not passed over.
 
     >>> print(row_bound(1.0, 64))
-    norm of a row's Jacobian <= 0.115454, by Theorem 5.1 of Yu et al. 2025 (allocation)
+    norm of a row's Jacobian <= 0.115454, by Theorem 5.1 of ... (allocation), if logits within 1 of a constant
     >>> row_bound(3.0, 64).vacuous
     True
     """
     # p_i = e^{z_i} / sum_j e^{z_j} <= e^Lambda / (length e^-Lambda); and 0 <= diag(p) - p p' <= diag(p).
     # diag(p) - p p' is the covariance of a one-hot vector, so |J| = max over unit v of Var(v_i) <= (range of v)^2 / 4
     # <= 1/2, reached by p = (1/2, 1/2).
-    if half < 0 or length < 1:
-        raise ValueError(f"Lambda must not be negative and length at least 1, got {half} and {length}")
+    at_least_one(length=length)
+    if isinstance(half, bool) or not half >= 0:
+        raise ValueError(f"Lambda must not be negative, got {half}")
     value = math.exp(min(2 * half, 700.0)) / length
     return Bound(
         "norm of a row's Jacobian",

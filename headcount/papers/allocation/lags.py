@@ -11,7 +11,7 @@ import numpy as np
 
 from headcount.papers.allocation.bounds import check_sizes, extraction_error, starved_lags, synthesis
 from headcount.results import Bound
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["Allocation", "Relaxed", "allocate", "relaxed"]
 
@@ -68,6 +68,8 @@ class Allocation:
 @implements(
     Source("headcount", "closed form of the allocation problem"),
     test="tests/test_allocation_bound.py::test_the_closed_form_is_a_stationary_point_no_search_improves",
+    status="proved here",
+    hypotheses=(Checked("weights not negative"),),
 )
 def relaxed(weights: Sequence[float], token_dim: int, budget: float) -> Relaxed:
     """The minimum of Equation 5 over fractional heads: every kept lag at full token dimension.
@@ -101,6 +103,8 @@ def relaxed(weights: Sequence[float], token_dim: int, budget: float) -> Relaxed:
 @implements(
     Source("yu2025allocation", "Equation 5"),
     test="tests/test_allocation_bound.py::test_the_four_gram_gets_eight_heads_of_eight_for_each_lag",
+    status="proved here",
+    hypotheses=("eps_delta = 0",),
 )
 def allocate(weights: Sequence[float], token_dim: int, budget: int) -> Allocation:
     """The heads and head dimensions, integers with sum of heads * head_dim <= budget, of least Equation 3 error.

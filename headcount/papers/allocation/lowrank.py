@@ -41,6 +41,8 @@ class Factors:
 @implements(
     Source("headcount", "closed-form data-aware truncation"),
     test="tests/test_allocation_lowrank.py::test_no_random_product_of_that_rank_beats_the_closed_form",
+    status="proved here",
+    hypotheses=("metrics symmetric and positive semidefinite",),
 )
 def factors(left: Float[Tensor, "dim dim"], right: Float[Tensor, "dim dim"]) -> Factors:
     """The products P_r of rank r that minimise tr(L (I - P) R (I - P)') for symmetric metrics L and R, all r at once.
@@ -84,6 +86,7 @@ def shared_factors(
 @implements(
     Source("yu2025allocation", "Corollary 5.1"),
     test="tests/test_allocation_lowrank.py::test_truncated_logits_stay_within_the_singular_value_bound",
+    status="proved here",
 )
 def logit_error(
     query: Float[Tensor, "head_dim embed"],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headcount.papers.allocation.lags import allocate
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["LayerSchedule", "by_bound", "ramp", "uniform"]
 
@@ -50,6 +50,8 @@ def ramp(layers: int, heads: int, head_dim: int, *, low: float = 0.5) -> LayerSc
 @implements(
     Source("yu2025allocation", "Section 6.2 (early layers wide, later layers narrow)"),
     test="tests/test_allocation_schedules.py::test_every_schedule_spends_the_same",
+    status="derived",
+    hypotheses=(Checked("every lag kept in the early layers"),),
 )
 def by_bound(
     layers: int, heads: int, head_dim: int, *, early: int = 2, lags: int = 3, narrow: float = 0.5

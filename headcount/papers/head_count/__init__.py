@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         few_heads_exponent,
         few_heads_table,
         intrinsic_from,
+        linear_max_exponent,
         memorise_rate,
     )
     from headcount.papers.head_count.collisions import Collision, collide
@@ -42,6 +43,7 @@ __all__ = [
     "first_look",
     "gibbs_excess",
     "intrinsic_from",
+    "linear_max_exponent",
     "mass_outside",
     "memorise",
     "memorise_rate",
@@ -60,6 +62,7 @@ __getattr__, __dir__ = lazily(
             "few_heads_exponent",
             "few_heads_table",
             "intrinsic_from",
+            "linear_max_exponent",
             "memorise_rate",
         ),
         "density": (

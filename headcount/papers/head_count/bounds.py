@@ -8,8 +8,9 @@ from itertools import product
 from typing import Any
 
 from headcount.refusals import at_least_one, positive
-from headcount.results import Bound
-from headcount.sources import Source, implements
+from headcount.results import Bound, Hypothesis
+from headcount.sources import Checked, Source, implements
+from headcount.structure import Structure
 
 __all__ = [
     "bites_from",
@@ -17,22 +18,48 @@ __all__ = [
     "few_heads_exponent",
     "few_heads_table",
     "intrinsic_from",
+    "linear_max_exponent",
     "memorise_rate",
 ]
 
+QUANTITY = "exponent k of eps^-k feed-forward parameters"
+NETWORK = "Assumption 1 (embeddings of norm at most 1, attention and read-out weights at most 1)"
+TWO_LAYERS = "a read-out of two layers"
+
 FEW_HEADS = Source("yu2025heads", "Theorem 2(2)")
+LINEAR_MAX = Source("headcount", "Few heads on linear maxima (after Theorem 2(2))")
 FEW_HEADS_DEEP = Source("yu2025heads", "Appendix A.2.2 (remark on Theorem 2(2))")
 ENOUGH_HEADS = Source("yu2025heads", "Theorem 2(1)")
 MEMORISE = Source("yu2025heads", "Theorem 2(3)")
 INTRINSIC = Source("yu2025heads", "Corollary 1")
 
 
-@implements(FEW_HEADS, test="tests/test_head_count_bounds.py::test_exponents_equal_the_published_formula_by_hand")
-def few_heads_exponent(*, length: int, retrievals: int, heads: int, head_dim: int, read_out_layers: int = 2) -> Bound:
+@implements(
+    FEW_HEADS,
+    test="tests/test_head_count_bounds.py::test_exponents_equal_the_published_formula_by_hand",
+    status="proved in the paper",
+    hypotheses=(
+        Checked("heads < retrievals"),
+        Checked("every window holds a quarter of the positions, and its largest or smallest score is wanted"),
+        Checked("Assumption 2 (distinct minimisers, definite Hessians, no zero partial), where a task is given"),
+        NETWORK,
+        TWO_LAYERS,
+    ),
+)
+def few_heads_exponent(
+    *,
+    length: int,
+    retrievals: int,
+    heads: int,
+    head_dim: int,
+    read_out_layers: int = 2,
+    target: Structure | None = None,
+) -> Bound:
     """With fewer heads than retrievals, error eps costs eps^-k feed-forward parameters.
 
     k = (T/4 - s - D + 1) / ((n + 1) s + 1) - 1 for s heads of dimension n; k / 4 for a read-out of three to five
-    layers. Says nothing while k <= 0, and nothing for heads >= retrievals.
+    layers. Says nothing while k <= 0, and nothing for heads >= retrievals. What the theorem asks of the target is
+    checked where a `target` states its scores, else assumed.
     Source: Yu et al. 2025 (heads), Theorem 2(2).
 
     >>> few_heads_exponent(length=128, retrievals=4, heads=1, head_dim=2).value
@@ -40,26 +67,99 @@ def few_heads_exponent(*, length: int, retrievals: int, heads: int, head_dim: in
     >>> few_heads_exponent(length=128, retrievals=4, heads=3, head_dim=8).vacuous
     True
     """
-    at_least_one(length=length, retrievals=retrievals, heads=heads, head_dim=head_dim)
+    at_least_one(length=length, retrievals=retrievals, heads=heads, head_dim=head_dim, read_out_layers=read_out_layers)
     if not 2 <= read_out_layers <= 5:
         raise ValueError(f"read_out_layers must lie in 2..5, as in the theorem and its remark, got {read_out_layers}")
-    enough = heads >= retrievals
     # The proof has T_0 = T/4 - s - D + 1 free positions, and the pigeonhole needs T_0 >= (k + 1)(n + 1)s + (k + 1).
-    free = length / 4 - heads - retrievals + 1
-    k = free / ((head_dim + 1) * heads + 1) - 1
-    k = 0.0 if enough else k if read_out_layers == 2 else k / 4
+    k = _pigeonhole(length / 4 - heads - retrievals + 1, heads, head_dim)
+    k = k if read_out_layers == 2 else k / 4
     sizes = {"length": length, "retrievals": retrievals, "heads": heads, "head_dim": head_dim}
-    if not enough:
+    if heads < retrievals:
         sizes["bites_from"] = bites_from(retrievals=retrievals, heads=heads, head_dim=head_dim)
-    return Bound(
-        "exponent k of eps^-k feed-forward parameters",
-        k,
-        "lower",
-        FEW_HEADS if read_out_layers == 2 else FEW_HEADS_DEEP,
-        ("heads < retrievals", "Assumptions 1 and 2", f"read-out of at most {max(2, read_out_layers)} layers"),
-        vacuous=enough or k <= 0,
-        meaning=_meaning(k, sizes),
-        sizes=sizes,
+    source = FEW_HEADS if read_out_layers == 2 else FEW_HEADS_DEEP
+    layers = TWO_LAYERS if read_out_layers == 2 else f"a read-out of at most {read_out_layers} layers"
+    hypotheses = (
+        *_of_the_target(target, heads, retrievals, "wells", "Assumption 2"),
+        Hypothesis(NETWORK),
+        Hypothesis(layers),
+    )
+    return Bound(QUANTITY, k, "lower", source, hypotheses, k <= 0, _meaning(k, sizes), sizes)
+
+
+@implements(
+    LINEAR_MAX,
+    test="tests/test_head_count_bounds.py::test_the_first_difference_decides_a_sum_of_linear_maxima",
+    status="proved here",
+    hypotheses=(
+        Checked("heads < retrievals"),
+        Checked("every window is the whole sequence, and its largest score is wanted"),
+        Checked("scores <a_i, x_t> with distinct rays, added, where a task is given"),
+        "a domain of tokens with interior",
+        NETWORK,
+        TWO_LAYERS,
+    ),
+)
+def linear_max_exponent(
+    *, length: int, retrievals: int, heads: int, head_dim: int, target: Structure | None = None
+) -> Bound:
+    """With fewer heads than distinct rays, sum_i max_t <a_i, x_t> costs eps^-k parameters, k = T_0/((n+1)s+1) - 1.
+
+    T_0 = T - s - D + 1 for D distinct rays, s heads of dimension n. Theorem 2(2) does not say it: linear scores have
+    no definite Hessian (Assumption 2.3). Its proof goes through with other segments, and with T for T/4, as every
+    window is the whole sequence.
+
+    Proof. Take a ball of the domain, of centre c and radius R, and x^(i) = c + R a_i/|a_i|. By strict convexity x^(i)
+    is the only point of the ball where <a_i, x> is largest, and the x^(i) are distinct. Let G_i be the points
+    c + (1 - u) R a_i/|a_i|, u in [r/4, r/2]: along it the score falls by R |a_i| u exactly, and for r small enough it
+    stays above <a_i, y> for all y in K_j = G_j + {x^(j)}, j != i. Place each head's favourite (y_j, t_j), the argmax
+    of its weight over the union of all K_i and the positions not yet used. As s < D, some K_i, say K_1, holds no
+    favourite. Place x^(2), ..., x^(D) elsewhere: T_0 positions are left. Let token t of them run through a grid in
+    G_1, all grids disjoint and in falling order, of 1/(C eps) points each. Attention is a weighted mean, and a head's
+    favourite outweighs each free token; so by the pigeonhole (n + 1 numbers a head, one of them on a logarithmic
+    scale) two of the eps^-T_0 fillings give every head the same mean and total weight up to eps^(k+1) when
+    T_0 > (k + 1)(n + 1)s. Where the two agree put x^(D) in both, which changes neither difference. Now every maximum
+    but the first is |a_i| R + <a_i, c> in both, attained at x^(i), and the first is that of the first place where
+    they differ: the targets differ by a grid step, 3 eps, and the inputs of the read-out by a multiple of eps^(k+1).
+    By Lemma 4 its width is a multiple of eps^-k. QED
+
+    >>> linear_max_exponent(length=128, retrievals=4, heads=3, head_dim=8).value
+    3.357...
+    """
+    at_least_one(length=length, retrievals=retrievals, heads=heads, head_dim=head_dim)
+    k = _pigeonhole(length - heads - retrievals + 1, heads, head_dim)
+    sizes = {"length": length, "retrievals": retrievals, "heads": heads, "head_dim": head_dim}
+    if heads < retrievals:
+        sizes["bites_from"] = (head_dim + 1) * heads + heads + retrievals + 1
+    what = "scores <a_i, x_t> with distinct rays, added"
+    hypotheses = (
+        *_of_the_target(target, heads, retrievals, "linear", what),
+        Hypothesis(NETWORK),
+        Hypothesis(TWO_LAYERS),
+    )
+    return Bound(QUANTITY, k, "lower", LINEAR_MAX, hypotheses, k <= 0, _meaning(k, sizes), sizes)
+
+
+def _pigeonhole(free: float, heads: int, head_dim: int) -> float:
+    return free / ((head_dim + 1) * heads + 1) - 1
+
+
+def _of_the_target(
+    target: Structure | None, heads: int, retrievals: int, score: str, says: str
+) -> tuple[Hypothesis, Hypothesis, Hypothesis]:
+    """Heads too few; plain maxima over enough positions; and scores of the kind that the proof asks for."""
+    share, quarter = (1, "the whole sequence") if score == "linear" else (4, "a quarter of the positions")
+    plain = known = None
+    if target is not None:
+        parts = target.retrievals
+        plain = all(r.order == r.rank == 1 and not r.after and not r.offset for r in parts) and all(
+            share * (r.window or target.length) >= target.length for r in parts
+        )
+        scores = {r.score for r in parts}
+        known = None if scores <= {"", score} and "" in scores else scores == {score}
+    return (
+        Hypothesis.checked("heads < retrievals", heads < retrievals),
+        Hypothesis.checked(f"every retrieval wants one largest score of {quarter} or more", plain),
+        Hypothesis.checked(says, known),
     )
 
 
@@ -90,7 +190,12 @@ def few_heads_table(
     return list(rows.values())
 
 
-@implements(ENOUGH_HEADS, test="tests/test_head_count_bounds.py::test_rates_of_the_two_upper_bounds")
+@implements(
+    ENOUGH_HEADS,
+    test="tests/test_head_count_bounds.py::test_rates_of_the_two_upper_bounds",
+    status="proved in the paper",
+    hypotheses=("heads >= retrievals", "head_dim >= 2", "Assumption 3 at this rate"),
+)
 def enough_heads_rate(rate: float) -> Bound:
     """With a head of dimension 2 for each retrieval, eps^-gamma feed-forward parameters suffice, free of length.
 
@@ -107,7 +212,12 @@ def enough_heads_rate(rate: float) -> Bound:
     return Bound("exponent of 1/eps", rate, "upper", ENOUGH_HEADS, hypotheses, meaning=meaning, sizes={"rate": rate})
 
 
-@implements(MEMORISE, test="tests/test_head_count_bounds.py::test_rates_of_the_two_upper_bounds")
+@implements(
+    MEMORISE,
+    test="tests/test_head_count_bounds.py::test_rates_of_the_two_upper_bounds",
+    status="proved in the paper",
+    hypotheses=("head_dim >= length * token_dim", "a ReLU read-out of five layers", "Assumption 3 at this rate"),
+)
 def memorise_rate(rate: float) -> Bound:
     """One head that keeps the whole sequence needs eps^-(1 + gamma) feed-forward parameters.
 
@@ -125,7 +235,12 @@ def memorise_rate(rate: float) -> Bound:
     return Bound("exponent of 1/eps", 1 + rate, "upper", MEMORISE, hypotheses, meaning=meaning, sizes=sizes)
 
 
-@implements(INTRINSIC, test="tests/test_head_count_bounds.py::test_the_count_of_retrievals_is_intrinsic_in_the_regime")
+@implements(
+    INTRINSIC,
+    test="tests/test_head_count_bounds.py::test_the_count_of_retrievals_is_intrinsic_in_the_regime",
+    status="proved in the paper",
+    hypotheses=("Assumptions 1 and 2 for both representations", Checked("first != second")),
+)
 def intrinsic_from(first: int, second: int) -> Bound:
     """From length 50 (D_1^2 + D_2^2) on, no target has two representations with D_1 and D_2 retrievals.
 
@@ -138,15 +253,20 @@ def intrinsic_from(first: int, second: int) -> Bound:
     # If D_1 < D_2, heads = D_1 are enough by the first representation and too few by the second, with k > D_2.
     value = 50.0 * (first**2 + second**2)
     meaning = f"a target with {first} retrievals has no representation with {second} at such lengths"
-    hypotheses = ("Assumptions 1 and 2 for both representations",)
+    hypotheses = (
+        "Assumptions 1 and 2 for both representations",
+        Hypothesis.checked("first != second", first != second),
+    )
     sizes = {"first": first, "second": second}
-    return Bound("length", value, "lower", INTRINSIC, hypotheses, first == second, meaning, sizes)
+    return Bound("length", value, "lower", INTRINSIC, hypotheses, meaning=meaning, sizes=sizes)
 
 
 def _meaning(k: float, sizes: dict[str, int]) -> str:
     heads, retrievals = sizes["heads"], sizes["retrievals"]
-    if heads >= retrievals:
+    if heads >= retrievals and sizes["head_dim"] >= 2:
         return f"{heads} heads are enough for {retrievals} retrievals: Theorem 2(1) applies instead"
+    if heads >= retrievals:
+        return f"{heads} heads are not fewer than {retrievals} retrievals; Theorem 2(1) asks for head_dim 2, here 1"
     if k <= 0:
         return f"says nothing at length {sizes['length']}; it bites from length {sizes['bites_from']}"
     return f"halving the error multiplies the feed-forward parameters by at least {_doublings(k)}, up to a constant"

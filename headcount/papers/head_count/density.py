@@ -6,7 +6,7 @@ import math
 
 from headcount.refusals import at_least_one, positive
 from headcount.results import Bound
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["selector_error", "subset_minima"]
 
@@ -17,7 +17,14 @@ LARGEST = 0.2778588845
 
 
 @implements(
-    SELECTOR, test="tests/test_head_count_density.py::test_the_selector_comes_as_close_as_promised_and_no_closer"
+    SELECTOR,
+    test="tests/test_head_count_density.py::test_the_selector_comes_as_close_as_promised_and_no_closer",
+    status="proved here",
+    hypotheses=(
+        Checked("sharpness > 0"),
+        "4 divides the length",
+        "tokens in [0,1]^d",
+    ),
 )
 def selector_error(sharpness: float) -> Bound:
     """The smooth selector of sharpness q misses a token's coordinate by at most 0.2778.../sqrt(q).
@@ -36,7 +43,12 @@ def selector_error(sharpness: float) -> Bound:
     return Bound("selector error", value, "upper", SELECTOR, hypotheses, sizes={"sharpness": sharpness})
 
 
-@implements(SUBSETS, test="tests/test_head_count_density.py::test_subset_minima_give_every_token_back")
+@implements(
+    SUBSETS,
+    test="tests/test_head_count_density.py::test_subset_minima_give_every_token_back",
+    status="proved in the paper",
+    hypotheses=(Checked("4 divides the length"),),
+)
 def subset_minima(length: int, token_dim: int) -> Bound:
     """All tokens can be read from 2 d C(T, T/4) minima over quarters of the positions.
 

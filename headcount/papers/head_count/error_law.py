@@ -38,6 +38,7 @@ class ErrorLaw:
 @implements(
     Source("yu2025heads", "Figure 2b"),
     test="tests/test_head_count_laws.py::test_the_published_fit_follows_from_table_6",
+    status="measured",
 )
 def fit_error_law(errors: Mapping[tuple[int, int], float], delta: float | None = None) -> ErrorLaw:
     """The law nearest to `errors[heads, length]` in mean absolute log distance; delta free in [0, 1.5] or given.

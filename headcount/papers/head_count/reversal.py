@@ -20,6 +20,7 @@ RESAMPLES = 2000
 @implements(
     Source("yu2025heads", "weighted reversal score"),
     test="tests/test_head_count_laws.py::test_reversal_scores_of_the_published_tables",
+    status="measured",
 )
 def score(errors: Sequence[float]) -> float:
     """R = sum over T1 < T2 of max(err(T1) - err(T2), 0), divided by the largest difference; 0 where all are equal.

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import math
 
-from headcount.refusals import at_least_one, positive
+from headcount.refusals import at_least_one, not_negative, positive
 from headcount.results import Bound
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["steepness_width"]
 
 STEEPNESS = Source("yu2025heads", "Lemma 4")
 
 
-@implements(STEEPNESS, test="tests/test_head_count_steepness.py::test_a_network_that_attains_the_width_exists")
+@implements(
+    STEEPNESS,
+    test="tests/test_head_count_steepness.py::test_a_network_that_attains_the_width_exists",
+    status="proved in the paper",
+    hypotheses=(
+        Checked("distances positive and finite"),
+        "two layers",
+        "a 1-Lipschitz activation",
+        "all weights at most 1 in magnitude",
+    ),
+)
 def steepness_width(output_gap: float, input_distance: float, embed_dim: int) -> Bound:
     """A two-layer feed-forward with weights at most 1, outputs B apart on inputs A apart, has width B/(A sqrt E).
 
@@ -25,8 +35,7 @@ def steepness_width(output_gap: float, input_distance: float, embed_dim: int) ->
     500.0
     """
     at_least_one(embed_dim=embed_dim)
-    if not (math.isfinite(output_gap) and output_gap >= 0):
-        raise ValueError(f"output_gap must be a finite number >= 0, got {output_gap}")
+    not_negative(output_gap=output_gap)
     positive(input_distance=input_distance)
     value = output_gap / (input_distance * math.sqrt(embed_dim))
     hypotheses = ("two layers", "a 1-Lipschitz activation", "all weights at most 1 in magnitude")

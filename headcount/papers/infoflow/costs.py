@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["FEATURES", "SEPARATED", "comparisons_made", "comparisons_needed", "decoding_exponent", "gate_heads"]
 
@@ -17,7 +17,13 @@ FEATURES = Fraction(2)
 
 
 @implements(
-    Source("yu2026infoflow", "the decoding law"), test="tests/test_infoflow_costs.py::test_decoding_law_of_the_notes"
+    Source("yu2026infoflow", "the decoding law"),
+    test="tests/test_infoflow_costs.py::test_decoding_law_of_the_notes",
+    status="derived",
+    hypotheses=(
+        Checked("dims >= 1"),
+        "weights of the decoder bounded",
+    ),
 )
 def decoding_exponent(numbers: int, dims: int) -> Fraction:
     """Reading `numbers` coupled numbers out of `dims` dimensions costs eps^-(numbers/dims) parameters, at least eps^-1.
@@ -40,6 +46,8 @@ def decoding_exponent(numbers: int, dims: int) -> Fraction:
 @implements(
     Source("headcount", "k-th largest in one layer by gated heads"),
     test="tests/test_infoflow_costs.py::test_gated_heads_suffice_for_the_kth_largest",
+    status="proved here",
+    hypotheses=("position features",),
 )
 def gate_heads(length: int, rank: int) -> int:
     """Heads that find the rank-th largest of `length` tokens in one layer, when positions gate what each head sees.

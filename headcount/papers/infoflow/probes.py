@@ -59,6 +59,7 @@ class Attends:
 @implements(
     Source("yu2026infoflow", "the probe of max-position retrieval"),
     test="tests/test_infoflow_probes.py::test_a_retrieving_layer_contains_the_winner_and_not_the_runner_up",
+    status="measured",
 )
 def contained(
     net: Transformer, task: Task, *, layer: int = 1, samples: int = 512, seed: int = 0, untrained_seed: int = 10_000
@@ -124,6 +125,7 @@ def _unexplained(state: Float[Tensor, "batch length embed"], wanted: Float[Tenso
 @implements(
     Source("yu2026infoflow", "the probe of specific-position aggregation"),
     test="tests/test_infoflow_probes.py::test_class_attention_is_a_distribution_over_positions",
+    status="measured",
 )
 @torch.no_grad()
 def class_attention(

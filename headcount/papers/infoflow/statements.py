@@ -20,6 +20,11 @@ FEWER = Statement(
     "proved",
     Source(HEADS, "Theorem 2(2)"),
 )
+FEWER_LINEAR = Statement(
+    "fewer heads than distinct rays in one layer cost a sum of linear maxima an exponent linear in the length",
+    "proved",
+    Source(HERE, "Few heads on linear maxima (after Theorem 2(2))"),
+)
 DEEPER = Statement("L layers of h heads without positions need L h >= D", "conjectured", Source(HEADS, "Conjecture 1"))
 PLACED = Statement(
     "with positions two layers of one head solve D retrievals when head_dim >= D",
@@ -40,6 +45,11 @@ PAIRS = Statement(
     "two layers of one head solve the pair task with eps^-1 parameters; one layer needs eps^-k, k linear in T",
     "claimed",
     Source(INFOFLOW, "the abstract (depth separation)"),
+)
+PAIR_LAYERS = Statement(
+    "two layers of D heads solve D pair retrievals; what one layer needs depends on the form",
+    "reconstructed",
+    Source(INFOFLOW, "the intrinsic-dimension prediction (D heads in both layers)"),
 )
 PAIR_HEADS = Statement(
     "D pair retrievals need D heads in both layers", "claimed", Source(INFOFLOW, "the intrinsic-dimension prediction")
@@ -94,11 +104,12 @@ def statements_for(structure: Structure, arch: Shape, found: Found | None) -> tu
     if structure.order > 2:
         chosen.append(TRIPLES)
     if any(r.order == 2 for r in compared):
-        chosen += [PAIRS, PAIR_HEADS]
+        known = {r.score for r in compared if r.order == 2} <= {"", "opposite"}
+        chosen += [PAIRS if known else PAIR_LAYERS, PAIR_HEADS]
     if any(r.order == 1 and r.rank > 1 for r in compared):
         chosen += [RANKS, GATES if _used(found, "gated") else MASKING]
     if any(r.order == 1 and r.rank == 1 and not r.after for r in compared):
-        chosen += [FEWER if found.whole else ENOUGH] if one else [DEEPER]
+        chosen += _heads(structure, arch, found.whole) if one else [DEEPER]
         if not one:
             chosen.append(RIDING)
         if _used(found, "routed"):
@@ -112,6 +123,14 @@ def statements_for(structure: Structure, arch: Shape, found: Found | None) -> tu
     if found.gathered or found.cost.features > 1:
         chosen.append(DECODING)
     return tuple(dict.fromkeys(chosen))
+
+
+def _heads(structure: Structure, arch: Shape, whole: bool) -> list[Statement]:
+    """What is proved about the heads of one layer and scores of this kind; nothing is said where nothing is proved."""
+    scores = {r.score for r in structure.retrievals if r.order}
+    if not whole:
+        return [ENOUGH] if arch.layers[0][1] >= 2 else []
+    return [FEWER_LINEAR] if scores == {"linear"} else [FEWER] if scores <= {"", "wells"} else []
 
 
 def _used(found: Found, way: str) -> bool:

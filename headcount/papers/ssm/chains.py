@@ -49,6 +49,8 @@ class Chains:
 @implements(
     Source("headcount", "Newton form of a sum of modes"),
     test="tests/test_ssm_deepen.py::test_coefficient_bound_is_attained_by_a_family",
+    status="proved here",
+    hypotheses=("poles in falling modulus",),
 )
 def coefficients(
     poles: Complex[np.ndarray, "layers chains"], residues: Complex[np.ndarray, "layers chains"]

@@ -9,7 +9,8 @@ from jaxtyping import Complex, Float
 
 from headcount.papers.ssm.chains import Chains, Deal, arrange, coefficients, least_chains, merge
 from headcount.papers.ssm.layer import Layer
-from headcount.sources import Source, implements
+from headcount.refusals import at_least, at_least_one
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["capacity", "gain_stage_depth", "gain_stages", "least_width", "nested_chains", "shallowest_chains"]
 
@@ -19,7 +20,12 @@ Parts = tuple[tuple[Layer, ...], Complex[np.ndarray, " width"]]
 """The layers and the read-out of a deep system."""
 
 
-@implements(Source("ssm2025depth", "Theorem 4.1"), test="tests/test_ssm_deepen.py::test_one_mode_too_many_is_refused")
+@implements(
+    Source("ssm2025depth", "Theorem 4.1"),
+    test="tests/test_ssm_deepen.py::test_one_mode_too_many_is_refused",
+    status="proved in the paper",
+    hypotheses=(Checked("depth and width at least 1"),),
+)
 def capacity(depth: int, width: int) -> int:
     """The most modes that every system may have and still be written at this depth and width: l(m-1) + 1.
 
@@ -28,6 +34,7 @@ def capacity(depth: int, width: int) -> int:
     >>> capacity(depth=3, width=5)
     13
     """
+    at_least_one(depth=depth, width=width)
     return depth * (width - 1) + 1
 
 
@@ -37,12 +44,16 @@ def least_width(modes: int, depth: int) -> int:
     >>> [least_width(13, depth) for depth in (1, 2, 3, 4, 6, 12)]
     [13, 7, 5, 4, 3, 2]
     """
+    at_least_one(depth=depth)
+    at_least(0, modes=modes)
     return 1 + -(-(max(modes, 1) - 1) // depth)
 
 
 @implements(
     Source("ssm2025depth", "Theorem 4.2"),
     test="tests/test_ssm_deepen.py::test_thousands_of_random_systems_keep_their_response_within_the_bound",
+    status="proved here",
+    hypotheses=(Checked("modes <= depth * (width - 1) + 1"),),
 )
 def nested_chains(
     poles: Complex[np.ndarray, " modes"], residues: Complex[np.ndarray, " modes"], depth: int, width: int, deal: Deal
@@ -182,6 +193,8 @@ def _refuse_beyond_capacity(
 @implements(
     Source("headcount", "Gain stages"),
     test="tests/test_ssm_deepen.py::test_gain_stages_need_exactly_the_depth_of_the_lower_bound",
+    status="proved here",
+    hypotheses=("width of n modes or more",),
 )
 def gain_stage_depth(c_from: float, c_to: float, width: int) -> int:
     """The depth at which gain stages bring entries from c_1 to c_2: l = 1 + ceil(ln(c_1^2/c_2^2) / ln(m c_2)).

@@ -7,8 +7,9 @@ import math
 from typing import Literal, NamedTuple
 
 from headcount.papers.ssm.deepen import gain_stage_depth
+from headcount.refusals import at_least_one, positive
 from headcount.results import Bound
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["EntryBounds", "MinimalDepth", "entry_bounds", "minimal_depth"]
 
@@ -43,7 +44,15 @@ class MinimalDepth(NamedTuple):
     lower: Bound
 
 
-@implements(SHARPER, test="tests/test_ssm_depths.py::test_entry_bounds_are_those_of_the_notes")
+@implements(
+    SHARPER,
+    test="tests/test_ssm_depths.py::test_entry_bounds_are_those_of_the_notes",
+    status="proved here",
+    hypotheses=(
+        "modes <= depth * (width - 1) + 1",
+        "poles of modulus at most 1",
+    ),
+)
 def entry_bounds(c_from: float, depth: int) -> EntryBounds:
     """The bounds 2 c_1^p, 2^((l-1)/(l+1)) c_1^p and l^(1/(l+1)) c_1^p on the largest entry, with p = 2/(l+1).
 
@@ -53,8 +62,7 @@ def entry_bounds(c_from: float, depth: int) -> EntryBounds:
     [5.02, 3.81, 3.31, 2.51]
     """
     _check(c_from, 1.0)
-    if depth < 1:
-        raise ValueError(f"depth must be at least 1, got {depth}")
+    at_least_one(depth=depth)
     power = c_from ** (2 / (depth + 1))
     sizes = {"c_from": c_from, "depth": depth}
 
@@ -70,7 +78,13 @@ def entry_bounds(c_from: float, depth: int) -> EntryBounds:
 
 
 @implements(
-    Source("ssm2025depth", "Corollary on minimal depth"), test="tests/test_ssm_depths.py::test_table_of_minimal_depths"
+    Source("ssm2025depth", "Corollary on minimal depth"),
+    test="tests/test_ssm_depths.py::test_table_of_minimal_depths",
+    status="proved here",
+    hypotheses=(
+        Checked("c_1 > 0 and c_2 > 0, finite"),
+        "poles of modulus at most 1",
+    ),
 )
 def minimal_depth(c_from: float, c_to: float, *, modes: int | None = None, width: int | None = None) -> MinimalDepth:
     """The least depth l* that takes every system with entries up to c_1 to entries up to c_2, as six bounds.
@@ -129,7 +143,12 @@ def _sharper(c_from: float, c_to: float) -> float:
     return _ceil((2 * math.log(c_from) - math.log(2 * c_to)) / math.log(c_to / 2)) if c_to > 2 else math.inf
 
 
-@implements(RAY, test="tests/test_ssm_deepen.py::test_positive_poles_stay_below_l_times_the_residue_and_come_near_it")
+@implements(
+    RAY,
+    test="tests/test_ssm_deepen.py::test_positive_poles_stay_below_l_times_the_residue_and_come_near_it",
+    status="proved here",
+    hypotheses=("poles on a ray",),
+)
 def _positive_real(c_from: float, c_to: float) -> float:
     """The least l with l c_1^2 <= c_2^(l+1): on a ray every factor 1 - b/a lies between 0 and 1."""
     if c_from <= c_to:
@@ -137,7 +156,12 @@ def _positive_real(c_from: float, c_to: float) -> float:
     return next(l for l in itertools.count(1) if l * c_from**2 <= c_to ** (l + 1)) if c_to > 1 else math.inf
 
 
-@implements(PADDED, test="tests/test_ssm_depths.py::test_the_construction_keeps_each_upper_bound")
+@implements(
+    PADDED,
+    test="tests/test_ssm_depths.py::test_the_construction_keeps_each_upper_bound",
+    status="proved here",
+    hypotheses=("chains of L modes",),
+)
 def _padded(c_from: float, c_to: float, chain: float) -> float:
     """The least l with 2^(L-1) c_1^2 <= c_2^(l+1): chains of L modes keep their coefficients at any depth."""
     if c_from <= c_to and chain == 1:
@@ -154,6 +178,7 @@ def _gain(c_from: float, c_to: float, m: int) -> float:
 @implements(
     FIRST_SAMPLE,
     test="tests/test_ssm_depths.py::test_lower_bound_is_below_every_upper_one_and_met_by_gain_stages",
+    status="proved here",
 )
 def _lower(c_from: float, c_to: float, n: int, m: int) -> float:
     """The least l with m^l c_2^(l+1) >= n c_1^2, which the first sample of n equal modes needs, and the count."""
@@ -170,14 +195,12 @@ def _ceil(x: float) -> int:
 
 
 def _check(c_from: float, c_to: float) -> None:
-    for name, value in (("c_from", c_from), ("c_to", c_to)):
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a finite number above 0, got {value}")
+    positive(c_from=c_from, c_to=c_to)
 
 
 def _check_counts(modes: int | None, width: int | None) -> None:
     for name, value in (("modes", modes), ("width", width)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+        if value is not None:
+            at_least_one(**{name: value})
     if width is not None and modes is None:
         raise ValueError("a width needs the number of modes beside it")

@@ -29,6 +29,7 @@ class Mode:
 @implements(
     Source("ssm2025depth", "Theorem 4.1, first inclusion"),
     test="tests/test_ssm_values.py::test_flattening_gives_back_poles_and_residues",
+    status="proved in the paper",
 )
 def modes(layers: Sequence[Layer], readout: Complex[np.ndarray, " width"]) -> tuple[Mode, ...]:
     """The partial fractions of C^T (I - A_l w)^-1 B_l ... (I - A_1 w)^-1 B_1, a Mode for each distinct pole.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from headcount.training.backends.plain import Batch, Forward, collapsed, plain
+from headcount.training.backends.tiles import LayerTile
 from headcount.training.bank import Bank
 from headcount.training.data import Pack, as_it_lies
 from headcount.training.loss import Loss, squared
@@ -25,9 +27,12 @@ __all__ = [
     "eager",
     "fused",
     "layered",
+    "member_gaps",
     "ordinary",
+    "proved",
     "recorded",
     "reference",
+    "rounding",
     "where_it_compiles",
 ]
 
@@ -42,7 +47,8 @@ class Path:
     """A way to compute a bank and to repeat its step; every path computes the same numbers up to rounding.
 
     `gradient` is the gradient of each member's mean `loss`, `update` moves the parameters along it, `record` makes a
-    step repeatable, `pack` prepares the resident data.
+    step repeatable, `pack` prepares the resident data. `tolerance` is how far a member's gradient may be from the plain
+    one, relative to its norm, by rounding alone (0: it is computed the plain way); `failed` says why the path gave way.
     """
 
     name: str
@@ -52,6 +58,13 @@ class Path:
     update: Update = AdamW.update
     pack: Pack = as_it_lies
     loss: Loss = squared
+    tolerance: float = 0.0
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def backend(self) -> str:
+        """What computes the bank: this path, or the recorded one where this one gave way."""
+        return recorded.name if self.failed else self.name
 
 
 def differentiated(forward: Forward, loss: Loss = squared) -> Gradient:
@@ -75,7 +88,7 @@ def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "
     if arch.outputs > 1 or dtype != "float32":
         return recorded
     try:
-        return where_it_compiles(fused() if arch.depth == 1 else layered())
+        return where_it_compiles(replace(fused() if arch.depth == 1 else layered(), tolerance=rounding(arch.depth)))
     except ImportError as missing:
         print(f"headcount: no kernels without Triton ({missing}); {recorded.name} instead", file=sys.stderr)  # noqa: T201
         return recorded
@@ -105,7 +118,46 @@ def where_it_compiles(kernels: Path) -> Path:
         forward=either(kernels.forward, recorded.forward),
         gradient=either(kernels.gradient, recorded.gradient),
         update=either(kernels.update, recorded.update),
+        failed=failed,
     )
+
+
+def rounding(layers: int) -> float:
+    """How far float16 factors may take a member's gradient: 16 roundings for every layer and for the read-out."""
+    return 16 * torch.finfo(torch.float16).eps * (layers + 1)
+
+
+def proved(path: Path, bank: Bank, batch: Batch, target: Tensor) -> Path:
+    """The path, if its gradients on some samples of this batch are the plain ones; else the recorded, with one line."""
+    if not path.tolerance:
+        return path
+    path.gradient(bank, batch, target)  # as large as every step will be: does it compile, does it fit
+    few = _few(bank, batch)
+    part = Batch(batch.data, batch.which, batch.rows[:, :few].contiguous(), batch.present, batch.packed)
+    gaps = member_gaps(bank, part, target[:, :few].contiguous(), path)
+    worst = int(gaps.nan_to_num(nan=torch.inf).argmax())
+    if path.failed or bool((gaps <= path.tolerance).all()):
+        return path
+    said = (
+        f"the gradient of {bank.archs[worst].name} is off by {gaps[worst].item():.1e}, {path.tolerance:.1e} is rounding"
+    )
+    print(f"headcount: {path.name}: {said}; {recorded.name} instead", file=sys.stderr)  # noqa: T201
+    return recorded
+
+
+def member_gaps(bank: Bank, batch: Batch, target: Tensor, path: Path) -> Float[Tensor, " models"]:
+    """|g - g*| / |g*| for each member, g* the plain gradient; 0 for members whose plain gradient is not finite."""
+    true = differentiated(plain, path.loss)(bank, batch, target)
+    gap, size = (path.gradient(bank, batch, target) - true).norm(dim=1), true.norm(dim=1)
+    return torch.where(size.isfinite(), gap / size.clamp(min=1e-20), 0.0)
+
+
+def _few(bank: Bank, batch: Batch, numbers: int = 1 << 28) -> int:
+    """So many samples that the plain bank's scores and states fit a gigabyte or so."""
+    (models, samples), length = batch.rows.shape, batch.data.shape[2]
+    heads, _, embed = max(bank.shapes[f"attention.{layer}.query"] for layer in range(bank.depth))
+    each = models * bank.depth * length * (heads * length + 4 * embed + bank.shapes["encoder.inner.bias"][0])
+    return max(1, min(samples, 32, numbers // each))
 
 
 def ordinary(device: torch.device | str, loss: Loss) -> Path:
@@ -114,15 +166,15 @@ def ordinary(device: torch.device | str, loss: Loss) -> Path:
     return replace(base, gradient=differentiated(base.forward, loss), loss=loss)
 
 
-def layered(precision: str = "half") -> Path:
-    """A bank of several layers, what touches every token in Triton kernels, recorded.
+def layered(precision: str = "half", tile: LayerTile | None = None) -> Path:
+    """A bank of several layers, each layer before the last one kernel where it fits, recorded.
 
     Trained with `precision` ("half", or "ieee" for float32 throughout), evaluated in float32.
     """
     from headcount.training.backends import fused as kernels
     from headcount.training.backends.layered import in_kernels
 
-    slope = differentiated(partial(collapsed, touch=in_kernels(precision)))
+    slope = differentiated(partial(collapsed, touch=in_kernels(precision, tile)))
 
     def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
         was = torch.backends.cuda.matmul.allow_tf32

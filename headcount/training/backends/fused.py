@@ -64,8 +64,11 @@ def gradient(
     tile = tile or Tile()
     heads, _, embed = bank.shapes["attention.0.query"]
     wide = max(16, power(bank.shapes["read_out.inner.bias"][0]))
-    if wide <= WIDEST and power(embed) * wide <= LARGEST and power(heads) * wide * wide <= LARGEST_TAIL:
+    tail_fits = power(heads) * wide * wide <= LARGEST_TAIL
+    if wide <= WIDEST and power(embed) * wide <= LARGEST and tail_fits:
         return _by_kernels(bank, batch, target, tile)
+    if tail_fits:
+        return _by_products(bank, batch, target, tile)
     theta = bank.theta.detach().requires_grad_()
     with torch.enable_grad():
         gap = collapsed(bank, bank.named(theta), batch, pool=partial(pool, tile=tile)) - target
@@ -155,6 +158,36 @@ def _by_kernels(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor:
         PRECISION="half" if tile.precision == "half" else exact,
     )  # fmt: skip
     return out
+
+
+def _by_products(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor:
+    """The same with the small matrices composed, and their gradients taken apart, by batched products."""
+    theta = bank.theta.detach().requires_grad_()
+    with torch.enable_grad():
+        p = bank.named(theta)
+        folded = _folded(p, bank.scale[:, 0])
+    directions, mix, shift = (x.detach() for x in folded)
+    shares = _shares({name: x.detach() for name, x in p.items()}, directions, mix, shift, batch, target, tile)
+    sums = Shares(*(share.sum(dim=1) for share in shares))
+    names = ("encoder.inner.weight", "encoder.inner.bias", "read_out.outer.weight", "read_out.outer.bias")
+    given = (sums.weight, sums.bias, sums.out_weight, sums.out_bias)
+    ends = [*folded, *(p[name] for name in names)]
+    slopes = [sums.directions, sums.mix, sums.shift, *(g.view(p[n].shape) for g, n in zip(given, names, strict=True))]
+    (out,) = torch.autograd.grad(ends, theta, slopes)
+    return out
+
+
+def _folded(p: Stacked, scale: Float[Tensor, " models"]) -> tuple[Tensor, Tensor, Tensor]:
+    """Directions, C_h and c: what the kernels read of everything between the encoder's hidden layer and the GELU."""
+    query, key, value, output = (p[f"attention.0.{name}"] for name in ("query", "key", "value", "output"))
+    outer, moved, inner = p["encoder.outer.weight"], p["encoder.outer.bias"], p["read_out.inner.weight"]
+    asking = torch.einsum("khne,ke->khn", query, p["cls"]) * scale[:, None, None]
+    directions = torch.einsum("khn,khne->khe", asking, key) @ outer
+    through = inner[:, None] @ output  # models, heads, width, head_dim
+    mix = through @ (value @ outer[:, None])
+    heard = torch.einsum("khwn,khn->kw", through, torch.einsum("khne,ke->khn", value, moved))
+    shift = torch.einsum("kwe,ke->kw", inner, p["cls"]) + heard + p["read_out.inner.bias"]
+    return directions.contiguous(), mix.contiguous(), shift.contiguous()
 
 
 def _offsets(bank: Bank) -> dict[str, int]:

@@ -1,18 +1,19 @@
-"""The layers of deeper banks in kernels: tokens asking tokens, the class token asking them, and feed-forwards.
+"""The layers of deeper banks in kernels: a layer at once where a program holds it, and part by part where not.
 
-What `forward` does by batched products is bound by writing scores and hidden activations; these never leave the chip
-here, forwards or backwards. Queries, keys, values and outputs of attention stay batched products. Factors of products
-are rounded to float16 and summed in float32 ("half"), or float32 throughout ("ieee").
+What `plain` does by batched products is bound by writing queries, keys, values, scores and hidden activations; these
+never leave the chip where a layer is one kernel (`layer`). Where it is too large for one, tokens asking tokens, the
+class token asking them and feed-forwards are kernels, and queries, keys and values batched products. Factors of
+products are rounded to float16 and summed in float32 ("half"), or float32 throughout ("ieee").
 """
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
 from headcount.training.backends.attention import Three, asked, written_out
@@ -21,22 +22,83 @@ from headcount.training.backends.kernels import (
     ask_forward,
     feed_backward,
     feed_forward,
+    layer_backward,
+    layer_forward,
     mix_backward,
     mix_forward,
 )
-from headcount.training.backends.plain import Touch, fed
-from headcount.training.backends.tiles import power
+from headcount.training.backends.plain import Touch, answered, asking, by_parts, fed
+from headcount.training.backends.tiles import LayerTile, power
+from headcount.training.bank import Bank, Stacked
 
-__all__ = ["ask", "feed", "in_kernels", "mix"]
+__all__ = ["ask", "feed", "in_kernels", "layer", "mix"]
 
 # What one program keeps on the chip: a sample's tokens, and a member's matrices. Beyond, batched products do it.
 LONGEST, LARGEST = 128, 8192
+HELD = 2048  # numbers of a feed-forward's matrix that stay on the chip from tile to tile, with their gradient
 PROGRAMS = 528  # four for each multiprocessor of a large GPU
 
 
-def in_kernels(precision: str = "half") -> Touch:
-    """All three parts with their products in one precision."""
-    return Touch(*(partial(part, precision=precision) for part in (mix, ask, feed)))
+def in_kernels(precision: str = "half", tile: LayerTile | None = None) -> Touch:
+    """A layer at once, or its three parts, with their products in one precision."""
+    tile = replace(tile or LayerTile(), precision=precision)
+    feeding, mixing = (partial(part, precision=precision) for part in (feed, mix))
+    return Touch(mixing, ask, feeding, partial(layer, tile=tile))
+
+
+def layer(
+    bank: Bank,
+    p: Stacked,
+    number: int,
+    tokens: Float[Tensor, "models batch length embed"],
+    cls: Float[Tensor, "models batch embed"],
+    present: Bool[Tensor, "models ... length"] | None,
+    touch: Touch,
+    tile: LayerTile,
+) -> tuple[Tensor, Tensor]:
+    """What `plain.by_parts` computes, the tokens' residual stream alone in memory; by parts where it is too large."""
+    query, key, value, output = (p[f"attention.{number}.{name}"] for name in ("query", "key", "value", "output"))
+    name = f"between.{number}"
+    feeds = [p[f"{name}.{part}"] for part in ("inner.weight", "inner.bias", "outer.weight", "outer.bias")]
+    (_, _, length, embed), hidden = tokens.shape, feeds[0].shape[1]
+    cuts = [tile.cut(length, embed, query.shape[2], hidden, backward=back) for back in (False, True)]
+    ragged = present is not None and present.ndim > 2
+    if None in cuts or ragged or tokens.dtype != torch.float32 or power(length) * power(embed) > LARGEST:
+        return by_parts(bank, p, number, tokens, cls, present, touch)
+    scale, counts = bank.scale[:, number], bank.heads[:, number].contiguous()
+    directions = asking(p, number, scale, cls)
+    query = query * scale[:, None, None, None]
+    matrices = [query.mT, key.mT, value.mT, output]
+    if max(16, power(embed)) <= tile.composed:
+        matrices = [query.mT @ key, value.mT @ output.mT]
+    launch = _LayerLaunch(cuts[0] or {}, cuts[1] or {}, tile, counts, lengths_of(present, counts), present is not None)
+    tokens, heard = _Layer.apply(tokens, directions, torch.stack(matrices, dim=2), launch, *feeds)  # pyright: ignore[reportGeneralTypeIssues]
+    return tokens, fed(answered(p, number, cls, heard), *feeds, residual=True)
+
+
+def lengths_of(present: Tensor | None, otherwise: Tensor) -> Int32[Tensor, " models"]:
+    """How many tokens each member's samples have; what is not asked for is stood in for."""
+    return otherwise if present is None else present.sum(dim=1, dtype=torch.int32)
+
+
+@dataclass(frozen=True)
+class _LayerLaunch:
+    forward: dict[str, int]
+    backward: dict[str, int]
+    tile: LayerTile
+    counts: Tensor
+    lengths: Tensor
+    ragged: bool
+    causal: bool = False  # no token hears a later one
+
+    def options(self, cut: dict[str, int]) -> dict[str, Any]:
+        asked = {"RAGGED": self.ragged, "CAUSAL": self.causal, "FINE": self.tile.fine, "PRECISION": self.tile.precision}
+        return {**cut, **asked, "num_stages": 1}
+
+    def grid(self, models: int, batch: int, cut: dict[str, int]) -> tuple[int, int]:
+        blocks = -(-batch // cut["SAMPLES"])
+        share = -(-blocks // min(blocks, -(-self.tile.programs // models)))  # equal shares: nobody waits for the last
+        return models, -(-blocks // share)
 
 
 def mix(
@@ -54,13 +116,13 @@ def ask(
     states: Float[Tensor, "models batch tokens embed"],
     directions: Float[Tensor, "models batch heads embed"],
     present: Bool[Tensor, "models ... tokens"] | None = None,
-    precision: str = "half",
 ) -> Float[Tensor, "models batch heads embed"]:
-    """What `attention.asked` computes, every state read once."""
+    """What `attention.asked` computes, every state read once, in float32."""
     large = power(states.shape[2]) * power(states.shape[3]) > LARGEST
-    if present is not None or large or states.dtype != torch.float32:
+    ragged = present is not None and present.ndim > 2
+    if ragged or large or states.dtype != torch.float32:
         return asked(states, directions, present)
-    out = _Ask.apply(states, directions, precision)
+    out = _Ask.apply(states, directions, present)
     assert isinstance(out, Tensor)
     return out
 
@@ -90,7 +152,7 @@ def _feed_cut(hidden: int, backward: bool) -> dict[str, int]:
 
 def _sizes(slope: Tensor) -> Float[Tensor, " models"]:
     """Each member's largest slope, which scales the others to at most one."""
-    return torch.linalg.vector_norm(slope.flatten(1), ord=math.inf, dim=1).clamp(min=1e-30)
+    return slope.flatten(1).abs().amax(dim=1).clamp(min=1e-30)
 
 
 class _Mix(torch.autograd.Function):
@@ -118,31 +180,98 @@ class _Mix(torch.autograd.Function):
         return out, None
 
 
+class _Asking:
+    """One launch of the class token's question: its grid, sizes and options."""
+
+    def __init__(self, states: Tensor, directions: Tensor, lengths: Tensor, ragged: bool) -> None:
+        (models, batch, tokens, embed), heads = states.shape, directions.shape[2]
+        long, wide = power(tokens), power(embed)
+        self.grid, self.sizes, self.lengths = (models * batch,), (tokens, heads, embed, batch), lengths
+        self.constants = {
+            "LENGTH": long, "EMBED": wide, "RAGGED": ragged,
+            "num_warps": min(8, max(1, long * wide // 1024)), "num_stages": 1,
+        }  # fmt: skip
+
+    def forward(self, states: Tensor, directions: Tensor) -> Tensor:
+        heard = torch.empty_like(directions)
+        ask_forward[self.grid](states, directions, heard, self.lengths, *self.sizes, **self.constants)
+        return heard
+
+    def backward(self, states: Tensor, directions: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+        d_states, d_directions, slope = torch.empty_like(states), torch.empty_like(directions), slope.contiguous()
+        ask_backward[self.grid](
+            states, directions, slope, d_states, d_directions, self.lengths, *self.sizes, **self.constants
+        )
+        return d_states, d_directions
+
+
 class _Ask(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, states: Tensor, directions: Tensor, precision: str) -> Tensor:
+    def forward(ctx: Any, states: Tensor, directions: Tensor, present: Tensor | None) -> Tensor:
         states, directions = states.contiguous(), directions.contiguous()
-        (models, batch, tokens, embed), heads = states.shape, directions.shape[2]
-        long, wide = max(16, power(tokens)), max(16, power(embed))
-        ctx.grid, ctx.sizes = (models * batch,), (tokens, heads, embed)
-        ctx.constants = {
-            "LENGTH": long, "HEADS": max(16, power(heads)), "EMBED": wide, "PRECISION": precision,
-            "num_warps": min(8, max(1, long * wide // 2048)), "num_stages": 1,
-        }  # fmt: skip
-        heard = torch.empty_like(directions)
-        ask_forward[ctx.grid](states, directions, heard, *ctx.sizes, **ctx.constants)
+        none = torch.empty(1, dtype=torch.int32, device=states.device)
+        ctx.asking = _Asking(states, directions, lengths_of(present, none), present is not None)
         ctx.save_for_backward(states, directions)
-        return heard
+        return ctx.asking.forward(states, directions)
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        states, directions = ctx.saved_tensors
-        d_states, d_directions, slope = torch.empty_like(states), torch.empty_like(directions), slope.contiguous()
-        ask_backward[ctx.grid](
-            states, directions, slope, _sizes(slope), d_states, d_directions, *ctx.sizes, states.shape[1],
-            **ctx.constants,
+        return *ctx.asking.backward(*ctx.saved_tensors, slope), None
+
+
+class _Layer(torch.autograd.Function):
+    """The tokens after a layer, and what the class token's heads hear of the tokens before it."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
+        x, directions, matrices, launch, inner, bias, outer, shift = given
+        x, directions = x.contiguous(), directions.contiguous()
+        (models, batch, longest, embed), (heads, many, _, dim), hidden = x.shape, matrices.shape[1:], inner.shape[1]
+        cut, half = launch.forward, launch.tile.precision == "half"
+        room = (models, heads, many, cut["EMBED"], cut["DIM"])
+        kind = torch.float16 if half else x.dtype
+        fine = x.dtype if launch.tile.fine else kind
+        packed = _padded(matrices, room, kind)
+        first = _padded(inner.mT, (models, cut["EMBED"], cut["HIDDEN"]), fine)
+        second = _padded(outer.mT, (models, cut["HIDDEN"], cut["EMBED"]), kind)
+        middle = torch.empty_like(x, dtype=fine)
+        out = torch.empty_like(x)
+        ctx.asking = _Asking(x, directions, launch.lengths, launch.ragged)
+        heard = ctx.asking.forward(x, directions)
+        ctx.sizes, ctx.launch, ctx.dim = (batch, longest, heads, embed, hidden), launch, dim
+        layer_forward[launch.grid(models, batch, cut)](
+            x, packed, launch.counts, launch.lengths, first, bias, second, shift, middle, out,
+            bias.stride(0), shift.stride(0), *ctx.sizes, COMPOSED=many == 2, **launch.options(cut),
         )  # fmt: skip
-        return d_states, d_directions, None
+        ctx.save_for_backward(x, directions, packed, middle, first, bias, second)
+        return out, heard
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor, heard: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, directions, packed, middle, first, bias, second = ctx.saved_tensors
+        launch, (batch, _, _, embed, hidden) = ctx.launch, ctx.sizes
+        cut, models, slope = launch.backward, x.shape[0], slope.contiguous()
+        d_x, d_directions = ctx.asking.backward(x, directions, heard)
+        grid = launch.grid(models, batch, cut)
+        d_packed = x.new_zeros(models, grid[1], *packed.shape[1:])
+        shapes = (first.shape[1:], (hidden,), second.shape[1:], (embed,))
+        hold = cut["EMBED"] * cut["HIDDEN"] <= HELD
+        shares = [(x.new_empty if hold else x.new_zeros)(models, grid[1], *shape) for shape in shapes]
+        layer_backward[grid](
+            x, packed, launch.counts, launch.lengths, first, bias, second, middle, slope, d_x, d_packed, *shares,
+            bias.stride(0), *ctx.sizes, COMPOSED=packed.shape[2] == 2, **launch.options(cut), HOLD=hold,
+            maxnreg=launch.tile.registers,
+        )  # fmt: skip
+        d_matrices = d_packed.sum(dim=1)[..., :embed, : ctx.dim]
+        d_inner, d_bias, d_outer, d_shift = (share.sum(dim=1) for share in shares)
+        d_inner, d_outer = d_inner[:, :embed, :hidden].mT, d_outer[:, :hidden, :embed].mT
+        return d_x, d_directions, d_matrices, None, d_inner, d_bias, d_outer, d_shift
+
+
+def _padded(x: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> Tensor:
+    out = torch.zeros(shape, dtype=kind, device=x.device)
+    out[..., : x.shape[-2], : x.shape[-1]] = x
+    return out
 
 
 class _Feed(torch.autograd.Function):
@@ -174,7 +303,7 @@ class _Feed(torch.autograd.Function):
         shapes = ((hidden, inputs), (hidden,), (outputs, hidden), (outputs,))
         shares = [x.new_empty(models, parts, *shape) for shape in shapes]
         feed_backward[models, parts](
-            x, inner, bias, outer, slope, _sizes(slope), d_x, *shares, rows, *ctx.strides, *ctx.sizes,
+            x, inner, bias, outer, slope, d_x, *shares, rows, *ctx.strides, *ctx.sizes,
             DEEPER=deeper, **cut, **ctx.constants,
         )  # fmt: skip
         return d_x if deeper else None, *(share.sum(dim=1) for share in shares), None, None

@@ -28,11 +28,29 @@ from headcount.nets.transformer import position_features
 from headcount.training.backends.attention import Ask, Mix, asked, softmax, written_out
 from headcount.training.bank import Bank, Stacked
 
-__all__ = ["Batch", "Feed", "Forward", "Pool", "Touch", "collapsed", "fed", "plain", "pool", "with_positions"]
+__all__ = [
+    "Batch",
+    "Feed",
+    "Forward",
+    "Layer",
+    "Pool",
+    "Touch",
+    "answered",
+    "asking",
+    "by_parts",
+    "collapsed",
+    "fed",
+    "plain",
+    "pool",
+    "with_positions",
+]
 
 Forward = Callable[["Bank", Stacked, "Batch"], Tensor]
 Pool = Callable[["Batch", Tensor, Tensor, Tensor], Tensor]
 Feed = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, bool], Tensor]
+
+
+Layer = Callable[["Bank", Stacked, int, Tensor, Tensor, Tensor | None, "Touch"], tuple[Tensor, Tensor]]
 
 
 class Batch:
@@ -112,6 +130,7 @@ class Touch:
     mix: Mix = written_out
     ask: Ask = asked
     feed: Feed = fed
+    layer: Layer | None = None  # all of a layer before the last at once, where that fits
 
 
 def collapsed(
@@ -136,11 +155,19 @@ def _collapsed_last(bank: Bank, p: Stacked, batch: Batch, touch: Touch) -> Float
     tokens = _fed(p, "encoder", batch.tokens(), touch.feed, residual=False)
     cls = p["cls"][:, None].expand(-1, tokens.shape[1], -1)
     for layer in range(bank.depth - 1):
-        scale, name = bank.scale[:, layer], f"between.{layer}"
-        cls = _fed(p, name, _heard(p, layer, scale, cls, tokens, batch.present, touch.ask), fed, residual=True)
-        tokens = _fed(p, name, _mixed(p, layer, scale, tokens, batch.present, touch.mix), touch.feed, residual=True)
+        tokens, cls = (touch.layer or by_parts)(bank, p, layer, tokens, cls, batch.present, touch)
     last = bank.depth - 1
     return _read_out(p, _heard(p, last, bank.scale[:, last], cls, tokens, batch.present, touch.ask))
+
+
+def by_parts(
+    bank: Bank, p: Stacked, layer: int, tokens: Tensor, cls: Tensor, present: Tensor | None, touch: Touch
+) -> tuple[Tensor, Tensor]:
+    """A layer before the last, part by part: the tokens (models, batch, length, embed) and the class token after it."""
+    scale, name = bank.scale[:, layer], f"between.{layer}"
+    heard = _heard(p, layer, scale, cls, tokens, present, touch.ask)
+    tokens = _fed(p, name, _mixed(p, layer, scale, tokens, present, touch.mix), touch.feed, residual=True)
+    return tokens, _fed(p, name, heard, fed, residual=True)
 
 
 def _fed(p: Stacked, name: str, x: Tensor, feed: Feed, residual: bool) -> Tensor:
@@ -153,10 +180,20 @@ def _heard(
     p: Stacked, layer: int, scale: Tensor, cls: Tensor, tokens: Tensor, present: Tensor | None, ask: Ask
 ) -> Float[Tensor, "models batch embed"]:
     """The class token after it has asked: its query is carried to the tokens, not their keys and values to it."""
+    return answered(p, layer, cls, ask(tokens, asking(p, layer, scale, cls), present))
+
+
+def asking(p: Stacked, layer: int, scale: Tensor, cls: Tensor) -> Float[Tensor, "models batch heads embed"]:
+    """The directions W_K,h^T W_Q,h cls along which the class token's heads look for tokens."""
     attention = _weights(p, layer)
     query = torch.einsum("kbe,khne->kbhn", cls, attention["query"]) * scale[:, None, None, None]
-    directions = torch.einsum("kbhn,khne->kbhe", query, attention["key"])
-    return cls + _merge(attention["output"], _apply(attention["value"], ask(tokens, directions, present)))
+    return torch.einsum("kbhn,khne->kbhe", query, attention["key"])
+
+
+def answered(p: Stacked, layer: int, cls: Tensor, heard: Tensor) -> Float[Tensor, "models batch embed"]:
+    """The class token with what its heads heard: values and outputs are applied to the mean state."""
+    attention = _weights(p, layer)
+    return cls + _merge(attention["output"], _apply(attention["value"], heard))
 
 
 def _mixed(

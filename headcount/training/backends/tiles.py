@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Tile", "lanes", "power"]
+__all__ = ["LayerTile", "Tile", "lanes", "power"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,42 @@ class Tile:
         warps = min(8, max(1, samples * tokens * wide // 1024))
         padded = max(padded, 16 // samples)
         return {"WIDTH": wide, "HEADS": padded, "SAMPLES": samples, "TOKENS": tokens, "num_warps": warps}
+
+
+@dataclass(frozen=True)
+class LayerTile:
+    """How a whole layer is cut: rows of a tile (samples of short sequences share one), warps, programs in all.
+
+    `precision` is "half" (float16 factors, float32 sums) or "ieee"; `fine` gives the feed-forward's inner product twice
+    the bits, which decide the units that are awake.
+    """
+
+    rows: int = 32
+    warps: int = 4
+    programs: int = 1056  # eight for each multiprocessor of a large GPU
+    precision: str = "half"
+    fine: bool = False
+    registers: int | None = 128  # of a thread, backwards
+    composed: int = 32  # the widest states for which a head is two square matrices
+    largest: int = 8192  # numbers of one matrix on the chip
+
+    def cut(self, longest: int, embed: int, head_dim: int, hidden: int, *, backward: bool) -> dict[str, int] | None:
+        """Samples, tokens and padded sizes of a tile; None where a program cannot hold it.
+
+        >>> LayerTile().cut(16, 32, 8, 32, backward=True)
+        {'SAMPLES': 2, 'TOKENS': 16, 'EMBED': 32, 'DIM': 32, 'HIDDEN': 32, 'num_warps': 4}
+        >>> LayerTile().cut(100, 180, 16, 128, backward=True) is None
+        True
+        """
+        tokens, wide, inner = power(longest), max(16, power(embed)), max(16, power(hidden))
+        samples = max(1, max(16, self.rows) // tokens)
+        rows = samples * tokens
+        if max(rows * wide, rows * inner, wide * inner, rows * rows) > self.largest:
+            return None
+        warps = self.warps * (2 if max(rows * wide, rows * inner, wide * inner) > 4096 else 1)
+        dim = wide if wide <= self.composed else max(16, power(head_dim))
+        sizes = {"SAMPLES": samples, "TOKENS": tokens, "EMBED": wide, "DIM": dim}
+        return {**sizes, "HIDDEN": inner, "num_warps": min(8, warps)}
 
 
 def lanes(features: int) -> int:

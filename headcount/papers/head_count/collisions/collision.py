@@ -18,7 +18,7 @@ from headcount.papers.head_count import steepness_width
 from headcount.papers.head_count.collisions.placement import Placement, place
 from headcount.papers.head_count.collisions.sight import Sight, sight_of
 from headcount.results import Bound
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
 __all__ = ["Collision", "collide"]
@@ -81,7 +81,17 @@ class Collision:
         }
 
 
-@implements(SOURCE, test="tests/test_head_count_collide.py::test_steepness_grows_exponentially_with_free_positions")
+@implements(
+    SOURCE,
+    test="tests/test_head_count_collide.py::test_steepness_grows_exponentially_with_free_positions",
+    status="proved in the paper",
+    hypotheses=(
+        Checked("one layer of softmax attention"),
+        Checked("distinct minimisers on the box"),
+        Checked("enough free positions"),
+        "fewer heads than retrievals",
+    ),
+)
 def collide(
     task: Task, net: nn.Module, *, free: int = 12, levels: int = 3, radius: float | None = None, seed: int = 0
 ) -> Collision:

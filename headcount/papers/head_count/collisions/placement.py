@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headcount.certificates.minima import Minima
 from headcount.papers.head_count.collisions.sight import Sight, sight_of
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["Placement", "place", "segment"]
 
@@ -115,7 +115,12 @@ def _favourites(sight: Sight, minima: Minima) -> list[tuple[int, int]]:
     return chosen
 
 
-@implements(SEGMENTS, test="tests/test_head_count_collide.py::test_every_free_token_is_ordered_below_all_fixed_ones")
+@implements(
+    SEGMENTS,
+    test="tests/test_head_count_collide.py::test_every_free_token_is_ordered_below_all_fixed_ones",
+    status="proved in the paper",
+    hypotheses=(Checked("distinct minimisers on the box"),),
+)
 def segment(minima: Minima, i: int, u: Tensor) -> Tensor:
     """Near each minimiser lies a segment on which its own feature rises and stays below that at all other minimisers.
 

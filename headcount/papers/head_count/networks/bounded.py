@@ -21,7 +21,12 @@ __all__ = ["largest_entry", "weight_bounded"]
 SOURCE = Source("yu2025heads", "Assumption 1")
 
 
-@implements(SOURCE, test="tests/test_head_count_bounded.py::test_the_bounded_view_is_the_same_function")
+@implements(
+    SOURCE,
+    test="tests/test_head_count_bounded.py::test_the_bounded_view_is_the_same_function",
+    status="proved here",
+    hypotheses=("a network built by Theorem 2(1) or of its shape",),
+)
 def weight_bounded(built: Built) -> Built:
     """The same function with embeddings of norm at most 1 and all entries of attention and read-out at most 1.
 

@@ -18,7 +18,7 @@ from headcount.nets.transformer import Attention
 from headcount.papers.head_count.networks.choices import GATE, ROUNDING, Choices, plan_for
 from headcount.papers.head_count.networks.gates import gate_places, gate_steps
 from headcount.papers.head_count.networks.worst_inputs import BetterOutside, WorstTies
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
 __all__ = ["assemble", "enough_heads", "up"]
@@ -26,7 +26,16 @@ __all__ = ["assemble", "enough_heads", "up"]
 SOURCE = Source("yu2025heads", "Theorem 2(1)")
 
 
-@implements(SOURCE, test="tests/test_head_count_enough_heads.py::test_the_worst_gap_is_below_and_near_the_certificate")
+@implements(
+    SOURCE,
+    test="tests/test_head_count_enough_heads.py::test_the_worst_gap_is_below_and_near_the_certificate",
+    status="proved here",
+    hypotheses=(
+        Checked("a task of wells or of linear maxima"),
+        Checked("a gate above the spread"),
+        "tokens in the box of the certificate",
+    ),
+)
 def enough_heads(task: Task, eps: float = 1e-3, *, radius: float | None = None, gate: float = GATE) -> Built:
     """D heads of dimension 2 reach any eps, with eps^(-1/2) feed-forward parameters whatever the length.
 

@@ -18,7 +18,7 @@ from headcount.certificates.relu import interpolant, interpolation_error, pieces
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
 from headcount.papers.head_count.networks.enough_heads import up
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
 __all__ = ["Memory", "memorise", "steps_of_maximum"]
@@ -30,7 +30,12 @@ FEATURES, OUTER, ROUNDING = 0.25, 0.25, 0.01  # shares of eps; the maximum netwo
 Layer = tuple[Tensor, Tensor]
 
 
-@implements(MAXIMUM, test="tests/test_head_count_memorise.py::test_the_maximum_network_keeps_and_attains_half_a_step")
+@implements(
+    MAXIMUM,
+    test="tests/test_head_count_memorise.py::test_the_maximum_network_keeps_and_attains_half_a_step",
+    status="proved here",
+    hypotheses=("values in [0, 1]",),
+)
 def steps_of_maximum(levels: int) -> Callable[[Tensor], Tensor]:
     """max_t v_t for v in [0,1] by two hidden ReLU layers, within half a step 1/(2 levels).
 
@@ -102,7 +107,15 @@ class Memory:
         return math.fsum(interpolation_error(g.curvature(*iv), *iv, n) for g, iv, n in parts)
 
 
-@implements(SOURCE, test="tests/test_head_count_memorise.py::test_the_worst_gap_is_below_and_near_the_certificate")
+@implements(
+    SOURCE,
+    test="tests/test_head_count_memorise.py::test_the_worst_gap_is_below_and_near_the_certificate",
+    status="proved here",
+    hypotheses=(
+        Checked("a task of wells or of linear maxima"),
+        "tokens in the box of the certificate",
+    ),
+)
 def memorise(task: Task, eps: float = 1e-2, *, radius: float | None = None) -> Built:
     """One head of dimension T d attends uniformly, keeps every token, and the read-out does all the work.
 

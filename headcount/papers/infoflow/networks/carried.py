@@ -16,17 +16,30 @@ from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.network import ClassTokenNet, NetworkShape
 from headcount.certificates.wiring import Hidden, Layout, composed, wire
 from headcount.papers.infoflow.networks.positions import RADIUS, LeadBy
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 from headcount.tasks.linear_max import LinearMax
 
 __all__ = ["carried_retrievals"]
 
 SOURCE = Source("headcount", "(2L - 1) h retrievals without positions")
+CONJECTURE = Source("yu2025heads", "Conjecture 1 (L h >= D, without positions)")
 
 
 @implements(
+    CONJECTURE,
+    test="tests/test_infoflow_carried.py::test_two_layers_of_one_head_solve_three_retrievals_without_positions",
+    status="refuted here",
+    hypotheses=("a class token that attends in every layer, and a residual",),
+)
+@implements(
     SOURCE,
     test="tests/test_infoflow_carried.py::test_two_layers_of_one_head_solve_three_retrievals_without_positions",
+    status="proved here",
+    hypotheses=(
+        Checked("at most 3 h retrievals"),
+        "a class token that attends in every layer",
+        "tokens in the box of the certificate",
+    ),
 )
 def carried_retrievals(
     task: LinearMax, eps: float = 0.05, *, heads: int | None = None, radius: float = RADIUS

@@ -19,16 +19,32 @@ from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.network import ClassTokenNet, NetworkShape
 from headcount.certificates.relu import Hinges
 from headcount.certificates.wiring import Hidden, Layout, composed, wire
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 from headcount.tasks.ranks import KthLargest
 
 __all__ = ["SplitTies", "gated_second_largest"]
 
 SOURCE = Source("headcount", "k-th largest in one layer by gated heads")
+ANY_LAYER = Source("yu2026infoflow", "Theorem 2 (k-th largest), for any single layer")
 GATE = 2.0
 
 
-@implements(SOURCE, test="tests/test_infoflow_ranks.py::test_gated_heads_keep_their_certificate_and_come_near_it")
+@implements(
+    ANY_LAYER,
+    test="tests/test_infoflow_ranks.py::test_gated_heads_keep_their_certificate_and_come_near_it",
+    status="refuted here",
+    hypotheses=(Checked("position features"),),
+)
+@implements(
+    SOURCE,
+    test="tests/test_infoflow_ranks.py::test_gated_heads_keep_their_certificate_and_come_near_it",
+    status="proved here",
+    hypotheses=(
+        Checked("rank 2"),
+        Checked("eps in (0, 1]"),
+        "tokens in [0, 1]",
+    ),
+)
 def gated_second_largest(task: KthLargest, eps: float = 0.05) -> Built:
     """One layer of 2 ceil(log2 T) heads finds the second largest within eps; no layer more, no eps in the size.
 

@@ -26,7 +26,12 @@ __all__ = ["Runs", "induction_head"]
 SOURCE = Source("yu2026infoflow", "recovered results (induction heads by two layers)")
 
 
-@implements(SOURCE, test="tests/test_infoflow_positions.py::test_the_induction_head_keeps_and_nears_its_certificate")
+@implements(
+    SOURCE,
+    test="tests/test_infoflow_positions.py::test_the_induction_head_keeps_and_nears_its_certificate",
+    status="proved here",
+    hypotheses=("letters as one-hot tokens, the last one seen before",),
+)
 def induction_head(task: Induction, eps: float = 1e-2) -> Built:
     """Two layers of one head return the letter after the latest earlier copy of the last one, within eps.
 

@@ -42,7 +42,12 @@ def root(high: float, step: float) -> Hinges:
     return Hinges(a[:-1].square(), torch.cat([slopes[:1], slopes.diff()]), 0.0)
 
 
-@implements(SOURCE, test="tests/test_infoflow_pair.py::test_opposite_pair_keeps_its_certificate_and_comes_near_it")
+@implements(
+    SOURCE,
+    test="tests/test_infoflow_pair.py::test_opposite_pair_keeps_its_certificate_and_comes_near_it",
+    status="proved here",
+    hypotheses=("tokens in [-1,1]^d",),
+)
 def opposite_pair(task: OppositePair, eps: float = 0.05) -> Built:
     """Two layers of one head find min |x_s + x_t| within eps with eps^-1 feed-forward parameters.
 

@@ -26,10 +26,22 @@ from headcount.tasks.pairs import PairMax
 __all__ = ["OneAhead", "pair_max"]
 
 SOURCE = Source("yu2026infoflow", "the intrinsic-dimension prediction (D heads in both layers)")
+NEEDED = Source("yu2026infoflow", "the intrinsic-dimension prediction, that fewer do not suffice")
 RADIUS = 2.0
 
 
-@implements(SOURCE, test="tests/test_infoflow_pair.py::test_pair_max_keeps_its_certificate_and_comes_near_it")
+@implements(
+    NEEDED,
+    test="tests/test_infoflow_predict.py::test_a_costly_prediction_says_what_would_do",
+    status="conjectured",
+    hypotheses=("a class token that attends in the last layer only", "no semidefinite or rank-one form among them"),
+)
+@implements(
+    SOURCE,
+    test="tests/test_infoflow_pair.py::test_pair_max_keeps_its_certificate_and_comes_near_it",
+    status="proved here",
+    hypotheses=("tokens in the box of the certificate",),
+)
 def pair_max(task: PairMax, eps: float = 0.1, *, radius: float = RADIUS) -> Built:
     """D heads in each of two layers find sum_i max_{s,t} x_s^T A_i x_t within eps, eps^(-1/2) parameters.
 

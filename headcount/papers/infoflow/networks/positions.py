@@ -19,18 +19,24 @@ from headcount.certificates.domains import Box
 from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.network import ClassTokenNet, NetworkShape
 from headcount.certificates.wiring import Hidden, Layout, composed, wire
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 from headcount.tasks.linear_max import LinearMax
 from headcount.tasks.places import PositionSum
 
 __all__ = ["Contrast", "LeadBy", "position_sum", "retrievals_by_position"]
 
 FIXED = Source("yu2026infoflow", "specific-position aggregation")
+CONJECTURE = Source("yu2025heads", "Conjecture 1 (L h >= D, with positions)")
 ROUTED = Source("headcount", "retrievals collected by position")
 RADIUS = 6.0
 
 
-@implements(FIXED, test="tests/test_infoflow_positions.py::test_position_sum_attains_its_certificate")
+@implements(
+    FIXED,
+    test="tests/test_infoflow_positions.py::test_position_sum_attains_its_certificate",
+    status="proved here",
+    hypotheses=("tokens in the box of the certificate",),
+)
 def position_sum(task: PositionSum, eps: float = 1e-3, *, radius: float = RADIUS) -> Built:
     """One layer of one head sums fixed positions within eps: attention 1/|P| on each, whatever stands there.
 
@@ -78,7 +84,21 @@ def position_sum(task: PositionSum, eps: float = 1e-3, *, radius: float = RADIUS
     )
 
 
-@implements(ROUTED, test="tests/test_infoflow_positions.py::test_two_layers_of_one_head_solve_all_retrievals")
+@implements(
+    CONJECTURE,
+    test="tests/test_infoflow_positions.py::test_two_layers_of_one_head_solve_all_retrievals",
+    status="refuted here",
+    hypotheses=(Checked("position features"),),
+)
+@implements(
+    ROUTED,
+    test="tests/test_infoflow_positions.py::test_two_layers_of_one_head_solve_all_retrievals",
+    status="proved here",
+    hypotheses=(
+        Checked("no more retrievals than positions"),
+        "tokens in the box of the certificate",
+    ),
+)
 def retrievals_by_position(task: LinearMax, eps: float = 0.05, *, radius: float = RADIUS) -> Built:
     """With positions, two layers of one head of dimension D solve D retrievals within eps.
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from headcount.training.backends.kernels import adamw as optimiser
-from headcount.training.backends.kernels import class_attention, composition, pooling, token_attention
+from headcount.training.backends.kernels import class_attention, composition, pooling, token_attention, token_layer
 from headcount.training.backends.kernels import feed_forward as feeding
 from headcount.training.backends.kernels import tail as samples
 
@@ -15,6 +15,8 @@ __all__ = [
     "compose_forward",
     "feed_backward",
     "feed_forward",
+    "layer_backward",
+    "layer_forward",
     "mix_backward",
     "mix_forward",
     "pool_backward",
@@ -35,3 +37,5 @@ mix_forward: Any = token_attention.mix_forward
 mix_backward: Any = token_attention.mix_backward
 ask_forward: Any = class_attention.ask_forward
 ask_backward: Any = class_attention.ask_backward
+layer_forward: Any = token_layer.layer_forward
+layer_backward: Any = token_layer.layer_backward

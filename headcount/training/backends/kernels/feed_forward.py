@@ -43,8 +43,8 @@ def _keep_rows(at, block, rows, width, x, ROWS: tl.constexpr, WIDTH: tl.constexp
 
 @triton.jit
 def _hidden(x, w1, b1, INPUTS: tl.constexpr, PRECISION: tl.constexpr):
-    """relu(W1 x + b1); few inputs are positions and tokens, which need more than the products' ten bits."""
-    if PRECISION == "half" and INPUTS <= 32:
+    """relu(W1 x + b1), to more than the products' ten bits: positions need them, and which units are awake."""
+    if PRECISION == "half" and INPUTS <= 64:
         a = _fine_dot(x, w1, "fine")
     else:
         a = _dot(x, w1, PRECISION)
@@ -76,21 +76,20 @@ def feed_forward(
 
 @triton.jit(do_not_specialize=("rows", "inner_row", "bias_row", "outer_row"))
 def feed_backward(
-    x, inner, bias, outer, slope, sizes, d_x, d_inner, d_bias, d_outer, d_shift,
+    x, inner, bias, outer, slope, d_x, d_inner, d_bias, d_outer, d_shift,
     rows, inner_row, bias_row, outer_row, inputs, hidden, outputs,
     ROWS: tl.constexpr, INPUTS: tl.constexpr, HIDDEN: tl.constexpr, OUTPUTS: tl.constexpr, RESIDUAL: tl.constexpr,
     DEEPER: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Gradients from g = dL/dout: da = relu'(a) W2^T g, dx = W1^T da, dW1 = sum da x^T, dW2 = sum g a^T.
 
-    `DEEPER`: somebody asks for dx. The matrices' gradients are this program's share. Slopes come to size one by
-    `sizes`, a number for each member, as float16 holds none that are much smaller.
+    `DEEPER`: somebody asks for dx. The matrices' gradients are this program's share. A block's slopes are brought to
+    one size, as float16 holds none that are much smaller.
     """
     model, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     w1 = _matrix(inner + model * inner_row, hidden, inputs, HIDDEN, INPUTS)
     w2 = _matrix(outer + model * outer_row, outputs, hidden, OUTPUTS, HIDDEN)
     b1 = _vector(bias + model * bias_row, hidden, HIDDEN)
-    size = tl.load(sizes + model)
     x += model * rows * inputs
     d_x += model * rows * inputs
     slope += model * rows * outputs
@@ -98,7 +97,9 @@ def feed_backward(
     d_b1, d_b2 = tl.zeros((HIDDEN,), tl.float32), tl.zeros((OUTPUTS,), tl.float32)
     for block in range(part, tl.cdiv(rows, ROWS), parts):
         seen = _rows(x, block, rows, inputs, ROWS, INPUTS)
-        g = _rows(slope, block, rows, outputs, ROWS, OUTPUTS) / size
+        g = _rows(slope, block, rows, outputs, ROWS, OUTPUTS)
+        size = tl.maximum(tl.max(tl.max(tl.abs(g), 1), 0), 1e-30)
+        g = g / size
         a = _hidden(seen, w1, b1, INPUTS, PRECISION)
         da = tl.where(a > 0.0, _dot(g, tl.trans(w2), PRECISION), 0.0)
         if DEEPER:
@@ -106,12 +107,12 @@ def feed_backward(
             if RESIDUAL:
                 dx += g
             _keep_rows(d_x, block, rows, inputs, dx * size, ROWS, INPUTS)
-        d_w1 += _dot(tl.trans(seen), da, PRECISION)
-        d_w2 += _dot(tl.trans(a), g, PRECISION)
-        d_b1 += tl.sum(da, 0)
-        d_b2 += tl.sum(g, 0)
+        d_w1 += _dot(tl.trans(seen), da, PRECISION) * size
+        d_w2 += _dot(tl.trans(a), g, PRECISION) * size
+        d_b1 += tl.sum(da, 0) * size
+        d_b2 += tl.sum(g, 0) * size
     here = model * parts + part
-    _keep_matrix(d_inner + here * hidden * inputs, hidden, inputs, d_w1 * size, HIDDEN, INPUTS)
-    _keep_matrix(d_outer + here * outputs * hidden, outputs, hidden, d_w2 * size, OUTPUTS, HIDDEN)
-    _keep_vector(d_bias + here * hidden, d_b1 * size, hidden, HIDDEN)
-    _keep_vector(d_shift + here * outputs, d_b2 * size, outputs, OUTPUTS)
+    _keep_matrix(d_inner + here * hidden * inputs, hidden, inputs, d_w1, HIDDEN, INPUTS)
+    _keep_matrix(d_outer + here * outputs * hidden, outputs, hidden, d_w2, OUTPUTS, HIDDEN)
+    _keep_vector(d_bias + here * hidden, d_b1, hidden, HIDDEN)
+    _keep_vector(d_shift + here * outputs, d_b2, outputs, OUTPUTS)

@@ -1,0 +1,125 @@
+"""The shapes of deep and wide banks, who races on them, and the table of ratios with its check of the losses."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from benchmarks.measuring import SHAPE, Contestant
+from benchmarks.problem import Size, of_path
+from headcount.training.backends.choice import fused, layered, recorded
+from headcount.training.backends.fused import gradient
+from headcount.training.backends.tiles import LayerTile, Tile
+
+__all__ = ["DEEP", "DEEP_GROUPS", "cells", "deep_contestants", "ratios", "table"]
+
+DEEP = [
+    Size(128, 32, layers=2, steps_per_epoch=8),
+    Size(48, 64, heads=6, layers=2, width=128, steps_per_epoch=8),
+    Size(64, 64, heads=3, layers=2, width=128, steps_per_epoch=8),
+    Size(128, 32, heads=1, layers=4, steps_per_epoch=8),
+    Size(512, 32, layers=2, steps_per_epoch=8),
+]
+WIDE = [
+    Size(256, 32, width=64, steps_per_epoch=8),
+    Size(128, 32, heads=12, width=48, steps_per_epoch=8),
+    Size(300, 48, heads=6, steps_per_epoch=8),
+]
+GROWTH = [Size(models, 32, layers=2, steps_per_epoch=8) for models in (64, 256, 1024)]
+TILES = [
+    LayerTile(registers=None),
+    LayerTile(warps=2),
+    LayerTile(rows=64),
+    LayerTile(rows=64, registers=None),
+    LayerTile(warps=8, registers=None),
+    LayerTile(warps=2, registers=None),
+    LayerTile(composed=16),
+    LayerTile(composed=64),
+    LayerTile(fine=True),
+    LayerTile(programs=2112),
+]
+DEEP_GROUPS = {
+    "deep": 90.0, "deep JAX": 120.0, "tiles": 120.0, "wide": 50.0, "wide JAX": 60.0, "deep growth": 40.0,
+}  # seconds  # fmt: skip
+
+
+def cells(group: str) -> list[Size]:
+    """The shapes that a group runs on."""
+    if group == "tiles":
+        return DEEP[:2]
+    if group == "deep growth":
+        return GROWTH
+    return DEEP if group.startswith("deep") else WIDE
+
+
+def deep_contestants(group: str) -> dict[str, Contestant]:
+    """Who runs in one process: our paths, our tiles, or the JAX peers."""
+    if group.endswith("JAX"):
+        return _peers(group)
+    if group == "tiles":
+        return {_name(tile): partial(of_path, path=layered(tile=tile)) for tile in TILES}
+    path = fused() if group == "wide" else layered()
+    ours = {path.name: partial(of_path, path=path)}
+    if group == "wide":
+        small = replace(path, gradient=partial(gradient, tile=Tile(tail=4096)))
+        return {**ours, f"{path.name}, tail=4096": partial(of_path, path=small)}
+    return {**ours, recorded.name: partial(of_path, path=recorded)} if group == "deep" else ours
+
+
+def _peers(group: str) -> dict[str, Contestant]:
+    if not importlib.util.find_spec("jax"):
+        print("JAX is not installed: no JAX in this race")
+        return {}
+    from benchmarks.peers_jax import scanned
+
+    names = {"JAX vmap + scan": "deep", "JAX vmap + scan, dot_product_attention": "deep, dot_product_attention"}
+    if group == "wide JAX":
+        names = {"JAX vmap + scan": "plain", "JAX vmap + scan, collapsed": "collapsed"}
+    return {name: partial(scanned, form=form) for name, form in names.items()}
+
+
+def _name(tile: LayerTile) -> str:
+    changed = {f.name: v for f in dataclasses.fields(tile) if (v := getattr(tile, f.name)) != f.default}
+    return "layers in kernels (half), " + ", ".join(f"{name}={value}" for name, value in changed.items())
+
+
+def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each shape our fastest way, the faster JAX vmap + scan, their ratio, and whether the losses agree."""
+    out = []
+    for shape in dict.fromkeys(tuple(row[key] for key in SHAPE) for row in rows):
+        here = [row for row in rows if tuple(row[key] for key in SHAPE) == shape]
+        peers = [r for r in here if r["way"].startswith("JAX") and "collapsed" not in r["way"]]
+        ours = [r for r in here if r["way"].startswith(("fused", "layers"))]
+        if not ours:
+            continue
+        best = max(ours, key=lambda row: row["rate"])
+        found = {
+            **dict(zip(SHAPE, shape, strict=True)),
+            "ours": best["way"],
+            "rate": best["rate"],
+            "loss": best["loss"],
+        }
+        if peers:
+            peer = max(peers, key=lambda row: row["rate"])
+            found |= {"peer": peer["way"], "peer rate": peer["rate"], "peer loss": peer["loss"]}
+            found |= {"ratio": best["rate"] / peer["rate"]}
+            found["agree"] = all(abs(row["loss"] / peer["loss"] - 1) < 5e-4 for row in here)
+        out.append(found)
+    return out
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The ratios as lines of text."""
+    lines = []
+    for r in ratios(rows):
+        shape = f"{r['layers']} layers, K={r['models']}, T={r['length']}, {r['heads']}x8, width {r['width']}"
+        peer = (
+            f"  {r['ratio']:5.1f}x {r['peer']} ({r['peer rate']:,.0f}), losses agree: {r['agree']}"
+            if "ratio" in r
+            else ""
+        )
+        lines.append(f"{shape:44} {r['rate']:>10,.0f} ({r['ours']}, {r['loss']:.4f}){peer}")
+    return "\n".join(lines)
