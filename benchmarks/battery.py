@@ -128,10 +128,9 @@ def _with(positions: int) -> str:
 
 
 def _shape(layers: str, positions: int, task: Task, width: int) -> Architecture:
-    parts = tuple((int(h), int(n)) for h, n in (part.split("x") for part in layers.split("+")))
-    state = max(h * n for h, n in parts)
-    deep = task.token_dim * (1 + max(h for h, _ in parts)) if len(parts) > 1 else 0
-    return Architecture(parts, width=width, positions=positions, embed_dim=max(state, deep, 16))
+    arch = Architecture.parse(layers, width=width, positions=positions)
+    deep = task.token_dim * (1 + max(h for h, _ in arch.layers)) if arch.depth > 1 else 0
+    return replace(arch, embed_dim=max(arch.embed_dim, deep, 16))
 
 
 def judged(group: str, trained: Sequence[Trained]) -> list[dict[str, Any]]:

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from headcount.refusals import nearest, refuse_unknown
+from headcount.frozen import decode
+from headcount.refusals import nearest
 
 __all__ = ["SCORES", "Retrieval", "Structure"]
 
@@ -128,17 +129,6 @@ class Structure:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Structure:
-        """The structure a dictionary (from JSON or TOML) describes; unknown keys are refused by name."""
-        refuse_unknown(data, [f.name for f in fields(cls)], "the structure")
-        for key in ("length", "token_dim", "retrievals"):
-            if key not in data:
-                raise ValueError(f"the structure lacks {key!r}")
-        parts = []
-        for entry in data["retrievals"]:
-            refuse_unknown(entry, [f.name for f in fields(Retrieval)], "a retrieval")
-            if "name" not in entry:
-                raise ValueError("a retrieval lacks 'name'")
-            lists = {k: tuple(v) for k, v in entry.items() if k in ("positions", "after")}
-            parts.append(Retrieval(**{**entry, **lists}))
-        return cls(data["length"], data["token_dim"], tuple(parts))
+    def from_json(cls, data: Any) -> Structure:
+        """The structure a dictionary (JSON or TOML) describes; whatever is wrong is refused by the field's name."""
+        return decode(cls, data, "the structure")

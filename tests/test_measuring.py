@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from headcount.cli import main
 from headcount.measuring import StudyPlan, measure, sequences
-from headcount.measuring.measure import _Asked
-from headcount.measuring.planning import fitting, memory, seconds, smaller, spoken
+from headcount.measuring.measure import _Question
+from headcount.measuring.planning import fitting, seconds, smaller, spoken
 from headcount.measuring.preparing import prepare
 from headcount.measuring.splitting import split
 from headcount.measuring.subject import Subject
 from headcount.measuring.timing import Rate, Rates
 from headcount.results import Store
-from headcount.training import Recipe
+from headcount.training import Given, Member, Recipe
+from headcount.training.memory import bank_memory
 
 TINY = StudyPlan(heads=(1, 2), seeds=2, steps=40, embed_dim=4, width=8)
 
@@ -126,8 +127,14 @@ def test_an_estimate_is_linear_in_steps_seeds_and_between_the_heads_timed():
 
 
 def test_memory_counts_the_data_and_grows_with_them():
-    assert memory(StudyPlan(), 10**6, 100, 10, 1) - memory(StudyPlan(), 0, 100, 10, 1) == 2 * 4 * 10**7
-    assert memory(StudyPlan(seeds=8), 0, 100, 10, 1) == 2 * memory(StudyPlan(), 0, 100, 10, 1)
+    def memory(samples, seeds=4):
+        members = [Member(Given("x", 100, 10), StudyPlan().arch(8, 1), seed=seed) for seed in range(seeds)]
+        return bank_memory(members, Recipe(samples, 1000, 10, 100), "cpu")
+
+    more = memory(11_000).data - memory(1_000).data
+    assert more == 4 * 10**7 + 4 * 8 * 10_000  # every number once, and each member's order of samples
+    for part in ("state", "activations"):
+        assert getattr(memory(1_000, seeds=8), part) == 2 * getattr(memory(1_000), part)
 
 
 @pytest.mark.parametrize("text", ["", "-3", "5 days", "0", "m"])
@@ -140,7 +147,7 @@ def test_a_time_that_is_none_is_refused(text):
 def test_rows_are_kept_and_a_second_call_trains_nothing(tmp_path, monkeypatch):
     first = measure(data(), plan=TINY, store=tmp_path)
     monkeypatch.setattr(Subject, "train", None)  # a call would fail
-    monkeypatch.setattr(_Asked, "fitted", None)  # so would a new trial
+    monkeypatch.setattr(_Question, "fitted", None)  # so would a new trial
     again = measure(data(), plan=TINY, store=tmp_path)
     assert again.study.rows == first.study.rows
     assert again.files == first.files
@@ -173,7 +180,7 @@ def test_other_data_are_never_taken_for_these(tmp_path):
 
 
 def test_a_late_measurement_stops_between_head_counts_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(_Asked, "late", True)
+    monkeypatch.setattr(_Question, "late", True)
     said = []
     plan = StudyPlan(heads=(1, 2, 3, 4), seeds=2, steps=20, embed_dim=4, width=8)
     found = measure(data(), plan=plan, store=tmp_path, say=said.append)

@@ -29,6 +29,27 @@ def test_canonical_json_brings_an_architecture_back(layers, width, positions):
     assert Architecture.from_json(arch.to_json()) == arch
 
 
+@given(SHAPES, st.integers(1, 64), st.integers(0, 4), st.integers(1, 5))
+@settings(max_examples=40, deadline=None)
+def test_the_name_of_an_architecture_is_parsed_back(layers, width, positions, outputs):
+    arch = Architecture(tuple(layers), width, positions, 0, outputs)
+    assert Architecture.parse(arch.name, width=width, positions=positions, outputs=outputs) == arch
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2", "2x", "x8", "2x8+", "+2x8", "2x8x3", "2.0x8", "2,8", "twox8", "\u00b2x8", "9" * 99]
+)
+def test_text_that_is_no_architecture_is_refused_in_one_line(text):
+    with pytest.raises(ValueError, match="layers must read heads x head_dim, layer by layer, as 2x8"):
+        Architecture.parse(text)
+
+
+def test_text_with_no_heads_or_no_dimension_is_refused_by_its_layer():
+    for text, says in (("2x8+0x8", "layer 2 has 0 heads"), ("2x-1", "layer 1 has 2 heads of dimension -1")):
+        with pytest.raises(ValueError, match=says):
+            Architecture.parse(text)
+
+
 def test_one_layer_is_the_formula_of_the_paper():
     arch = Architecture(layers=((3, 5),), width=16)
     net = Transformer(arch, 4, weigh=softmax(0.7), seed=3).double()

@@ -151,7 +151,7 @@ def test_a_member_that_stalls_is_frozen_and_the_bank_stops_with_its_last():
     still = Member(MEMBER.task, MEMBER.arch, lr=1e-9)
     steps = []
     recipe = Recipe(samples=64, validation=32, epochs=50, batch=32, patience=2, evaluations=50)
-    outcome = train([still], recipe, progress=steps.append)
+    outcome = train([still], recipe, on_progress=steps.append)
     assert outcome.rows[0]["status"] == "frozen"
     assert sum(steps) < recipe.steps
 

@@ -60,6 +60,14 @@ def test_shapes_give_every_layer_its_own_heads():
     assert {m.arch.layers for m in asked.members} == {((2, 4), (1, 8))}
 
 
+def test_shapes_may_be_written_as_they_are_printed():
+    heads = "heads = [1, 2]\nhead_dim = 4"
+    listed, written = changed(heads, "shapes = [[[2, 4], [1, 8]]]"), changed(heads, 'shapes = ["2x4+1x8"]')
+    assert Sweep.from_toml(written).members == Sweep.from_toml(listed).members
+    with pytest.raises(ValueError, match="layers must read heads x head_dim"):
+        Sweep.from_toml(changed(heads, 'shapes = ["2*4"]'))
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

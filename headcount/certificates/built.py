@@ -8,7 +8,7 @@ import struct
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,7 +19,7 @@ from headcount.certificates.attack import Attempt, Check, Trial
 from headcount.certificates.certificate import Certificate
 from headcount.certificates.domains import Domain
 from headcount.files import whole
-from headcount.frozen import class_named, name_of, plain, rebuilt
+from headcount.frozen import checked, class_named, field_of, plain, rebuilt, short_name
 from headcount.tasks import Task
 
 __all__ = ["Built", "load"]
@@ -86,21 +86,32 @@ class Built:
             "task": plain(self.task),
             "domain": plain(self.domain),
             "attempts": [plain(a) for a in self.attempts],
-            "net": {"is": name_of(type(self.net)), "shape": plain(shape)},
+            "net": {"is": short_name(type(self.net)), "shape": plain(shape)},
         }
 
 
 def load(path: str | Path, *, task: Task | None = None) -> Built:
     """The `Built` that `save` wrote. A task that is not one of headcount's own must be given as `task`."""
     weights, data = _read(Path(path))
-    net = class_named(data["net"]["is"])(rebuilt(data["net"]["shape"]))
+    net = _network(field_of(data, "net", str(path)))
     try:
         net.load_state_dict(weights)
     except RuntimeError:
         raise ValueError(f"{path}: the weights do not fit the network that the file describes") from None
-    solved: Task = task if task is not None else rebuilt(data["task"])
-    certificate = Certificate.from_json(data["certificate"])
-    return Built(net, solved, certificate, rebuilt(data["domain"]), tuple(rebuilt(a) for a in data["attempts"]))
+    solved: Task = task if task is not None else rebuilt(field_of(data, "task", str(path)), "the task", Task)
+    certificate = Certificate.from_json(field_of(data, "certificate", str(path)))
+    domain = rebuilt(field_of(data, "domain", str(path)), "the domain", Domain)
+    attempts = checked(tuple[Attempt, ...], field_of(data, "attempts", str(path)), "attempts", str(path))
+    return Built(net, solved, certificate, domain, attempts)
+
+
+def _network(data: Any) -> nn.Module:
+    """The untrained network that a file describes: a listed class, and the shape its constructor takes."""
+    cls = class_named(field_of(data, "is", "the network"))
+    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+        raise ValueError(f"the file names {data['is']!r} where a network should stand")
+    shape = get_type_hints(cls.__init__)["shape"]
+    return cls(checked(shape, field_of(data, "shape", "the network"), "shape", "the network"))
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

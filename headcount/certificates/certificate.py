@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from headcount.certificates.attack import Check, Trial
+from headcount.frozen import checked, field_of
 from headcount.sources import Source
 
 __all__ = ["Certificate", "Term"]
@@ -83,7 +84,8 @@ class Certificate:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Certificate:
+    def from_json(cls, data: Any) -> Certificate:
         """The certificate that `to_json` wrote."""
-        terms = tuple(Term(**t) for t in data["terms"])
-        return cls(terms, Source(**data["source"]), tuple(data["hypotheses"]))
+        kinds = {"terms": tuple[Term, ...], "source": Source, "hypotheses": tuple[str, ...]}
+        where = "the certificate"
+        return cls(*(checked(kind, field_of(data, key, where), key, where) for key, kind in kinds.items()))

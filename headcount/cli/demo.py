@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
             say("y = max_t <a1, x_t> + max_t <a2, x_t> + max_t <a3, x_t>: three retrievals.")
             say("Theory: one attention layer needs three heads. Training networks with 1 to 5 heads:")
         try:
-            look = first_look(kept, device=device, watch=bar)
+            look = first_look(kept, device=device, on_progress=bar)
         except KeyboardInterrupt:
             raise Interrupted(f"Finished networks are kept in {kept}; run the same command to go on.") from None
         paths = {name: str(out_file(out, name, text)) for name, text in look.files.items()}

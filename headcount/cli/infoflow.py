@@ -12,7 +12,6 @@ import typer
 from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
 
 if TYPE_CHECKING:
-    from headcount.nets import Architecture
     from headcount.papers.infoflow import Advice, Prediction
     from headcount.structure import Structure
 
@@ -40,10 +39,12 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
     ) -> None:
         """Say whether an architecture computes a task cheaply, by which plan, and what limits it."""
+        from headcount.nets import Architecture
         from headcount.papers.infoflow import draw
         from headcount.papers.infoflow import predict as ask
 
-        prediction = ask(structure_named(task, length, fields or []), shape_named(layers, positions, embed_dim))
+        arch = Architecture.parse(layers, positions=positions, embed_dim=embed_dim)
+        prediction = ask(structure_named(task, length, fields or []), arch)
         if as_json:
             emit_json(prediction.as_row())
         else:
@@ -96,24 +97,6 @@ def structure_named(task: str, length: int, fields: list[str]) -> Structure:
 def fields_of(texts: list[str]) -> dict[str, Any]:
     """The fields of a task, each given as name=value."""
     return dict(_field(text) for text in texts)
-
-
-def shape_named(layers: str, positions: int, embed_dim: int = 0, width: int = 32) -> Architecture:
-    """The architecture that text like 2x8+2x8 describes."""
-    from headcount.nets import Architecture
-
-    parts = [part.split("x") for part in layers.replace(" ", "").split("+")]
-    if not all(len(part) == 2 and all(_whole(p) for p in part) for part in parts):
-        raise ValueError(f"layers must read heads x head_dim, layer by layer, as 2x8+2x8; got {layers!r}")
-    shape = tuple((int(heads), int(head_dim)) for heads, head_dim in parts)
-    for number, (heads, _) in enumerate(shape, start=1):
-        if heads < 1:
-            raise ValueError(f"heads of layer {number} must be at least 1, got {heads}")
-    return Architecture(shape, width=width, positions=positions, embed_dim=embed_dim)
-
-
-def _whole(text: str) -> bool:
-    return text.removeprefix("-").isdigit()
 
 
 def _field(text: str) -> tuple[str, Any]:

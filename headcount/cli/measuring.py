@@ -86,7 +86,7 @@ def register(app: typer.Typer) -> None:
                 store=folder / "study",
                 command=_command(),
                 say=(lambda line: None) if as_json else say,
-                watch=bar,
+                on_progress=bar,
             )
         except KeyboardInterrupt:
             raise Interrupted(f"Finished head counts are kept in {folder}; run the same command to go on.") from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.infoflow import Layers, Length, TaskName, With, fields_of, shape_named
+from headcount.cli.infoflow import Layers, Length, TaskName, With, fields_of
 from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
     ) -> None:
         """Ask a network whom its class token attends to, and which tokens its states contain."""
-        from headcount.nets import load_net, save_net
+        from headcount.nets import Architecture, load_net, save_net
         from headcount.papers.infoflow import class_attention, contained
         from headcount.tasks import named
 
@@ -48,7 +48,9 @@ def register(app: typer.Typer) -> None:
                     f"{net} takes tokens of dimension {looked_at.token_dim}, the task has {asked.token_dim}"
                 )
         else:
-            looked_at, nmse = _trained(asked, shape_named(layers, positions, width=width), epochs, seed)
+            looked_at, nmse = _trained(
+                asked, Architecture.parse(layers, width=width, positions=positions), epochs, seed
+            )
         if save is not None:
             save_net(looked_at, save)
         deep = looked_at.arch.depth > 1

@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
         folder = store or Path("runs") / asked.name
         kept = Store.open(folder, create=True)
         try:
-            study = run(asked, kept, device=device, watch=bar)
+            study = run(asked, kept, device=device, on_progress=bar)
         except KeyboardInterrupt:
             done = len(kept.study())
             raise Interrupted(

@@ -12,6 +12,7 @@ from headcount.fits.cells import Cells
 from headcount.fits.knee import Knee, knee
 from headcount.fits.verdict import Estimate
 from headcount.results import Study
+from headcount.results.study import Row
 
 __all__ = ["Finding", "Measurement", "Worth"]
 
@@ -158,7 +159,7 @@ class Measurement:
     def _line(self, heads: int) -> dict[str, Any]:
         rows = [row for row in self.study if row["heads"] == heads]
         seen = sorted(row["nmse"] for row in rows if row["nmse"] is not None)
-        errors = [row["error_rate"] for row in rows if row.get("error_rate") is not None]
+        errors = [rate for row in rows if (rate := row.get("error_rate")) is not None]
         return {
             "heads": heads,
             "head_dim": rows[0].get("head_dim"),
@@ -172,7 +173,7 @@ class Measurement:
             "parameters": rows[0].get("parameters"),
         }
 
-    def _chosen(self) -> list[dict[str, Any]]:
+    def _chosen(self) -> list[Row]:
         return [row for row in self.study if row["heads"] == self.knee.value and row.get("status") != "diverged"]
 
     def _memorised(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from headcount.fits import Measurement
+from headcount.frozen import decode
 from headcount.measuring.loading import load
-from headcount.measuring.planning import CostEstimate, StudyPlan, fitting, memory, spoken
+from headcount.measuring.planning import CostEstimate, StudyPlan, fitting, spoken
 from headcount.measuring.sequences import Sequences
 from headcount.measuring.subject import Subject
 from headcount.measuring.tables import Reading
@@ -23,8 +24,10 @@ from headcount.report import write_measured
 from headcount.results import Store
 from headcount.results.study import Row
 from headcount.training import Member, Outcome, Recipe, Sweep
-from headcount.training.progress import Watch, silent
-from headcount.training.sweeps import check_device, environment
+from headcount.training.loop import StepsMade
+from headcount.training.memory import refuse_what_cannot_fit
+from headcount.training.progress import OnProgress, silent
+from headcount.training.sweeps import check_device, train_banks
 
 __all__ = ["measure"]
 
@@ -48,7 +51,7 @@ def measure(
     store: str | Path | None = None,
     command: str = "",
     say: Say = quiet,
-    watch: Watch = silent,
+    on_progress: OnProgress = silent,
 ) -> Measurement:
     """How many heads these data need: the knee with its interval, what one fewer or more costs, and a page.
 
@@ -59,8 +62,8 @@ def measure(
     >>> import numpy as np
     >>> from headcount.measuring.sequences import sequences
     >>> x = np.random.default_rng(0).standard_normal((200, 4, 1))
-    >>> found = measure(sequences(x, x.max(axis=(1, 2))), plan=StudyPlan(heads=(1, 2), seeds=2, steps=20, width=8))
-    >>> sorted(found.levels), list(found.files)
+    >>> measured = measure(sequences(x, x.max(axis=(1, 2))), plan=StudyPlan(heads=(1, 2), seeds=2, steps=20, width=8))
+    >>> sorted(measured.levels), list(measured.files)
     ([1, 2], ['report.html', 'curves.svg', 'study.json'])
     """
     check_device(device)
@@ -70,15 +73,16 @@ def measure(
     settled = (plan or StudyPlan()).settled(ordered=given.apart is not None)
     for line in (*subject.lines(), settled.order):
         say(line)
-    asked = _Asked(subject, settled, budget, began, say, watch)
+    question = _Question(subject, settled, budget, began, say, on_progress)
+    refuse_what_cannot_fit(subject.members(settled, settled.heads[-1]), subject.recipe(settled), device)
     if store is not None:
-        return asked.answer(Store.open(store, create=True), command)
+        return question.answer(Store.open(store, create=True), command)
     with TemporaryDirectory() as folder:
-        return asked.answer(Store.open(folder, create=True), command)
+        return question.answer(Store.open(folder, create=True), command)
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _Question:
     """One question: these data, this plan, this much time."""
 
     subject: Subject
@@ -86,27 +90,27 @@ class _Asked:
     budget: float | None
     began: float
     say: Say
-    watch: Watch
+    on_progress: OnProgress
 
     def answer(self, store: Store, command: str) -> Measurement:
-        """Train what the store lacks and say what was found."""
+        """Train what the store lacks and read the rows."""
         plan, given_up = self.resumed(store) or self.fitted()
         if given_up:
             self.say(f"To keep to {spoken(self.budget or 0)}: {given_up}.")
         self.train(store, plan, given_up)
-        found = Measurement(store.study())
-        return replace(found, files=write_measured(found, command=command))
+        measurement = Measurement(store.study())
+        return replace(measurement, files=write_measured(measurement, command=command))
 
     @property
-    def question(self) -> dict[str, Any]:
+    def wording(self) -> dict[str, Any]:
         return {"data": self.subject.digest, "plan": self.plan.to_json(), "budget": self.budget}
 
     def resumed(self, store: Store) -> tuple[StudyPlan, str] | None:
         """The plan made for the same question before an interruption: a new one would not fit the rows kept."""
         spec = store.study().spec if store.stated else {}
-        if spec.get("question") != _as_read(self.question):
+        if spec.get("question") != _as_read(self.wording):
             return None
-        return StudyPlan(**{**spec["plan"], "heads": tuple(spec["plan"]["heads"])}), spec["given_up"]
+        return decode(StudyPlan, spec["plan"], "the plan of the store"), spec["given_up"]
 
     def fitted(self) -> tuple[StudyPlan, str]:
         """The plan that fits the time, after a timed trial; its estimate is said before anything is trained."""
@@ -114,10 +118,8 @@ class _Asked:
         left = None if self.budget is None else SPARE * (self.budget - (time.monotonic() - self.began))
         plan, given_up = fitting(self.plan, lambda p: rates.seconds(p, self.subject.recipe(p)), left)
         seconds = rates.seconds(plan, self.subject.recipe(plan))
-        shape = self.subject.data.x.shape
-        bytes_held = memory(plan, shape[0] * shape[1], shape[1], shape[2] + (plan.positions or 0), self.subject.outputs)
         networks = f"{len(plan.heads) * plan.seeds} networks of {self.subject.recipe(plan).steps} steps"
-        self.say(f"{networks} take {CostEstimate(seconds, bytes_held)}.")
+        self.say(f"{networks} take {CostEstimate(seconds, self.subject.memory(plan))}.")
         return plan, given_up
 
     def train(self, store: Store, plan: StudyPlan, given_up: str) -> None:
@@ -125,18 +127,28 @@ class _Asked:
         subject, recipe = self.subject, self.subject.recipe(plan)
         banks = [subject.members(plan, heads) for heads in plan.heads]
         members = tuple(member for bank in banks for member in bank)
-        runs = [member.run(recipe) for member in members]
-        store.state(subject.data.name, self.spec(plan, given_up), runs)
-        missing = set(store.missing(runs))
-        left = [bank for bank in banks if bank[0].run(recipe) in missing]
-        with self.watch(Sweep(members, recipe, subject.data.name), left, done=len(runs) - len(missing)) as progress:
-            for done, bank in enumerate(left):
-                if self.late and len(banks) - len(left) + done >= 2:
-                    self.say(f"The time is over with {len(left) - done} head counts to go; run it again to go on.")
-                    break
-                outcome = subject.train(bank, recipe, progress)
-                store.add(_finished(subject, bank, recipe, outcome), environment(subject.device, outcome.path))
-                progress.bank_done(len(bank))
+
+        def train_bank(bank: Sequence[Member], steps_made: StepsMade) -> Outcome:
+            outcome = subject.train(bank, recipe, steps_made)
+            return with_error_rates(subject, bank, recipe, outcome) if subject.data.classes else outcome
+
+        train_banks(
+            Sweep(members, recipe, subject.data.name),
+            self.spec(plan, given_up),
+            banks,
+            store,
+            train_bank,
+            device=subject.device,
+            on_progress=self.on_progress,
+            stop=self.stops,
+        )
+
+    def stops(self, finished: int, left: int) -> bool:
+        """Whether the time is over before the next head count; two are needed to say anything."""
+        if not self.late or finished < 2:
+            return False
+        self.say(f"The time is over with {left} head counts to go; run it again to go on.")
+        return True
 
     @property
     def late(self) -> bool:
@@ -151,7 +163,7 @@ class _Asked:
             "data": {"name": subject.data.name, **subject.facts(), "notes": [*subject.notes(), plan.order]},
             "plan": plan.to_json(),
             "given_up": given_up,
-            "question": self.question,
+            "question": self.wording,
             "recipe": asdict(subject.recipe(plan)),
         }
 
@@ -161,17 +173,9 @@ def _as_read(value: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(value))
 
 
-def _finished(
-    subject: Subject, bank: list[Member], recipe: Recipe, outcome: Outcome
-) -> list[tuple[str, dict[str, Any], Row]]:
-    rates = error_rates(subject, bank, recipe, outcome) if subject.data.classes else [{}] * len(bank)
-    rows = [{**row, **rate} for row, rate in zip(outcome.rows, rates, strict=True)]
-    return [(row["run"], member.content(recipe), row) for member, row in zip(bank, rows, strict=True)]
-
-
 @torch.no_grad()
-def error_rates(subject: Subject, members: list[Member], recipe: Recipe, outcome: Outcome) -> list[dict[str, float]]:
-    """The share of the validation part whose class each member's best network gets wrong."""
+def with_error_rates(subject: Subject, members: Sequence[Member], recipe: Recipe, outcome: Outcome) -> Outcome:
+    """The outcome, each row with the share of the validation part whose class its best network gets wrong."""
     bank, path = outcome.bank, subject.path
     samples = subject.parts.resident(members, recipe, bank.theta.dtype, subject.device, path.pack)
     wrong = torch.zeros(len(members), device=subject.device)
@@ -180,4 +184,6 @@ def error_rates(subject: Subject, members: list[Member], recipe: Recipe, outcome
         batch, target = samples.held_out(rows)
         named = path.forward(bank, bank.named(), batch).argmax(dim=-1)
         wrong += (named != target.argmax(dim=-1)).sum(dim=1)
-    return [{"error_rate": rate} for rate in (wrong / recipe.validation).tolist()]
+    rates = (wrong / recipe.validation).tolist()
+    scored: list[Row] = [{**row, "error_rate": rate} for row, rate in zip(outcome.rows, rates, strict=True)]
+    return replace(outcome, rows=tuple(scored))

@@ -10,8 +10,9 @@ from typing import Any
 
 from headcount.nets import Architecture
 from headcount.training import Recipe
+from headcount.training.memory import spoken_bytes
 
-__all__ = ["CostEstimate", "StudyPlan", "fitting", "memory", "seconds", "smaller", "spoken"]
+__all__ = ["CostEstimate", "StudyPlan", "fitting", "seconds", "smaller", "spoken"]
 
 
 PLACES = 8  # position features where the order matters: the place, and almost four turns of sine and cosine
@@ -79,13 +80,13 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """What a plan takes: seconds from a timed trial, bytes from the shapes."""
+    """What a plan takes: seconds from a timed trial, bytes that the process holds at its peak."""
 
     seconds: float
     memory: int
 
     def __str__(self) -> str:
-        return f"about {spoken(self.seconds)} and {max(1, round(self.memory / 2**20))} MB"
+        return f"about {spoken(self.seconds)} and {spoken_bytes(self.memory)}"
 
 
 def smaller(plan: StudyPlan) -> Iterator[tuple[StudyPlan, str]]:
@@ -147,17 +148,6 @@ def spoken(time: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 and whole < 600 else "")
     return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 >= 60 else "")
-
-
-def memory(plan: StudyPlan, tokens: int, length: int, features: int, outputs: int) -> int:
-    """Bytes held at the peak: the data twice, one bank's parameters with their moments, its activations."""
-    arch = plan.arch(plan.heads[-1], outputs)
-    heads, head_dim = arch.layers[0]
-    parameters = plan.layers * 4 * heads * head_dim * plan.embed_dim + 2 * plan.width * (plan.embed_dim + features)
-    deep = (plan.layers - 1) * (4 * plan.embed_dim + length * heads)
-    token = features + 3 * (plan.width + heads) + 2 * deep
-    evaluation = 4 * plan.batch * length * token
-    return 2 * 4 * tokens * features + 4 * plan.seeds * (8 * parameters + 2 * evaluation)
 
 
 def _fewer_seeds(plan: StudyPlan, asked: StudyPlan) -> StudyPlan:

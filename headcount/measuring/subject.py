@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from headcount.measuring.planning import StudyPlan
 from headcount.measuring.preparing import loss_of, outputs_of, prepare
@@ -15,6 +16,8 @@ from headcount.results.store import address
 from headcount.training import Given, Member, Outcome, Recipe, train
 from headcount.training.backends.choice import Path, ordinary
 from headcount.training.given import Parts
+from headcount.training.loop import StepsMade
+from headcount.training.memory import bank_bytes, resident
 
 __all__ = ["Subject"]
 
@@ -55,12 +58,16 @@ class Subject:
         arch = plan.arch(heads, self.outputs)
         return [Member(given, arch, seed=seed, lr=plan.lr) for seed in range(plan.seeds)]
 
-    def train(
-        self, members: Sequence[Member], recipe: Recipe, progress: Callable[[int], None] | None = None
-    ) -> Outcome:
+    def train(self, members: Sequence[Member], recipe: Recipe, on_progress: StepsMade | None = None) -> Outcome:
         """One bank on these data."""
         data = self.parts.resident
-        return train(members, recipe, device=self.device, path=self.path, data=data, progress=progress)
+        return train(members, recipe, device=self.device, path=self.path, data=data, on_progress=on_progress)
+
+    def memory(self, plan: StudyPlan) -> int:
+        """Bytes that the process holds while the largest bank of a plan is trained: on a CPU, the data as well."""
+        kind = torch.device(self.device).type
+        bank = bank_bytes(self.members(plan, plan.heads[-1]), self.recipe(plan), kind)
+        return bank + (resident() if kind == "cpu" else 0)
 
     def shortened(self, samples: int) -> Subject:
         """The same with the first training samples alone, to time a step."""

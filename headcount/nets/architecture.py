@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+import re
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from headcount.refusals import refuse_unknown
+from headcount.frozen import decode
 
 __all__ = ["Architecture", "Parameters", "parameters"]
 
@@ -52,6 +53,25 @@ class Architecture:
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
 
+    @classmethod
+    def parse(
+        cls, layers: str, *, width: int = 32, positions: int = 0, embed_dim: int = 0, outputs: int = 1
+    ) -> Architecture:
+        """The architecture whose layers a text gives as heads x head_dim, joined by +: what `name` prints.
+
+        >>> Architecture.parse("2x8+3x4", width=16).layers
+        ((2, 8), (3, 4))
+        >>> Architecture.parse("2x8+3")
+        Traceback (most recent call last):
+        ...
+        ValueError: layers must read heads x head_dim, layer by layer, as 2x8+2x8; got '2x8+3'
+        """
+        pairs = [re.fullmatch(r"\s*(-?[0-9]{1,9})\s*x\s*(-?[0-9]{1,9})\s*", part) for part in layers.split("+")]
+        if not all(pairs):
+            raise ValueError(f"layers must read heads x head_dim, layer by layer, as 2x8+2x8; got {layers!r}")
+        shape = tuple((int(pair[1]), int(pair[2])) for pair in pairs if pair)
+        return cls(shape, width, positions, embed_dim, outputs)
+
     @property
     def depth(self) -> int:
         """The number of attention layers."""
@@ -77,9 +97,7 @@ class Architecture:
     @classmethod
     def from_json(cls, text: str) -> Architecture:
         """The architecture that canonical JSON describes."""
-        data: dict[str, Any] = json.loads(text)
-        refuse_unknown(data, [f.name for f in fields(cls)], "the architecture")
-        return cls(**{**data, "layers": tuple(tuple(pair) for pair in data["layers"])})
+        return decode(cls, json.loads(text), "the architecture")
 
 
 class Parameters(NamedTuple):

@@ -42,7 +42,7 @@ def table(study: Study) -> Table:
     order += ["run"] if "run" in varying else []
     constant = tuple((n, _cell(study.rows[0].get(n)).shown) for n in names if n not in order)
     rows = tuple(tuple(_cell(row.get(n), n) for n in order) for row in study)
-    return Table(tuple((n, COLUMNS.get(n, "")) for n in order), rows, constant)
+    return Table(tuple((n, COLUMNS[n].meaning if n in COLUMNS else "") for n in order), rows, constant)
 
 
 def _cell(value: Any, column: str = "") -> ShownCell:

@@ -7,38 +7,86 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints
 
+from headcount.frozen import checked
 from headcount.structure import Structure
 
-__all__ = ["COLUMNS", "Row", "Study"]
+__all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "as_row"]
 
-Row = dict[str, Any]
 
-COLUMNS = {
-    "run": "content address of the member: the hash of everything that determines it",
-    "task": "name of the task's class",
-    "length": "tokens in a sequence",
-    "heads": "heads of the layer with fewest",
-    "head_dim": "dimension of a head in that layer",
-    "layers": "every layer as heads x head_dim, first to last",
-    "embed_dim": "width of the residual stream",
-    "width": "hidden size of the feed-forwards",
-    "positions": "position features given to the encoder",
-    "parameters": "all trainable numbers",
-    "feedforward_parameters": "those of the feed-forwards, as the head-count paper counts them",
-    "seed": "seed of the initial weights and of the order of batches",
-    "data_seed": "seed of the training and validation samples",
-    "lr": "peak learning rate",
-    "weight_decay": "decoupled weight decay",
-    "steps": "optimiser steps asked for",
-    "nmse": "smallest validation MSE / variance of the target",
-    "final_nmse": "the same at the last evaluation",
-    "train_nmse": "training MSE / variance, at the smallest validation value",
-    "best_step": "the step of that smallest value",
-    "status": "done, frozen (stopped early) or diverged",
-    "error_rate": "for classes, the share of the validation set that is named wrongly",
-}
+class PlannedRow(TypedDict):
+    """The columns of a row that are known before training."""
+
+    run: Annotated[str, "content address of the member: the hash of everything that determines it"]
+    task: Annotated[str, "name of the task's class"]
+    length: Annotated[int, "tokens in a sequence"]
+    heads: Annotated[int, "heads of the layer with fewest"]
+    head_dim: Annotated[int, "dimension of a head in that layer"]
+    layers: Annotated[str, "every layer as heads x head_dim, first to last"]
+    embed_dim: Annotated[int, "width of the residual stream"]
+    width: Annotated[int, "hidden size of the feed-forwards"]
+    positions: Annotated[int, "position features given to the encoder"]
+    parameters: Annotated[int, "all trainable numbers"]
+    feedforward_parameters: Annotated[int, "those of the feed-forwards, as the head-count paper counts them"]
+    seed: Annotated[int, "seed of the initial weights and of the order of batches"]
+    data_seed: Annotated[int, "seed of the training and validation samples"]
+    lr: Annotated[float, "peak learning rate"]
+    weight_decay: Annotated[float, "decoupled weight decay"]
+    steps: Annotated[int, "optimiser steps asked for"]
+
+
+class Row(PlannedRow):
+    """One trained network: every column with its type and what it means, stated here alone.
+
+    A row is a dictionary, so it travels as JSON and may carry more columns than these.
+    """
+
+    nmse: Annotated[float, "smallest validation MSE / variance of the target"]
+    final_nmse: Annotated[float, "the same at the last evaluation"]
+    train_nmse: Annotated[float, "training MSE / variance, at the smallest validation value"]
+    best_step: Annotated[int, "the step of that smallest value"]
+    status: Annotated[str, "done, frozen (stopped early) or diverged"]
+    backend: NotRequired[Annotated[str, "which implementation trained it"]]
+    error_rate: NotRequired[Annotated[float, "for classes, the share of the validation set that is named wrongly"]]
+
+
+class Column(NamedTuple):
+    """A column of a row: its name, the type of its values, and what they mean."""
+
+    name: str
+    type: type
+    meaning: str
+
+
+def _columns() -> dict[str, Column]:
+    bare, stated = get_type_hints(Row), get_type_hints(Row, include_extras=True)
+    return {name: Column(name, bare[name], _meaning(hint)) for name, hint in stated.items()}
+
+
+def _meaning(hint: Any) -> str:
+    return _meaning(get_args(hint)[0]) if get_origin(hint) is NotRequired else get_args(hint)[1]
+
+
+COLUMNS = _columns()
+
+
+def as_row(data: Any, where: str) -> Row:
+    """A row as JSON brought it back: its known columns have the types stated, others pass. Null is no number yet.
+
+    >>> as_row({"heads": 4, "nmse": None}, "row 0")
+    {'heads': 4, 'nmse': None}
+    >>> as_row({"heads": "four"}, "row 0")
+    Traceback (most recent call last):
+    ...
+    ValueError: heads in row 0 must be of type int (a whole number), got 'four'
+    """
+    if not isinstance(data, dict):
+        raise ValueError(f"{where} must be a table of columns, got {data!r}")
+    for name in data.keys() & COLUMNS.keys():
+        if data[name] is not None:
+            checked(COLUMNS[name].type, data[name], name, where)
+    return cast(Row, data)
 
 
 @dataclass(frozen=True)
@@ -90,7 +138,7 @@ class Study:
 
     @property
     def predicted_heads(self) -> int | None:
-        """The number D of first-order retrievals, which Theorem 2 of the head-count paper says one layer needs."""
+        """The number D of first-order retrievals, which one layer needs a head each for (docs/theorems.md says where that is proved)."""
         structure = self.structure
         if structure is None or structure.order != 1 or any(r.rank > 1 or r.after for r in structure.retrievals):
             return None
@@ -107,7 +155,8 @@ class Study:
         whole = json.loads(text)
         if not isinstance(whole, dict) or not {"name", "spec", "environment", "rows"} <= set(whole):
             raise ValueError("this JSON is not a study: it lacks name, spec, environment or rows")
-        return cls(tuple(whole["rows"]), whole["spec"], whole["environment"], whole["name"])
+        rows = tuple(as_row(row, f"row {i}") for i, row in enumerate(whole["rows"]))
+        return cls(rows, whole["spec"], whole["environment"], whole["name"])
 
     def to_csv(self) -> str:
         """The rows as CSV, columns in the order of the first row."""

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from headcount.frozen import decode
 from headcount.nets.pretrained.families import Family, family_of
 from headcount.nets.pretrained.folders import build, config_of
 from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Weights
-from headcount.refusals import refuse_unknown
 
 __all__ = ["load_compact", "save_compact", "save_padded", "tensor_bytes", "write_safetensors"]
 
@@ -25,6 +26,14 @@ LAYOUT = "headcount_layout.json"
 WEIGHTS = "model.safetensors"
 KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
 CARRIED = (".json", ".txt", ".model", ".md")  # tokenizers and pooling settings, next to the weights
+
+
+@dataclass(frozen=True)
+class _StoredLayout:
+    """What stands beside the weights: the family of the model, and the heads of every layer."""
+
+    family: str
+    layers: tuple[HeadLayout, ...]
 
 
 def save_compact(model: nn.Module, folder: str | Path, source: str | Path | None = None) -> Path:
@@ -55,12 +64,11 @@ def load_compact(folder: str | Path) -> nn.Module:
     folder = Path(folder)
     if not (folder / LAYOUT).is_file():
         raise FileNotFoundError(f"{folder} is no compact checkpoint: it has no {LAYOUT}")
-    data: dict[str, Any] = json.loads((folder / LAYOUT).read_text())
-    refuse_unknown(data, ["family", "layers"], LAYOUT)
+    stored_layout = decode(_StoredLayout, json.loads((folder / LAYOUT).read_text()), LAYOUT)
     model = build(config_of(folder))
     family = family_of(model)
-    for layer, entry in zip(family.layers(model), data["layers"], strict=True):
-        family.write(layer, _blank(family.read(layer), HeadLayout.from_json(entry)))
+    for layer, layout in zip(family.layers(model), stored_layout.layers, strict=True):
+        family.write(layer, _blank(family.read(layer), layout))
     own = model.state_dict(keep_vars=True)
     with safe_open(str(folder / WEIGHTS), framework="pt") as stored:
         _check_names(set(stored.keys()), own, folder)

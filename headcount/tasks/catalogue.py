@@ -7,8 +7,9 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
+from headcount.frozen import checked, name_of, plain
 from headcount.refusals import nearest, refuse_unknown
 from headcount.tasks.linear_max import LinearMax
 from headcount.tasks.opposite import OppositePair
@@ -51,7 +52,7 @@ def named(name: str, length: int, **parameters: Any) -> Task:
             raise ValueError(f"tokens of task {name} must be one of {', '.join(TOKENS)}; got {chosen!r}")
         parameters = {**parameters, "tokens": TOKENS[chosen]}
     try:
-        return make(length=length, **parameters)
+        return make(length=length, **_typed(make, parameters, name))
     except TypeError as problem:
         raise ValueError(f"task {name}: {problem}; it takes {', '.join(known)}") from None
 
@@ -62,7 +63,7 @@ def describe(task: Any) -> dict[str, Any]:
     >>> describe(KthLargest(rank=2, length=8))
     {'is': 'headcount.tasks.ranks:KthLargest', 'rank': 2, 'length': 8}
     """
-    return _plain(task)
+    return plain(task, name_of)  # with its module: part of the address of every row ever stored
 
 
 def sentence(task: Task) -> str:
@@ -121,13 +122,13 @@ def _maker(cls: Any, parameters: dict[str, Any]) -> Callable[..., Task]:
     return drawn if drawn is not None and "retrievals" in parameters else cls
 
 
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"is": f"{type(value).__module__}:{type(value).__qualname__}", **fields}
-    if isinstance(value, tuple | list):
-        return [_plain(v) for v in value]
-    return value
+def _typed(make: Callable[..., Task], parameters: dict[str, Any], name: str) -> dict[str, Any]:
+    """The parameters with the types that the class or its `random` states."""
+    try:
+        hints = get_type_hints(make)
+    except NameError:  # a user's own task may name types that are there for its editor only
+        hints = {}
+    return {key: checked(hints.get(key, Any), value, key, f"task {name}") for key, value in parameters.items()}
 
 
 def _words(task: Task) -> str:

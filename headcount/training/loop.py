@@ -18,9 +18,9 @@ from headcount.training.member import Member, Recipe
 from headcount.training.optimiser import AdamW
 from headcount.training.shuffling import Orders, seed_of
 
-__all__ = ["Outcome", "Progress", "train"]
+__all__ = ["Outcome", "StepsMade", "train"]
 
-Progress = Callable[[int], None]  # told how many steps were made since the last call
+StepsMade = Callable[[int], None]  # called with the number of steps made since the last call
 DIVERGED = 1e3  # a validation NMSE a thousand times the constant predictor's is no training any more
 DONE, FROZEN, LOST = 0, 1, 2
 STATUS = ("done", "frozen", "diverged")
@@ -52,7 +52,7 @@ def train(
     path: Path | None = None,
     data: Samples = Resident,
     start: Sequence[Transformer] | None = None,
-    progress: Progress | None = None,
+    on_progress: StepsMade | None = None,
 ) -> Outcome:
     """Train the members as one bank and return a row for each.
 
@@ -75,8 +75,8 @@ def train(
             run.evaluate(epoch)
             if not run.any_active():
                 break
-        if progress is not None:
-            progress(recipe.steps_per_epoch)
+        if on_progress is not None:
+            on_progress(recipe.steps_per_epoch)
     return run.outcome()
 
 
@@ -182,17 +182,20 @@ class _Run:
 
     def outcome(self) -> Outcome:
         """The rows, and the bank at every member's best."""
-        columns = {
-            "nmse": self.best.tolist(),
-            "final_nmse": self.final.tolist(),
-            "train_nmse": self.train_at_best.tolist(),
-            "best_step": self.best_step.tolist(),
-            "status": [STATUS[s] for s in self.status.tolist()],
-            "backend": [self.path.backend] * len(self.members),
-        }
+        numbers = (self.best, self.final, self.train_at_best, self.best_step, self.status)
         rows = tuple(
-            {**member.row(self.recipe), **{name: values[k] for name, values in columns.items()}}
-            for k, member in enumerate(self.members)
+            Row(
+                **member.row(self.recipe),
+                nmse=nmse,
+                final_nmse=final_nmse,
+                train_nmse=train_nmse,
+                best_step=best_step,
+                status=STATUS[status],
+                backend=self.path.backend,
+            )
+            for member, nmse, final_nmse, train_nmse, best_step, status in zip(
+                self.members, *(column.tolist() for column in numbers), strict=True
+            )
         )
         self.bank.theta = self.best_theta
         return Outcome(rows, self.bank, self.path.backend)

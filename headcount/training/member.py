@@ -8,7 +8,7 @@ from typing import Any
 
 from headcount.nets import Architecture, parameters
 from headcount.results.store import address
-from headcount.results.study import Row
+from headcount.results.study import PlannedRow
 from headcount.tasks import Task, describe
 
 __all__ = ["Given", "Member", "Recipe"]
@@ -114,7 +114,7 @@ class Member:
         """The content address of its row."""
         return address(self.content(recipe))
 
-    def row(self, recipe: Recipe) -> Row:
+    def row(self, recipe: Recipe) -> PlannedRow:
         """The columns that are known before training."""
         heads, head_dim = min(self.arch.layers)
         total, feedforward = parameters(self.arch, self.task.token_dim)

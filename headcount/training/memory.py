@@ -1,24 +1,74 @@
-"""How much memory a bank takes, so that one that does not fit can be split."""
+"""How much memory a bank takes: data, parameters and activations. One that does not fit is split or refused."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
+
+import torch
 
 from headcount.nets import Architecture, parameters
 from headcount.training.backends.tiles import lanes, power
-from headcount.training.member import Member, Recipe
+from headcount.training.member import Given, Member, Recipe
 
-__all__ = ["ROOM", "Padded", "bank_bytes"]
+__all__ = [
+    "MOST",
+    "BankMemory",
+    "Padded",
+    "bank_bytes",
+    "bank_memory",
+    "capacity",
+    "refuse_what_cannot_fit",
+    "resident",
+    "spoken_bytes",
+]
 
 EVALUATED = 4  # batches at once when nobody needs gradients
-# What a bank may take: on a CPU its activations should stay near the cores' caches, on a GPU everything must fit.
-ROOM = {"cpu": 256 * 2**20, "cuda": 48 * 2**30}
+# What a bank may take: on a CPU what a step touches should stay near the cores' caches, on a GPU everything must fit.
+MOST = {"cpu": 256 * 2**20, "cuda": 48 * 2**30}
+
+
+@dataclass(frozen=True)
+class BankMemory:
+    """Bytes of a bank by what they hold. `drawing` is there before training only: the samples on their way."""
+
+    data: int
+    drawing: int
+    state: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """The peak: the samples stay, and either more of them are on their way or the bank is in training.
+
+        >>> BankMemory(data=1, drawing=5, state=2, activations=2).total
+        6
+        """
+        return self.data + max(self.drawing, self.state + self.activations)
+
+    def __str__(self) -> str:
+        data, training = self.data + self.drawing, self.state + self.activations
+        return f"{spoken_bytes(self.total)} ({spoken_bytes(data)} for data, {spoken_bytes(training)} to train)"
+
+
+def bank_memory(members: Sequence[Member], recipe: Recipe, kind: str) -> BankMemory:
+    """What a bank of these members holds on a kind of device.
+
+    >>> from headcount.tasks import KthLargest
+    >>> member = Member(KthLargest(rank=1, length=32), Architecture(layers=((4, 8),), width=32))
+    >>> few, many = (bank_memory([member], Recipe(samples=n), "cpu").data for n in (1000, 2000))
+    >>> many - few == 1000 * (4 * 32 + 8)  # a number of 4 bytes per token, and the place of the sample in the order
+    True
+    """
+    return reduce(Padded.plus, members[1:], Padded.of(members[0])).memory(recipe, kind)
 
 
 def bank_bytes(members: Sequence[Member], recipe: Recipe, kind: str) -> int:
-    """Bytes of a bank: on a CPU the activations of a step, on a GPU all that is resident.
+    """All bytes of a bank at its peak.
 
     >>> from headcount.tasks import KthLargest
     >>> member = Member(KthLargest(rank=1, length=32), Architecture(layers=((4, 8),), width=32))
@@ -26,7 +76,49 @@ def bank_bytes(members: Sequence[Member], recipe: Recipe, kind: str) -> int:
     >>> grown[2] - grown[1] == grown[1] - grown[0] < 2**22
     True
     """
-    return reduce(Padded.plus, members[1:], Padded.of(members[0])).bytes(recipe, kind)
+    return bank_memory(members, recipe, kind).total
+
+
+def capacity(device: torch.device | str) -> int:
+    """Bytes that a device has in all: a GPU's own, or the machine's memory as far as this process may use it."""
+    if torch.device(device).type == "cuda":
+        return min(MOST["cuda"], torch.cuda.get_device_properties(device).total_memory)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else sys.maxsize
+    limit = Path("/sys/fs/cgroup/memory.max")  # of a container
+    text = limit.read_text().strip() if limit.is_file() else "max"
+    return min(machine, int(text)) if text.isdigit() else machine
+
+
+def refuse_what_cannot_fit(members: Sequence[Member], recipe: Recipe, device: torch.device | str) -> None:
+    """Refuse, before anything is trained, the first network that alone takes more memory than there is."""
+    there, kind = capacity(device), torch.device(device).type
+    for task, arch in dict.fromkeys((member.task, member.arch) for member in members):
+        needed = Padded.of(Member(task, arch)).memory(recipe, kind)
+        if needed.total > there:
+            raise ValueError(
+                f"{arch.name} at length {task.length} takes {needed}, and {device} has {spoken_bytes(there)}; "
+                "take fewer samples, a smaller batch or a shorter length"
+            )
+
+
+def resident() -> int:
+    """Bytes that this process holds now, or has held at most where the system does not say it."""
+    statm = Path("/proc/self/statm")
+    if statm.is_file():
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most
+
+
+def spoken_bytes(count: int) -> str:
+    """Bytes as one says them.
+
+    >>> spoken_bytes(3 * 2**20), spoken_bytes(5 * 2**29), spoken_bytes(7)
+    ('3 MB', '2.5 GB', '1 MB')
+    """
+    return f"{max(1, round(count / 2**20))} MB" if count < 2**30 else f"{count / 2**30:.1f} GB"
 
 
 @dataclass(frozen=True)
@@ -47,7 +139,7 @@ class Padded:
     @classmethod
     def of(cls, member: Member) -> Padded:
         """One member: nothing is padded but its layers, all to the widest."""
-        arch, numbers = member.arch, _numbers_a_token(member)
+        arch, numbers = member.arch, _numbers_per_token(member)
         widest = max(h for h, _ in arch.layers), max(n for _, n in arch.layers)
         arch = Architecture((widest,) * arch.depth, arch.width, arch.positions, arch.embed_dim)
         sets: frozenset[tuple[object, int]] = frozenset({(member.task, member.data_seed)})
@@ -73,38 +165,75 @@ class Padded:
         """Whether padding makes more than `factor` times of what the members would hold alone."""
         return self.count * self.numbers > factor * self.alone
 
-    def bytes(self, recipe: Recipe, kind: str) -> int:
-        """See `bank_bytes`."""
-        number = 8 if recipe.dtype == "float64" else 4
-        activations = number * self.count * self.numbers * recipe.batch * self.longest
+    def touched(self, recipe: Recipe) -> int:
+        """Bytes that a step goes over again and again: what should stay near the cores."""
+        return _bytes_per_number(recipe) * self.count * self.numbers * recipe.batch * self.longest
+
+    def memory(self, recipe: Recipe, kind: str) -> BankMemory:
+        """See `bank_memory`."""
+        number = _bytes_per_number(recipe)
         if kind == "cpu":
-            return activations
+            return BankMemory(
+                self._samples(recipe, number),
+                self._drawing(recipe, number),
+                self._state(number),
+                self._activations(recipe, number),
+            )
         deep = self.arch.depth > 1
-        return (
-            self._data(recipe, number)
-            + self._state(number)
-            + (activations if deep else self._between_kernels(recipe, number))
-        )
+        activations = self.touched(recipe) if deep else self._between_kernels(recipe, number)
+        return BankMemory(self._data(recipe, number), 0, self._state(number), activations)
+
+    @property
+    def _features(self) -> int:
+        return self.token_dim + self.arch.positions
+
+    def _tokens(self, recipe: Recipe) -> int:
+        return len(self.sets) * (recipe.samples + recipe.validation) * self.longest
+
+    def _samples(self, recipe: Recipe, number: int) -> int:
+        """Every set's tokens, and each member's order."""
+        return number * self._features * self._tokens(recipe) + 8 * self.count * recipe.samples
+
+    def _drawing(self, recipe: Recipe, number: int) -> int:
+        """Tokens as they come, with their positions, and stacked: in float64 where they are drawn."""
+        given = any(isinstance(task, Given) for task, _ in self.sets)
+        return (number if given else 8) * (self.token_dim + 2 * self._features) * self._tokens(recipe)
+
+    def _activations(self, recipe: Recipe, number: int) -> int:
+        """The larger of a step with what its gradient needs and an evaluation of several batches without.
+
+        Per token: hidden units and scores, and in every layer but the last the scores against all tokens. How often
+        each is held was read off measured peaks (tests/test_training_memory.py).
+        """
+        (heads, _), arch, deep = self.arch.layers[0], self.arch, self.arch.depth - 1
+        scores, state = self.longest * heads, arch.embed_dim
+        trained = self._features + 4 * arch.width + 6 * heads + deep * (4 * scores + 12 * state)
+        trained += 3 * scores if deep else 0
+        evaluated = self._features + 5 * arch.width // 2 + 4 * heads + (2 * scores + 4 * state if deep else 0)
+        samples = max(recipe.batch * trained, min(EVALUATED * recipe.batch, recipe.validation) * evaluated)
+        return number * self.count * self.longest * samples
 
     def _data(self, recipe: Recipe, number: int) -> int:
-        """Every set's tokens as they are and packed, and each member's order."""
-        features = self.token_dim + self.arch.positions
-        tokens = len(self.sets) * (recipe.samples + recipe.validation) * self.longest
-        return tokens * (number * features + 2 * lanes(features)) + 8 * self.count * recipe.samples
+        """The samples on a GPU: every token also packed."""
+        return self._samples(recipe, number) + 2 * lanes(self._features) * self._tokens(recipe)
 
     def _state(self, number: int) -> int:
         """Parameters: values, two moments, gradient, best."""
         return 5 * number * self.count * parameters(self.arch, self.token_dim).total
 
     def _between_kernels(self, recipe: Recipe, number: int) -> int:
-        """One vector a head and sample, there and back or an evaluation's, and the programs' shares of gradients."""
+        """One vector per head and sample, there and back or an evaluation's, and the programs' shares of gradients."""
         (heads, head_dim), width = self.arch.layers[0], self.arch.width
         passed = EVALUATED * recipe.batch * heads * (3 * width + 2 * head_dim)
         shares = heads * power(width) ** 2 * -(-recipe.batch // 128)
         return self.count * number * (passed + shares)
 
 
-def _numbers_a_token(member: Member) -> int:
+def _bytes_per_number(recipe: Recipe) -> int:
+    return 8 if recipe.dtype == "float64" else 4
+
+
+def _numbers_per_token(member: Member) -> int:
     """Hidden activations, scores and states, layer by layer."""
     arch = member.arch
     deep = sum(member.task.length * heads + 4 * arch.embed_dim for heads, _ in arch.layers[:-1])

@@ -11,17 +11,17 @@ from typing import Protocol
 from headcount.training.member import Member
 from headcount.training.spec import Sweep
 
-__all__ = ["Progress", "Watch", "bar", "silent"]
+__all__ = ["OnProgress", "Progress", "bar", "silent"]
 
 
 class Progress(Protocol):
-    """Told of steps as they are made, and of banks as they are kept."""
+    """Called with steps as they are made, and with banks as they are finished."""
 
     def __call__(self, steps: int) -> None: ...
     def bank_done(self, members: int) -> None: ...
 
 
-Watch = Callable[..., AbstractContextManager[Progress]]
+OnProgress = Callable[..., AbstractContextManager[Progress]]  # opened with the sweep, its banks and how many are done
 
 
 class _Silent:
@@ -44,7 +44,7 @@ class _Bar:
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Rich
 
-        self.sizes, self.at, self.kept = [len(bank) for bank in banks], 0, done
+        self.sizes, self.at, self.finished = [len(bank) for bank in banks], 0, done
         self.all = len(asked.members)
         self.rich = Rich(
             TextColumn("{task.description}"),
@@ -64,12 +64,12 @@ class _Bar:
         self.rich.update(self.task, advance=steps * self.sizes[min(self.at, len(self.sizes) - 1)], rate=self._rate())
 
     def bank_done(self, members: int) -> None:
-        self.at, self.kept = self.at + 1, self.kept + members
+        self.at, self.finished = self.at + 1, self.finished + members
         made = sum(self.sizes[: self.at]) * self.steps  # also when members stopped early
         self.rich.update(self.task, completed=made, description=self._words())
 
     def _words(self) -> str:
-        return f"{self.kept}/{self.all} networks"
+        return f"{self.finished}/{self.all} networks"
 
     def _rate(self) -> str:
         speed = self.rich.tasks[0].speed

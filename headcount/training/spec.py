@@ -11,16 +11,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headcount.frozen import checked, decode
 from headcount.nets import Architecture
-from headcount.refusals import refuse_unknown
+from headcount.refusals import at_least_one, refuse_unknown
 from headcount.structure import Structure
 from headcount.tasks import Task, named, sentence
 from headcount.training.member import Member, Recipe
 
 __all__ = ["Sweep"]
 
-GRID = ("lengths", "heads", "head_dim", "embed_dim", "width", "layers", "shapes", "positions", "lr", "weight_decay")
-SECTIONS = ("name", "task", "grid", "seeds", "training")
+RATES = ("lr", "weight_decay")
+Counts = int | tuple[int, ...]
+Rates = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """The [grid] of a spec: what varies, each as one value or a list of them."""
+
+    lengths: Counts | None = None
+    heads: Counts | None = None
+    head_dim: Counts | None = None
+    embed_dim: Counts | None = None
+    width: Counts = 32
+    layers: Counts | None = None
+    shapes: tuple[str | tuple[tuple[int, int], ...], ...] | None = None
+    positions: Counts = 0
+    lr: Rates | None = None
+    weight_decay: Rates | None = None
+
+
+@dataclass(frozen=True)
+class _Spec:
+    """The sections of a spec as they stand in its file."""
+
+    task: dict[str, Any]
+    grid: _Grid
+    name: str = ""
+    seeds: Counts = 1
+    training: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,22 +107,16 @@ class Sweep:
     @classmethod
     def from_toml(cls, text: str, name: str = "sweep") -> Sweep:
         """The sweep that TOML text describes."""
-        spec = tomllib.loads(text)
-        refuse_unknown(spec, SECTIONS, "the spec")
-        for section in ("task", "grid"):
-            if not isinstance(spec.get(section), dict):
-                raise ValueError(f"the spec lacks a [{section}] section")
-        grid, training = spec["grid"], dict(spec.get("training", {}))
-        refuse_unknown(grid, GRID, "[grid]")
-        rates = {key: training.pop(key) for key in ("lr", "weight_decay") if key in training}
+        spec = _sections(tomllib.loads(text))
+        recipe = decode(Recipe, {k: v for k, v in spec.training.items() if k not in RATES}, "[training]", also=RATES)
         members = tuple(
             Member(task, arch, seed=seed, data_seed=seed, **rate)
-            for task in _tasks(spec["task"], _numbers(grid, "lengths"))
-            for arch in _architectures(grid)
-            for rate in _rates(grid, rates)
-            for seed in _seeds(spec.get("seeds", 1))
+            for task in _tasks(spec.task, _numbers(spec.grid, "lengths"))
+            for arch in _architectures(spec.grid)
+            for rate in _rates(spec.grid, spec.training)
+            for seed in _seeds(spec.seeds)
         )
-        return cls(members, _recipe(training), str(spec.get("name", name)), text)
+        return cls(members, recipe, spec.name or name, text)
 
     @classmethod
     def of(
@@ -118,13 +141,12 @@ class Sweep:
         return cls(members, recipe)
 
 
-def _recipe(given: dict[str, Any]) -> Recipe:
-    refuse_unknown(given, [*(f.name for f in dataclasses.fields(Recipe)), "lr", "weight_decay"], "[training]")
-    for key, value in given.items():
-        wanted = type(getattr(Recipe(), key))
-        if not isinstance(value, wanted) and not (wanted is float and isinstance(value, int)):
-            raise ValueError(f"{key} in [training] must be of type {wanted.__name__}, got {value!r}")
-    return Recipe(**given)
+def _sections(data: dict[str, Any]) -> _Spec:
+    refuse_unknown(data, [f.name for f in dataclasses.fields(_Spec)], "the spec")
+    for section in ("task", "grid"):
+        if not isinstance(data.get(section), dict):
+            raise ValueError(f"the spec lacks a [{section}] section")
+    return decode(_Spec, {**data, "grid": decode(_Grid, data["grid"], "[grid]")}, "the spec")
 
 
 def _tasks(section: dict[str, Any], lengths: list[int]) -> list[Task]:
@@ -136,53 +158,62 @@ def _tasks(section: dict[str, Any], lengths: list[int]) -> list[Task]:
     return [named(section["name"], length, **rest) for length in lengths]
 
 
-def _architectures(grid: dict[str, Any]) -> list[Architecture]:
-    widths, positions = _numbers(grid, "width", 32), _numbers(grid, "positions", 0)
+def _architectures(grid: _Grid) -> list[Architecture]:
+    widths, positions = _numbers(grid, "width"), _numbers(grid, "positions")
     return [
         Architecture(layers=layers, width=width, positions=places, embed_dim=embed)
         for (layers, embed), width, places in itertools.product(_shapes(grid), widths, positions)
     ]
 
 
-def _shapes(grid: dict[str, Any]) -> list[tuple[tuple[tuple[int, int], ...], int]]:
+def _shapes(grid: _Grid) -> list[tuple[tuple[tuple[int, int], ...], int]]:
     """Every (layers, embed_dim) of the grid; at a fixed embed_dim, head_dim is its share rounded up."""
-    if "shapes" in grid:
-        clash = [key for key in ("heads", "head_dim", "layers") if key in grid]
+    if grid.shapes is not None:
+        clash = [key for key in ("heads", "head_dim", "layers") if getattr(grid, key) is not None]
         if clash:
             raise ValueError(f"[grid] gives shapes, so {clash[0]} has no meaning")
-        embeds = _numbers(grid, "embed_dim", 0)
-        return [(tuple(tuple(pair) for pair in shape), embed) for shape in grid["shapes"] for embed in embeds]
-    if "head_dim" in grid and "embed_dim" in grid:
+        embeds = _numbers(grid, "embed_dim") if grid.embed_dim is not None else [0]
+        return [(_layers(shape), embed) for shape in grid.shapes for embed in embeds]
+    if grid.head_dim is not None and grid.embed_dim is not None:
         raise ValueError("[grid] gives both head_dim and embed_dim; give one, or shapes for full freedom")
-    heads, depths = _numbers(grid, "heads"), _numbers(grid, "layers", 1)
-    if "embed_dim" in grid:
+    heads, depths = _numbers(grid, "heads"), [1] if grid.layers is None else _numbers(grid, "layers")
+    if grid.embed_dim is not None:
+        at_least_one(heads=min(heads))
         fixed = itertools.product(heads, _numbers(grid, "embed_dim"), depths)
         return [(((h, math.ceil(e / h)),) * depth, h * math.ceil(e / h)) for h, e, depth in fixed]
-    return [(((h, n),) * depth, 0) for h, n, depth in itertools.product(heads, _numbers(grid, "head_dim", 8), depths)]
+    head_dims = [8] if grid.head_dim is None else _numbers(grid, "head_dim")
+    return [(((h, n),) * depth, 0) for h, n, depth in itertools.product(heads, head_dims, depths)]
 
 
-def _rates(grid: dict[str, Any], given: dict[str, Any]) -> list[dict[str, float]]:
+def _layers(shape: str | tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """One of the grid's shapes: a text as 2x8+2x8, or a list of (heads, head_dim)."""
+    return Architecture.parse(shape).layers if isinstance(shape, str) else shape
+
+
+def _rates(grid: _Grid, training: dict[str, Any]) -> list[dict[str, float]]:
     choices = {}
-    for key in ("lr", "weight_decay"):
-        if key in grid and key in given:
+    for key in RATES:
+        given = getattr(grid, key)
+        if given is not None and key in training:
             raise ValueError(f"{key} stands both in [grid] and in [training]; keep one")
-        if key in grid or key in given:
-            value = grid[key] if key in grid else given[key]
-            choices[key] = [float(v) for v in (value if isinstance(value, list) else [value])]
+        if key in training:
+            given = checked(Rates, training[key], key, "[training]")
+        if given is not None:
+            choices[key] = [float(v) for v in (given if isinstance(given, tuple) else [given])]
     return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
 
 
-def _numbers(grid: dict[str, Any], key: str, default: int | None = None) -> list[int]:
-    value = grid.get(key, default)
+def _numbers(grid: _Grid, key: str) -> list[int]:
+    """The whole numbers of one key, each once."""
+    value = getattr(grid, key)
     if value is None:
         raise ValueError(f"[grid] lacks {key}, such as {key} = [1, 2, 3]")
-    values = value if isinstance(value, list) else [value]
-    if not values or not all(isinstance(v, int) for v in values):
-        raise ValueError(f"{key} in [grid] must be a whole number or a list of them, got {value!r}")
-    return list(dict.fromkeys(int(v) for v in values))
+    if value == ():
+        raise ValueError(f"{key} in [grid] must be a whole number or a list of them, got []")
+    return list(dict.fromkeys(value if isinstance(value, tuple) else (value,)))
 
 
-def _seeds(value: Any) -> list[int]:
+def _seeds(value: int | Sequence[int]) -> list[int]:
     seeds = list(range(value)) if isinstance(value, int) else list(value)
     if not seeds or not all(isinstance(s, int) and s >= 0 for s in seeds):
         raise ValueError(f"seeds must be a count of at least 1 or a list of whole numbers, got {value!r}")

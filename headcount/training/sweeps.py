@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,16 +14,23 @@ from headcount.nets import Architecture
 from headcount.results import Store, Study
 from headcount.tasks import Task
 from headcount.training.backends.choice import choose
-from headcount.training.loop import train
+from headcount.training.loop import Outcome, StepsMade, train
 from headcount.training.member import Member, Recipe
-from headcount.training.memory import ROOM, Padded
-from headcount.training.progress import Watch, silent
+from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
+from headcount.training.progress import OnProgress, silent
 from headcount.training.spec import Sweep
 
-__all__ = ["banks", "environment", "run", "sweep"]
+__all__ = ["TrainBank", "banks", "environment", "run", "sweep", "train_banks"]
 
 # How much of a padded bank may be padding: on a CPU it costs time, on a GPU launches cost more.
 PADDING = {"cpu": 1.25, "cuda": 4.0}
+
+TrainBank = Callable[[Sequence[Member], StepsMade], Outcome]
+
+
+def never(finished: int, left: int) -> bool:
+    """Go on to the end."""
+    return False
 
 
 def sweep(
@@ -37,7 +44,7 @@ def sweep(
     weight_decay: float = 1e-4,
     device: str = "cpu",
     store: str | Path | None = None,
-    watch: Watch = silent,
+    on_progress: OnProgress = silent,
 ) -> Study:
     """Train every architecture on the task at every length and seed, and return the study.
 
@@ -51,32 +58,56 @@ def sweep(
     """
     asked = Sweep.of(task, archs, lengths, seeds, recipe or Recipe(), lr=lr, weight_decay=weight_decay)
     if store is not None:
-        return run(asked, Store.open(store, create=True), device=device, watch=watch)
+        return run(asked, Store.open(store, create=True), device=device, on_progress=on_progress)
     with TemporaryDirectory() as folder:
-        return run(asked, Store.open(folder, create=True), device=device, watch=watch)
+        return run(asked, Store.open(folder, create=True), device=device, on_progress=on_progress)
 
 
-def run(asked: Sweep, store: Store, *, device: str = "cpu", watch: Watch = silent) -> Study:
+def run(asked: Sweep, store: Store, *, device: str = "cpu", on_progress: OnProgress = silent) -> Study:
     """Train the members that the store lacks, one bank at a time, and return the whole study."""
     check_device(device)
-    runs = [member.run(asked.recipe) for member in asked.members]
-    store.state(asked.name, asked.to_json(), runs)
+    refuse_what_cannot_fit(asked.members, asked.recipe, device)
+
+    def train_bank(bank: Sequence[Member], steps_made: StepsMade) -> Outcome:
+        path = choose(bank, device, asked.recipe.dtype)
+        return train(bank, asked.recipe, device=device, path=path, on_progress=steps_made)
+
+    groups = list(banks(asked, device))
+    train_banks(asked, asked.to_json(), groups, store, train_bank, device=device, on_progress=on_progress)
+    return store.study()
+
+
+def train_banks(
+    asked: Sweep,
+    spec: dict[str, Any],
+    groups: Sequence[Sequence[Member]],
+    store: Store,
+    train_bank: TrainBank,
+    *,
+    device: str,
+    on_progress: OnProgress = silent,
+    stop: Callable[[int, int], bool] = never,
+) -> None:
+    """Train what the store lacks of every group and add each bank as it is finished: the loop of every study.
+
+    `spec` is what the store keeps beside the rows. Before each bank, `stop` hears how many are finished and how many
+    are left, and may end the loop.
+    """
+    recipe = asked.recipe
+    runs = [member.run(recipe) for member in asked.members]
+    store.state(asked.name, spec, runs)
     missing = set(store.missing(runs))
     # Grouped before skipping: what is left of an interrupted sweep falls into the same banks, hence the same rows.
-    groups = [[m for m in bank if m.run(asked.recipe) in missing] for bank in banks(asked, device)]
-    groups = [bank for bank in groups if bank]
-    with watch(asked, groups, done=len(runs) - len(missing)) as progress:
-        for bank in groups:
-            outcome = train(
-                bank, asked.recipe, device=device, path=choose(bank, device, asked.recipe.dtype), progress=progress
-            )
+    left = [bank for group in groups if (bank := [m for m in group if m.run(recipe) in missing])]
+    with on_progress(asked, left, done=len(runs) - len(missing)) as progress:
+        for number, bank in enumerate(left):
+            if stop(len(groups) - len(left) + number, len(left) - number):
+                break
+            outcome = train_bank(bank, progress)
             rows = zip(bank, outcome.rows, strict=True)
-            store.add(
-                [(row["run"], member.content(asked.recipe), row) for member, row in rows],
-                environment(device, outcome.path),
-            )
+            finished = [(row["run"], member.content(recipe), row) for member, row in rows]
+            store.add(finished, environment(device, outcome.path))
             progress.bank_done(len(bank))
-    return store.study()
 
 
 def banks(asked: Sweep, device: str) -> Iterator[list[Member]]:
@@ -101,15 +132,22 @@ def _lengths(member: Member, kind: str) -> int:
 
 
 def _fitting(members: list[Member], recipe: Recipe, kind: str) -> Iterator[list[Member]]:
+    there = capacity(kind) if kind == "cpu" else MOST[kind]
     bank, held = members[:1], Padded.of(members[0])
     for member in members[1:]:
         grown = held.plus(member)
-        if grown.wastes(PADDING[kind]) or grown.bytes(recipe, kind) > ROOM[kind]:
+        if grown.wastes(PADDING[kind]) or _too_large(grown, recipe, kind, there):
             yield bank
             bank, grown = [], Padded.of(member)
         bank.append(member)
         held = grown
     yield bank
+
+
+def _too_large(bank: Padded, recipe: Recipe, kind: str, there: int) -> bool:
+    """On a CPU a step should stay near the cores and all of it within half the memory; on a GPU all must fit."""
+    total = bank.memory(recipe, kind).total
+    return total > MOST[kind] if kind == "cuda" else bank.touched(recipe) > MOST[kind] or 2 * total > there
 
 
 def _size(member: Member) -> tuple[Any, ...]:
@@ -122,7 +160,7 @@ def check_device(device: str) -> None:
         kind = torch.device(device).type
     except RuntimeError:
         raise ValueError(f"device must be cpu or cuda, got {device!r}") from None
-    if kind not in ROOM:
+    if kind not in MOST:
         raise ValueError(f"device must be cpu or cuda, got {device!r}")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda was asked for, and torch sees no CUDA device here; use --device cpu")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headcount.frozen import decode
+
 __all__ = ["HeadLayout"]
 
 
@@ -97,9 +99,8 @@ class HeadLayout:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> HeadLayout:
-        parts = (tuple(int(n) for n in data[key]) for key in ("ranks", "groups", "widths", "sharing"))
-        return cls(*parts, rotary=bool(data["rotary"]))
+    def from_json(cls, data: Any) -> HeadLayout:
+        return decode(cls, data, "the layout of a layer")
 
 
 def _starts(sizes: list[int] | tuple[int, ...]) -> tuple[int, ...]:

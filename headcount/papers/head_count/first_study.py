@@ -8,7 +8,7 @@ from pathlib import Path
 from headcount.fits import Knee, knee
 from headcount.report import write
 from headcount.results import Store, Study
-from headcount.training.progress import Watch, silent
+from headcount.training.progress import OnProgress, silent
 from headcount.training.spec import Sweep
 from headcount.training.sweeps import run
 
@@ -48,7 +48,7 @@ class FirstLook:
     files: dict[str, str]
 
 
-def first_look(folder: str | Path, *, device: str = "cpu", watch: Watch = silent) -> FirstLook:
+def first_look(folder: str | Path, *, device: str = "cpu", on_progress: OnProgress = silent) -> FirstLook:
     """Train the demo's networks, keeping the rows in `folder`, and explain what they say."""
-    study = run(Sweep.from_toml(SPEC), Store.open(folder, create=True), device=device, watch=watch)
+    study = run(Sweep.from_toml(SPEC), Store.open(folder, create=True), device=device, on_progress=on_progress)
     return FirstLook(study, knee(study), write(study, command="headcount demo"))

@@ -78,7 +78,7 @@ VARIED = replace(GRIDS["table-2"], name="table-2 varied", lengths=(32,), seeds=5
 def sweep_of(grid: Grid, setting: Setting) -> Study:
     """The study of a grid: rows already in the store are not trained again, whichever table they were trained for."""
     store = Store.open(setting.folder / "synthetic", create=True)
-    return run_sweep(grid.sweep(), store, device=setting.device, watch=bar)
+    return run_sweep(grid.sweep(), store, device=setting.device, on_progress=bar)
 
 
 def adopt(study: Study, setting: Setting) -> int:
@@ -101,7 +101,7 @@ def joint_sweep(setting: Setting, names: Sequence[str] = ("table-2", "table-3", 
     grids = [g.quick() for g in grids] if setting.quick else grids
     members = dict.fromkeys(member for grid in grids for member in grid.sweep().members)
     store = Store.open(setting.folder / "synthetic", create=True)
-    run_sweep(Sweep(tuple(members), grids[0].recipe, "joint"), store, device=setting.device, watch=bar)
+    run_sweep(Sweep(tuple(members), grids[0].recipe, "joint"), store, device=setting.device, on_progress=bar)
 
 
 def cells_of(study: Study, row: str = "heads", column: str = "length") -> dict[tuple[Any, Any], tuple[float, ...]]:

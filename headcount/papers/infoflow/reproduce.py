@@ -62,7 +62,7 @@ def _recipe(steps: int, samples: int, batch: int = 256, validation: int = 4096) 
 
 
 def _trained(cells: list[Entry], setting: Setting, recipe: Recipe, seeds: int, decay: float = 1e-4) -> list[Trained]:
-    return train_cells(cells, recipe, seeds=seeds, weight_decay=decay, device=setting.device, watch=bar)
+    return train_cells(cells, recipe, seeds=seeds, weight_decay=decay, device=setting.device, on_progress=bar)
 
 
 def pair(setting: Setting) -> Measured:

@@ -14,7 +14,7 @@ from headcount.results import Store
 from headcount.results.study import Row
 from headcount.tasks import Task
 from headcount.training import Member, Recipe, Sweep
-from headcount.training.progress import Watch, silent
+from headcount.training.progress import OnProgress, silent
 from headcount.training.sweeps import run
 
 __all__ = ["Entry", "Trained", "same_size", "train_cells"]
@@ -74,7 +74,7 @@ def train_cells(
     rates: Sequence[float] = (5e-3, 2e-3),
     weight_decay: float = 1e-4,
     device: str = "cpu",
-    watch: Watch = silent,
+    on_progress: OnProgress = silent,
 ) -> list[Trained]:
     """Train every cell with `seeds` seeds, the rates in turn, all on the samples of one data seed for each task."""
     members = [
@@ -84,7 +84,7 @@ def train_cells(
     ]
     asked = Sweep(tuple(dict.fromkeys(members)), recipe)
     with TemporaryDirectory() as folder:
-        study = run(asked, Store.open(folder, create=True), device=device, watch=watch)
+        study = run(asked, Store.open(folder, create=True), device=device, on_progress=on_progress)
     rows = {row["run"]: row for row in study}
     mine = [members[i * seeds : (i + 1) * seeds] for i in range(len(cells))]
     return [Trained.of(cell, [rows[m.run(recipe)] for m in own]) for cell, own in zip(cells, mine, strict=True)]
