@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
     from headcount.nets import Architecture
-    from headcount.papers import allocation, head_count, infoflow, ssm
+    from headcount.papers import allocation, attention_svm, head_count, infoflow, ssm
     from headcount.papers.infoflow import advise, build, predict
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
@@ -51,6 +51,7 @@ __all__ = [
     "Study",
     "advise",
     "allocation",
+    "attention_svm",
     "build",
     "certificates",
     "compress",
@@ -97,6 +98,7 @@ __getattr__, __dir__ = lazily(
         "nets",
         "papers",
         "papers.allocation",
+        "papers.attention_svm",
         "papers.head_count",
         "papers.infoflow",
         "papers.ssm",

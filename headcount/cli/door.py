@@ -26,6 +26,7 @@ ROOMS = (
     "measuring",
     "allocation",
     "ssm",
+    "margin",
     "reproducing",
 )
 

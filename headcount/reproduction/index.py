@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headcount.papers.allocation.reproduce import ALLOCATION
+from headcount.papers.attention_svm.reproduce import ATTENTION_SVM
 from headcount.papers.head_count.cifar import CIFAR
 from headcount.papers.head_count.reproduce import SYNTHETIC
 from headcount.papers.head_count.text_retrieval import TEXT
@@ -15,7 +16,7 @@ from headcount.results.record import Reproduction
 
 __all__ = ["REPRODUCTIONS", "chosen", "named"]
 
-REPRODUCTIONS: tuple[Reproduction, ...] = (*SYNTHETIC, CIFAR, TEXT, *INFOFLOW, *ALLOCATION, *SSM)
+REPRODUCTIONS: tuple[Reproduction, ...] = (*SYNTHETIC, CIFAR, TEXT, *INFOFLOW, *ALLOCATION, *SSM, *ATTENTION_SVM)
 
 
 def named(name: str) -> Reproduction:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from headcount.refusals import at_least_one
 from headcount.results import Bound
-from headcount.sources import Source
+from headcount.sources import Source, implements
 
 __all__ = ["selection_feasible_from"]
 
 
+@implements(
+    Source("tarzanagh2023svm", "over-parameterisation gives feasibility"),
+    test="tests/test_attention_svm_margins.py::test_the_sufficient_dimension_suffices_and_is_far_from_needed",
+    status="proved here",
+    hypotheses=("tokens and queries in general position",),
+)
 def selection_feasible_from(sequences: int, length: int) -> Bound:
     """A token dimension from which any choice of one token per sequence can be separated, for generic data.
 

@@ -2,9 +2,9 @@
 
     W-training: W <- W - rate G / |G|.      (K, Q)-training: W = K Q^T, each factor by its own normalised gradient.
 
-Once a softmax has chosen, all that is left of its gradient is its tail, and in float64 a tail below 1e-16 of the peak is
-lost: the plain gradient then is noise, and more steps make the direction worse. `from_tails` computes the same gradient from
-differences of logits, scaled by the largest tail, which normalised descent cannot see.
+Once a softmax has chosen, all that is left of its gradient is its tail, and in float64 a tail below 1e-16 of the peak
+is lost: the plain gradient then is noise, and more steps make the direction worse. `from_tails` computes the same
+gradient from differences of logits, scaled by the largest tail, which normalised descent cannot see.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from torch import Tensor
 from headcount.papers.attention_svm.selection import Instances
 from headcount.refusals import at_least_one, positive
 
-__all__ = ["Head", "SelectionPath", "from_tails", "head_gradient", "logits", "plain_gradient", "select"]
+__all__ = ["SelectionPath", "from_tails", "logits", "plain_gradient", "select"]
 
 TINY = 2.2e-16
 Slope = Callable[[Instances, Tensor], Tensor]
-Head = Callable[[Tensor], Tensor]  # (instances, sequences, token_dim) -> (instances, sequences)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,20 +83,6 @@ def from_tails(data: Instances, weights: Tensor) -> Float[Tensor, "instances tok
     pull = slope[..., None] * tails * (above - f[..., None])
     moved = data.tokens - data.tokens.gather(2, peak[..., None].expand(-1, -1, -1, data.tokens.shape[-1]))
     return torch.einsum("ist,istd,ise->ide", pull, moved, data.queries)
-
-
-def head_gradient(head: Head) -> Slope:
-    """The gradient where the read-out is nonlinear: f(X_i) = head(X_i^T softmax(X_i W z_i))."""
-
-    def gradient(data: Instances, weights: Tensor) -> Tensor:
-        w = weights.detach().requires_grad_()
-        with torch.enable_grad():
-            mixed = torch.einsum("ist,istd->isd", torch.softmax(logits(data, w), dim=-1), data.tokens)
-            lost = torch.nn.functional.softplus(-data.labels * head(mixed)).mean(dim=-1)
-            (g,) = torch.autograd.grad(lost.sum(), w)
-        return g
-
-    return gradient
 
 
 def select(

@@ -1,4 +1,4 @@
-"""Where training went beside where the theory says: cosines, local optimality, and the nonlinear decomposition."""
+"""Where training went beside where the theory says: cosines, local optimality, and when to stop."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from headcount.papers.attention_svm.max_margin import MaxMargin, least_norm
+from headcount.papers.attention_svm.descent import SelectionPath
+from headcount.papers.attention_svm.margins import MaxMargin
 from headcount.papers.attention_svm.selection import Instances
+from headcount.sources import Source, implements
 
-__all__ = ["Decomposition", "Offender", "decompose", "direction_gap", "locally_optimal"]
-
-CHOSEN = 1e-3  # the softmax weight from which a token counts as one of those attended to
-UNDECIDED = 1e-6  # weights between this and CHOSEN leave a run undecided
+__all__ = ["Offender", "direction_gap", "largest_rise", "locally_optimal", "settled"]
 
 
 def direction_gap(path: Float[np.ndarray, "... d e"], weights: Float[np.ndarray, "d e"]) -> Float[np.ndarray, ...]:
@@ -36,6 +35,12 @@ class Offender:
     by: float
 
 
+@implements(
+    Source("tarzanagh2023svm", "the tokens that training chooses are locally optimal"),
+    test="tests/test_attention_svm_directions.py::test_where_the_best_tokens_are_infeasible_training_chooses_feasible_ones",
+    status="measured",
+    hypotheses=("trained long enough: about one run in sixty still holds a choice that it will give up",),
+)
 def locally_optimal(data: Instances, instance: int, chosen: Sequence[int], solution: MaxMargin) -> list[Offender]:
     """The support tokens that score higher than the chosen one of their sequence; none: the choice is locally optimal.
 
@@ -46,67 +51,23 @@ def locally_optimal(data: Instances, instance: int, chosen: Sequence[int], solut
     return [Offender(i, t, by) for i, t, by in gaps if by > 0]
 
 
-@dataclass(frozen=True, eq=False)
-class Decomposition:
-    """W ~ W_fin + R W_dir for a softmax that attends to several tokens, and how near W_dir alone and both come."""
+def settled(path: SelectionPath, rate: float, instance: int) -> int:
+    """The look before which |W| stops growing by half the rate a step: later steps of a plain gradient are noise.
 
-    finite: Float[np.ndarray, "d e"]
-    direction: Float[np.ndarray, "d e"]
-    size: float
-    gap_direction: float
-    gap_both: float
-
-
-def decompose(
-    tokens: Float[np.ndarray, "sequences length d"],
-    queries: Float[np.ndarray, "sequences e"],
-    weights: Float[np.ndarray, "d e"],
-) -> Decomposition | None:
-    """The least-norm finite part and direction that the final softmax weights ask for; None where they are undecided.
-
-    O_i are the tokens of sequence i with final weight at least 1e-3. W_fin has, inside each O_i, logit differences equal
-    to the logarithms of the ratios of weights; W_dir has differences 0 inside O_i and every token of O_i above every other by
-    at least 1. R minimises |W - W_fin - R W_dir|.
-    Source: Tarzanagh et al. 2023, the general equivalence for nonlinear heads.
+    Once a softmax's tail is below what float64 resolves, |W| no longer grows with its steps, and its direction drifts.
     """
-    scores = np.einsum("std,de,se->st", tokens, weights, queries)
-    shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    p = shifted / shifted.sum(axis=1, keepdims=True)
-    if ((p > UNDECIDED) & (p < CHOSEN)).any():
-        return None
-    equal, ratios, above = _differences(tokens, queries, p)
-    finite = _minimal(equal, ratios, weights)
-    rows = np.concatenate([above, equal, -equal])
-    sides = np.concatenate([np.ones(len(above)), np.zeros(2 * len(equal))])
-    if not len(above):
-        return None
-    try:
-        direction = least_norm(rows, sides)[0].reshape(weights.shape)
-    except ValueError:
-        return None
-    size = float(((weights - finite) * direction).sum() / (direction**2).sum())
-    gaps = [float(direction_gap(weights[None], each)[0]) for each in (direction, finite + size * direction)]
-    return Decomposition(finite, direction, size, gaps[0], gaps[1])
+    sizes = path.weights[:, instance].flatten(1).norm(dim=1).tolist()
+    steps = path.steps
+    for k in range(1, len(steps)):
+        if sizes[k] - sizes[k - 1] < rate / 2 * (steps[k] - steps[k - 1]):
+            return k - 1
+    return len(steps) - 1
 
 
-def _differences(
-    tokens: np.ndarray, queries: np.ndarray, p: Float[np.ndarray, "sequences length"]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    equal: list[np.ndarray] = []
-    ratios: list[float] = []
-    above: list[np.ndarray] = []
-    for x, z, q in zip(tokens, queries, p, strict=True):
-        inside: Int[np.ndarray, " inside"] = np.flatnonzero(q >= CHOSEN)
-        first = inside[0]
-        for t in inside[1:]:
-            equal.append(np.outer(x[t] - x[first], z).ravel())
-            ratios.append(float(np.log(q[t] / q[first])))
-        above += [np.outer(x[t] - x[s], z).ravel() for t in inside for s in np.flatnonzero(q < CHOSEN)]
-    width = tokens.shape[2] * queries.shape[1]
-    return np.array(equal).reshape(-1, width), np.array(ratios), np.array(above).reshape(-1, width)
-
-
-def _minimal(rows: np.ndarray, sides: np.ndarray, like: np.ndarray) -> np.ndarray:
-    if not len(rows):
-        return np.zeros_like(like)
-    return np.linalg.lstsq(rows, sides, rcond=None)[0].reshape(like.shape)
+def largest_rise(path: SelectionPath, instance: int, weights: Float[np.ndarray, "d e"]) -> float:
+    """How much 1 - cosine rises at most between looks once the chosen tokens no longer change."""
+    chosen = path.chosen[:, instance]
+    same = (chosen == chosen[-1]).all(dim=-1)
+    last = max((k + 1 for k, stays in enumerate(same.tolist()) if not stays), default=0)
+    gaps = direction_gap(path.weights[last:, instance].numpy(), weights)
+    return float(np.diff(gaps).max()) if len(gaps) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""What is trained and counted: directions of W and of (K, Q), feasibility by dimension, ranks, and nonlinear heads."""
+"""What is trained and counted: directions of W and of (K, Q), feasibility by dimension, ranks, infeasible draws."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
 
-from headcount.papers.attention_svm.descent import Head, SelectionPath, head_gradient, select
-from headcount.papers.attention_svm.direction import Offender, decompose, direction_gap, locally_optimal
-from headcount.papers.attention_svm.max_margin import (
+from headcount.papers.attention_svm.descent import SelectionPath, select
+from headcount.papers.attention_svm.direction import Offender, direction_gap, locally_optimal
+from headcount.papers.attention_svm.margins import (
     InfeasibleError,
     MaxMargin,
     feasible,
@@ -21,8 +20,18 @@ from headcount.papers.attention_svm.max_margin import (
     nuclear,
 )
 from headcount.papers.attention_svm.selection import Instances, Selection
+from headcount.sources import Checked, Source, implements
 
-__all__ = ["Direction", "directions", "feasible_share", "nonlinear_study", "rank_study", "summary"]
+__all__ = [
+    "Direction",
+    "InfeasibleChoices",
+    "directions",
+    "feasible_share",
+    "infeasible_choices",
+    "rank_study",
+    "solutions",
+    "summary",
+]
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,12 @@ class Direction:
     gaps: tuple[float, float]
 
 
+@implements(
+    Source("tarzanagh2023svm", "W goes to the Frobenius solution, (K, Q) to the nuclear one"),
+    test="tests/test_attention_svm_directions.py::test_each_training_goes_to_its_own_solution",
+    status="measured",
+    hypotheses=(Checked("the tokens that training chose can be separated"), "the softmax has saturated"),
+)
 def directions(data: Instances, path: SelectionPath) -> list[Direction]:
     """Every instance whose chosen tokens can be separated, beside the two solutions for these very tokens."""
     rows = []
@@ -116,32 +131,54 @@ def rank_study(
     return *ranks, lost
 
 
-def nonlinear_study(
-    token_dim: int, instances: int = 200, *, sequences: int = 3, length: int = 4, steps: int = 2000, seed: int = 0
-) -> dict[str, Any]:
-    """A ReLU head: how near the trained W comes to W_dir alone and to W_fin + R W_dir, on runs that decided.
+@dataclass(frozen=True)
+class InfeasibleChoices:
+    """What training does where the best tokens cannot be separated: how many runs choose, and what they choose."""
 
-    A run is set aside when a final weight lies between 1e-6 and 1e-3, as published, and counted apart when it attends to
-    one token per sequence, where W_fin is 0 and there is nothing to add.
+    drawn: int
+    trained: int
+    saturated: int
+    on_feasible: int
+    locally_optimal: int
+
+
+def infeasible_choices(
+    sequences: int, length: int, token_dim: int, wanted: int = 50, *, steps: int = 8000, seed: int = 0
+) -> InfeasibleChoices:
+    """Draw until `wanted` instances have best tokens that no W puts first, train W on those, and see what it chose.
+
+    A run is saturated when its least softmax peak is above 1 - 1e-6: before that, choices are still given up.
     """
     g = torch.Generator().manual_seed(seed)
-    data = Selection(sequences, length, token_dim).sample(instances, generator=g)
-    path = select(data, steps=steps, looks=1, slope=head_gradient(_relu_head(instances, token_dim, 50, g)))
-    parts = [decompose(*data.arrays(i), path.final[i].numpy()) for i in range(instances)]
-    decided = [part for part in parts if part is not None]
-    mixed = [part for part in decided if np.abs(part.finite).max() > 0]
-    return {
-        "token_dim": token_dim,
-        "kept": len(decided),
-        "set aside": instances - len(decided),
-        "mixing tokens": len(mixed),
-        "gap of W_dir": float(np.median([p.gap_direction for p in mixed])) if mixed else None,
-        "gap of both": float(np.median([p.gap_both for p in mixed])) if mixed else None,
-        "both nearer": sum(p.gap_both < p.gap_direction for p in mixed),
-    }
+    task = Selection(sequences, length, token_dim)
+    found: list[Instances] = []
+    drawn = 0
+    while sum(map(len, found)) < wanted:
+        data = task.sample(wanted, generator=g)
+        best = data.best.numpy()
+        none = [i for i in range(wanted) if not feasible(*data.arrays(i), best[i])]
+        found.append(data.at(torch.tensor(none, dtype=torch.long)))
+        drawn += wanted
+        if drawn >= 200 * wanted:
+            raise ValueError(f"only {sum(map(len, found))} of {drawn} draws are infeasible: take a smaller token_dim")
+    data = Instances(*(torch.cat([getattr(d, name) for d in found])[:wanted] for name in FIELDS))
+    return _choices(drawn, data, select(data, steps=steps, looks=1))
 
 
-def _relu_head(instances: int, token_dim: int, hidden: int, g: torch.Generator) -> Head:
-    inner = torch.randn((instances, hidden, token_dim), generator=g, dtype=torch.float64) / token_dim**0.5
-    outer = torch.randn((instances, hidden), generator=g, dtype=torch.float64) / hidden**0.5
-    return lambda mixed: torch.einsum("ih,ish->is", outer, torch.relu(torch.einsum("ihd,isd->ish", inner, mixed)))
+FIELDS = ("tokens", "queries", "labels", "read_out")
+
+
+def _choices(drawn: int, data: Instances, path: SelectionPath) -> InfeasibleChoices:
+    sure = [i for i in range(len(data)) if path.peaks[-1, i] > 1 - 1e-6]
+    solved = {i: _solved(data, path, i) for i in sure}
+    chosen = path.chosen[-1]
+    held = {i: s for i, s in solved.items() if s is not None}
+    local = sum(not locally_optimal(data, i, chosen[i].tolist(), s) for i, s in held.items())
+    return InfeasibleChoices(drawn, len(data), len(sure), len(held), local)
+
+
+def _solved(data: Instances, path: SelectionPath, i: int) -> MaxMargin | None:
+    try:
+        return max_margin(*data.arrays(i), path.chosen[-1, i].numpy(), frobenius)
+    except InfeasibleError:
+        return None

@@ -17,6 +17,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from headcount.sources import Checked, Source, implements
+
 __all__ = [
     "InfeasibleError",
     "MarginNorm",
@@ -94,6 +96,12 @@ def constraint_rows(
     return np.array(rows).reshape(len(rows), tokens.shape[2] * queries.shape[1]), names
 
 
+@implements(
+    Source("tarzanagh2023svm", "Att-SVM and its nuclear form"),
+    test="tests/test_attention_svm_margins.py::test_margins_are_one_and_the_dual_proves_the_norm",
+    status="proved here",
+    hypotheses=(Checked("the chosen tokens can be separated: else the vanishing combination is given"),),
+)
 def max_margin(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike, norm: MarginNorm | None = None) -> MaxMargin:
     """The matrix of least norm with margin 1 for the chosen tokens, with its dual certificate.
 
@@ -181,13 +189,13 @@ def _nuclear(rows: np.ndarray, sides: np.ndarray, shape: tuple[int, int]) -> Sol
     s, u = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
     v, rho = np.zeros(len(rows)), 1.0
     best = (np.inf, s, v)
+    at = np.zeros(len(rows))
     for number in range(1, ROUNDS + 1):
-        at = rows @ s
         w = _shrunk(s - u, 1 / rho, shape)
         y = np.maximum(sides, at - v)
         ahead, reach = 1.6 * w - 0.6 * s, 1.6 * y - 0.6 * at
         before = s
-        s = cho_solve(factor, ahead + u + rows.T @ (reach + v))
+        s = cho_solve(factor, ahead + u + rows.T @ (reach + v), check_finite=False)
         at = rows @ s
         u, v = u + ahead - s, v + reach - at
         if number % 50 == 0:
@@ -249,8 +257,8 @@ def _checked(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike) -> tuple[
     x, z, a = np.asarray(tokens, dtype=float), np.asarray(queries, dtype=float), np.asarray(chosen)
     if x.ndim != 3 or z.ndim != 2 or len(x) != len(z) or a.shape != (len(x),) or not x.size:
         raise ValueError(
-            "tokens must be (sequences, length, token_dim), queries (sequences, query_dim) and chosen (sequences,); got "
-            f"{x.shape}, {z.shape} and {a.shape}"
+            "tokens must be (sequences, length, token_dim), queries (sequences, query_dim) and chosen (sequences,); "
+            f"got {x.shape}, {z.shape} and {a.shape}"
         )
     if not (np.isfinite(x).all() and np.isfinite(z).all()):
         raise ValueError("tokens and queries must be finite numbers")
