@@ -4,12 +4,13 @@ VENV   ?= .venv
 RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-slow check bench docs clean
+.PHONY: help setup demo test test-slow soak check bench docs clean
 
 help:
 	@echo "make demo       how many heads does a retrieval task need? measured on this machine, as a page"
 	@echo "make test       the tests, the doctests and the README's code"
 	@echo "make test-slow  also the tests that take longer than ten seconds"
+	@echo "make soak       the whole attack on every certificate: a hundred thousand bad inputs"
 	@echo "make check      lint and types"
 	@echo "make bench      the benchmarks that need no GPU"
 	@echo "make docs       write every generated page and picture anew, and say which changed"
@@ -27,10 +28,13 @@ demo: $(READY)
 	$(RUN) -m headcount demo --out out/demo
 
 test: $(READY)
-	$(RUN) -m pytest -n 2 -m "not slow and not gpu"
+	$(RUN) -m pytest -n 2 -m "not slow and not gpu and not soak"
 
 test-slow: $(READY)
-	$(RUN) -m pytest -n 2 -m "not gpu"
+	$(RUN) -m pytest -n 2 -m "not gpu and not soak"
+
+soak: $(READY)
+	$(RUN) -m pytest tests/attack -m soak
 
 check: $(READY)
 	$(RUN) -m ruff check .

@@ -147,6 +147,7 @@ def judged(group: str, trained: Sequence[Trained]) -> list[dict[str, Any]]:
                 "predicted": prediction.verdict,
                 "exponent": None if math.isinf(prediction.exponent) else round(prediction.exponent, 3),
                 "limiting": prediction.limiting,
+                "warrant": prediction.warrant,
                 "reference": trained[0].cell.name,
                 "ratio": float(f"{ratio:.3g}"),
                 "trained": "solved" if done else "not solved",

@@ -47,15 +47,19 @@ def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
     if "triangle" in tables:
         cells = {(row["length"], row["cell"].split(" ", 1)[1]): _seeds(row) for row in tables["triangle"]["rows"]}
         table = tables["triangle"]
-        note = f"smaller than published: {table['steps']:,} steps, {table['seeds']} seeds; short lengths undertrained"
-        measured = Measured({TRIANGLE_TABLE.title: cells}, triangle_claims(cells), _setup(table), (note,))
+        reduced = f"{table['steps']:,} steps, {table['seeds']} seeds; short lengths undertrained"
+        claims = triangle_claims(cells)
+        measured = Measured({TRIANGLE_TABLE.title: cells}, claims, _setup(table), reduced=reduced)
         found.append(("infoflow:triangle", f"{trained} --only triangle", 0.0, measured))
     if "sphere" in tables:
         pairs = {"pair tasks": _pairs(tables["sphere"])}
         if "gaussian" in tables:
             pairs["pair tasks, Gaussian tokens"] = _pairs(tables["gaussian"])
         measured = Measured(
-            pairs, pair_claims(pairs["pair tasks"]), _setup(tables["sphere"]), (_learned(pairs["pair tasks"], tables),)
+            pairs,
+            pair_claims(pairs["pair tasks"]),
+            _setup(tables["sphere"]),
+            reduced=_learned(pairs["pair tasks"], tables),
         )
         found.append(("infoflow:pair", trained, 0.0, measured))
     if "spec" in tables:
@@ -69,8 +73,8 @@ def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
             losses[run["schedule"], "validation loss"].append(run["loss"])
         cells = {key: tuple(values) for key, values in losses.items()}
         setup = {**tables["settings"], "steps": tables["steps"], "seeds": tables["summary"][0]["seeds"]}
-        note = f"smaller than published: {tables['steps']} steps, long before the losses level off"
-        measured = Measured({"decoders": cells}, decoder_claims(cells), setup, (note,))
+        reduced = f"{tables['steps']} steps, long before the losses level off"
+        measured = Measured({"decoders": cells}, decoder_claims(cells), setup, reduced=reduced)
         found.append(("allocation:decoders", "python -m benchmarks.decoder_schedules input.txt --device cuda",
                       tables["seconds"], measured))  # fmt: skip
     return found
@@ -80,10 +84,8 @@ def _learned(cells: dict[tuple[int, str], tuple[float, ...]], tables: dict[str, 
     """For which D the full shape already is the best one: where it is not, training has not come far enough to say."""
     best = {D: min(values for (other, _), values in cells.items() if other == D) for D, _ in cells}
     led = [D for D in best if cells[D, "(D,D)"] == best[D]]
-    return (
-        f"smaller than published: {tables['sphere']['steps']:,} steps of fixed samples; (D,D) is the best shape for "
-        f"D = {led}"
-    )
+    steps = f"{tables['sphere']['steps']:,} steps of fixed samples"
+    return f"{steps}; (D,D) is the best shape for D = {led}"
 
 
 def _pairs(table: dict[str, Any]) -> dict[tuple[int, str], tuple[float, ...]]:

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from headcount.measuring import measure
     from headcount.nets import Architecture
     from headcount.papers import allocation, attention_svm, head_count, infoflow, ssm
+    from headcount.papers import allocation, head_count, infoflow, ssm, tensor_lens
     from headcount.papers.infoflow import advise, build, predict
+    from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
     from headcount.sources import Source
@@ -63,6 +65,7 @@ __all__ = [
     "measure",
     "measuring",
     "nets",
+    "operator",
     "papers",
     "predict",
     "report",
@@ -74,6 +77,7 @@ __all__ = [
     "structure",
     "sweep",
     "tasks",
+    "tensor_lens",
     "training",
 ]
 
@@ -85,6 +89,7 @@ __getattr__, __dir__ = lazily(
         "measuring": ("measure",),
         "nets": ("Architecture",),
         "papers.infoflow": ("advise", "build", "predict"),
+        "papers.tensor_lens": ("operator",),
         "results": ("Bound", "Store", "Study"),
         "shrinking": ("compress",),
         "sources": ("Source",),
@@ -102,6 +107,7 @@ __getattr__, __dir__ = lazily(
         "papers.head_count",
         "papers.infoflow",
         "papers.ssm",
+        "papers.tensor_lens",
         "report",
         "reproduction",
         "results",

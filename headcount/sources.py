@@ -105,6 +105,7 @@ class Source:
     Traceback (most recent call last):
     ...
     ValueError: unknown paper 'yu2099'; known: yu2025heads, yu2026infoflow, ..., headcount
+    ValueError: unknown paper 'yu2099'; known: yu2025heads, ...
     """
 
     paper: str

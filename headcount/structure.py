@@ -46,6 +46,7 @@ class Retrieval:
     rank: int = 1
     window: int | None = None
     positions: tuple[int, ...] = ()
+    summed: int = 0  # of what stands at the positions only a sum of so many numbers enters; 0: every token does
     after: tuple[str, ...] = ()
     offset: int = 0
     score: str = ""
@@ -70,6 +71,8 @@ class Retrieval:
                     f"retrieval {self.name!r}: fixed positions are read once, so {name} must be {plain}, "
                     f"got {getattr(self, name)}"
                 )
+        if self.summed < 0 or (self.summed and not self.positions):
+            raise ValueError(f"retrieval {self.name!r}: summed counts numbers read at positions, got {self.summed}")
         if self.window is not None and self.window < 1:
             raise ValueError(f"retrieval {self.name!r}: window must hold at least 1 position, got {self.window}")
         if self.score not in SCORES:

@@ -5,39 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from itertools import product
+from itertools import permutations, product
 
-from headcount.papers.infoflow.analysis import Cost
+from headcount.nets import Architecture
+from headcount.papers.infoflow.analysis import Cost, uncompared
 from headcount.papers.infoflow.costs import decoding_exponent, gate_heads
-from headcount.papers.infoflow.demands import Demand, Shape, demands_of
+from headcount.papers.infoflow.demands import Act, Demand, demands_of, readings
 from headcount.structure import Structure
 
 __all__ = ["exhaustive_cost"]
 
 Unit = tuple[Demand, int]  # a single look-up of a demand
 Price = tuple[Fraction, Fraction, int]  # (features, separated, spare dimensions)
+Duties = list[tuple[int, int, str]]  # (numbers carried, scores, mode)
 
 
-def exhaustive_cost(structure: Structure, arch: Shape) -> Cost:
+def exhaustive_cost(structure: Structure, arch: Architecture) -> Cost:
     """The least cost over all assignments, by enumeration; agrees with `analyse` wherever it can finish.
 
-    Every look-up is taken by itself. In every layer it may rest, do its next act, be collected by gated heads, or join
-    one of the bundles that a shared head collects by position; every bundle may be fetched or wait. Nothing is pruned
-    but repeated states.
+    Every look-up is taken by itself. In every layer it may rest, do its next act, be held by all tokens, be collected
+    by gated heads, or join one of the bundles that a shared head collects by position; bundles may be fetched and what
+    tokens hold may ride along, or wait. Duties are put on heads in every order. Nothing is pruned but repeated states.
     """
-    demands, rest = demands_of(structure)
     options = [_whole(structure, arch)]
-    if any(r.order > 2 for r in rest):
+    if structure.order > 2:
         return options[0]
-    places = len({p for r in rest for p in r.positions})
-    if not demands:
-        return _aggregated(arch, places * structure.token_dim)
-    units: list[Unit] = [(d, i) for d in demands for i in range(d.count)]
-    named = {name for d in demands for name in d.after}
-    for chosen in product(*(_may_gather(d, structure, named) for d, _ in units)):
-        kept = tuple(u for u, gathered in zip(units, chosen, strict=True) if not gathered)
-        tokens = sum(_tokens(d) for (d, _), gathered in zip(units, chosen, strict=True) if gathered)
-        options.extend(_costs(structure, arch, kept, min(structure.length, tokens + places) * structure.token_dim))
+    last = arch.class_token == "last" and len(arch.layers) > 1
+    for demands, rest in [demands_of(structure, by_tokens=True)] if last else list(readings(structure)):
+        places = len({p for r in rest if not r.summed for p in r.positions})
+        sums = sum(min(r.summed, len(r.positions) * structure.token_dim) for r in rest if r.positions)
+        units: list[Unit] = [(d, i) for d in demands for i in range(d.count)]
+        named = {name for d in demands for name in d.after}
+        for chosen in product(*(_may_gather(d, structure, named) for d, _ in units)):
+            compared = tuple(u for u, gathered in zip(units, chosen, strict=True) if not gathered)
+            tokens = sum(_tokens(d) for (d, _), gathered in zip(units, chosen, strict=True) if gathered)
+            gathered = min(structure.length, tokens + places) * structure.token_dim + sums
+            if compared:
+                options.extend(_costs(structure, arch, compared, gathered))
     return min(options, key=lambda cost: cost.order)
 
 
@@ -50,22 +54,22 @@ def _may_gather(demand: Demand, structure: Structure, named: set[str]) -> tuple[
     return (False, True) if free and not set(demand.name.split(", ")) & named else (False,)
 
 
-def _aggregated(arch: Shape, numbers: int) -> Cost:
-    channel = min(arch.embed_dim, sum(heads * head_dim for heads, head_dim in arch.layers))
-    return Cost(aggregated=decoding_exponent(numbers, channel))
+def _whole(structure: Structure, arch: Architecture) -> Cost:
+    layers = arch.layers if arch.class_token == "every" else arch.layers[-1:]
+    channel = min(arch.embed_dim, sum(heads * head_dim for heads, head_dim in layers))
+    tokens = numbers = 0
+    for r in structure.retrievals:
+        if r.positions and r.summed:
+            numbers += min(r.summed, len(r.positions) * structure.token_dim)
+        else:
+            tokens += len(r.positions) or (r.window or structure.length) * (2 if r.offset else 1)
+    numbers += min(structure.length, tokens) * structure.token_dim
+    return Cost(aggregated=decoding_exponent(numbers, channel), compared=uncompared(structure, arch) is None)
 
 
-def _whole(structure: Structure, arch: Shape) -> Cost:
-    reach = sum(
-        len(r.positions) or (r.window or structure.length) * (2 if r.offset else 1) for r in structure.retrievals
-    )
-    return _aggregated(arch, min(structure.length, reach) * structure.token_dim)
-
-
-def _costs(structure: Structure, arch: Shape, units: tuple[Unit, ...], gathered: int) -> Iterator[Cost]:
-    keeps = sum(d.keeps for d, _ in units) + gathered
-    held = decoding_exponent(keeps, arch.embed_dim)
-    for features, separated, spare in _Enumeration(structure, arch, units).prices():
+def _costs(structure: Structure, arch: Architecture, units: tuple[Unit, ...], gathered: int) -> Iterator[Cost]:
+    held = decoding_exponent(sum(d.keeps for d, _ in units) + gathered, arch.embed_dim)
+    for features, separated, spare in _Enumeration(structure, arch, units, riding=not gathered).prices():
         channel = min(arch.embed_dim, spare)
         if gathered and not channel:
             continue
@@ -73,25 +77,30 @@ def _costs(structure: Structure, arch: Shape, units: tuple[Unit, ...], gathered:
 
 
 class _Enumeration:
-    def __init__(self, structure: Structure, arch: Shape, units: tuple[Unit, ...]) -> None:
-        self.structure, self.arch, self.units = structure, arch, units
+    def __init__(self, structure: Structure, arch: Architecture, units: tuple[Unit, ...], *, riding: bool) -> None:
+        self.structure, self.arch, self.units, self.riding = structure, arch, units, riding
         self._go = lru_cache(maxsize=None)(self._search)
 
     def prices(self) -> frozenset[Price]:
-        return self._go(0, (0,) * len(self.units), ())
+        return self._go(0, (0,) * len(self.units), (), 0)
 
-    def _search(self, layer: int, progress: tuple[int, ...], bundles: tuple[int, ...]) -> frozenset[Price]:
+    def _attends(self, layer: int) -> bool:
+        return self.arch.class_token == "every" or layer == len(self.arch.layers) - 1
+
+    def _search(self, layer: int, progress: tuple[int, ...], bundles: tuple[int, ...], held: int) -> frozenset[Price]:
         layers = self.arch.layers
-        if not bundles and all(p == len(d.acts) for p, (d, _) in zip(progress, self.units, strict=True)):
-            return frozenset({(Fraction(1), Fraction(1), sum(h * n for h, n in layers[layer:]))})
+        if not bundles and not held and all(p == len(d.acts) for p, (d, _) in zip(progress, self.units, strict=True)):
+            idle = sum(h * n for l, (h, n) in enumerate(layers) if l >= layer and self._attends(l))
+            return frozenset({(Fraction(1), Fraction(1), idle)})
         if layer == len(layers):
             return frozenset()
-        found: set[Price] = set()
+        prices: set[Price] = set()
         moves = [self._moves(layer, i, progress) for i in range(len(self.units))]
         for chosen in product(*moves):
-            for fetched in product((False, True), repeat=len(bundles)):
-                found |= self._layer(layer, progress, bundles, chosen, fetched)
-        return frozenset(found)
+            for fetched in product((False, True) if self._attends(layer) else (False,), repeat=len(bundles)):
+                for rides in range(held + 1 if self._attends(layer) else 1):
+                    prices |= self._layer(layer, progress, bundles, held, chosen, fetched, rides)
+        return _undominated(prices)
 
     def _moves(self, layer: int, unit: int, progress: tuple[int, ...]) -> list[str]:
         demand, p = self.units[unit][0], progress[unit]
@@ -101,11 +110,13 @@ class _Enumeration:
         act, rest = demand.acts[p], demand.acts[p:]
         if act.waits and not self._known(demand.after, progress):
             return moves
-        moves.append("act")
-        if self.arch.positions and demand.route and act.kind == "collect":
-            moves += [f"bundle {b}" for b in range(self.arch.layers[layer][0])]
+        if act.at == "tokens" or self._attends(layer):
+            moves.append("act")
+        if demand.free and act.kind == "collect" and layer < len(self.arch.layers) - 1:
+            moves += ["hold"] if self.riding else []
+            moves += [f"bundle {b}" for b in range(self.arch.layers[layer][0])] if self.arch.positions else []
         masks = all(a.kind in ("mask", "collect") for a in rest) and len(rest) > 1 and demand.order == 1
-        if self.arch.positions and masks and demand.acts[-1].at == "cls":
+        if self.arch.positions and masks and demand.acts[-1].at == "cls" and self._attends(layer):
             moves.append("gate")
         return moves
 
@@ -117,46 +128,97 @@ class _Enumeration:
         layer: int,
         progress: tuple[int, ...],
         bundles: tuple[int, ...],
+        held: int,
         chosen: tuple[str, ...],
         fetched: tuple[bool, ...],
+        rides: int,
     ) -> set[Price]:
         heads, head_dim = self.arch.layers[layer]
-        at_cls, at_tokens, brought = sum(fetched), 0, 0
-        features = separated = Fraction(1)
+        tokens: Duties = []
+        cls: Duties = [(size, 1, "fetch") for size, taken in zip(bundles, fetched, strict=True) if taken]
+        both: Duties = []
+        brought = 0
         after, sizes = list(progress), {}
         for i, move in enumerate(chosen):
             if move == "rest":
                 continue
             demand, _ = self.units[i]
-            act = demand.acts[progress[i]]
+            act: Act = demand.acts[progress[i]]
             after[i] = progress[i] + 1 if move == "act" else len(demand.acts)
             if move == "act":
-                price = decoding_exponent(act.load, head_dim)
-                if act.mode == "positions":
-                    separated = max(separated, price)
-                else:
-                    features = max(features, price)
-                at_cls += act.at != "tokens"
-                at_tokens += act.at != "cls"
+                {"tokens": tokens, "cls": cls, "both": both}[act.at].append((act.load, 1, act.mode))
                 brought += act.load * (act.at != "cls")
+            elif move == "hold":
+                tokens.append((act.load, 1, "max"))
+                brought += act.load
             elif move == "gate":
-                at_cls += gate_heads(demand.window, demand.rank_left(progress[i]))
+                cls += [(1, 1, "max")] * gate_heads(demand.window, demand.rank_left(progress[i]))
             else:
                 sizes[move] = sizes.get(move, 0) + 1
-        if any(size > min(head_dim, self.structure.length) for size in sizes.values()):
+        if any(size > min(head_dim, self.structure.length) or size < 2 for size in sizes.values()):
             return set()
-        at_tokens, brought = at_tokens + len(sizes), brought + len(sizes)
-        if at_cls > heads or at_tokens > heads:
+        tokens += [(size, size, "max") for size in sizes.values()]
+        brought += len(sizes)
+        if max(len(tokens), len(cls)) > heads - len(both):
             return set()
-        for size, taken in zip(bundles, fetched, strict=True):
-            separated = max(separated, decoding_exponent(size, head_dim) if taken else Fraction(1))
-        if brought:
-            features = max(features, decoding_exponent(self.structure.token_dim + brought, self.arch.embed_dim))
+        state = decoding_exponent(self.structure.token_dim + brought, self.arch.embed_dim) if brought else Fraction(1)
         waiting = tuple(
             sorted([b for b, taken in zip(bundles, fetched, strict=True) if not taken] + list(sizes.values()))
         )
-        spare = (heads - at_cls) * head_dim
-        return {
-            (max(features, f), max(separated, s), spare + free)
-            for f, s, free in self._go(layer + 1, tuple(after), waiting)
-        }
+        newly = sum(move == "hold" for move in chosen)
+        later = self._go(layer + 1, tuple(after), waiting, held - rides + newly)
+        if not later:
+            return set()
+        here = set(_on_heads(tokens, cls, both, rides, heads, head_dim, self._attends(layer)))
+        return {(max(state, f, g), max(s, t), free + spare) for f, s, free in here for g, t, spare in later}
+
+
+def _undominated(prices: set[Price]) -> frozenset[Price]:
+    better = {p for p in prices if not any(q != p and q[0] <= p[0] and q[1] <= p[1] and q[2] >= p[2] for q in prices)}
+    return frozenset(better)
+
+
+def _on_heads(
+    tokens: Duties, cls: Duties, both: Duties, rides: int, heads: int, head_dim: int, attends: bool
+) -> Iterator[Price]:
+    """The price of every way to put the duties on heads."""
+    free = heads - len(both)
+    mine = [*tokens, *([None] * (free - len(tokens)))]
+    for theirs in set(permutations([*cls, *([None] * (free - len(cls)))])):
+        served = [*zip(mine, theirs, strict=True), *((duty, duty) for duty in both)]
+        for carried in _shares(rides, len(served)):
+            price = _price(served, carried, head_dim, attends)
+            if price:
+                yield price
+
+
+def _shares(rides: int, heads: int) -> Iterator[tuple[int, ...]]:
+    if heads == 1:
+        yield (rides,)
+        return
+    for first in range(rides + 1):
+        yield from ((first, *rest) for rest in _shares(rides - first, heads - 1))
+
+
+def _price(served, carried: tuple[int, ...], head_dim: int, attends: bool) -> Price | None:
+    features, separated, spare = Fraction(1), Fraction(1), 0
+    for (token, cls), rides in zip(served, carried, strict=True):
+        duties = (
+            {id(duty): duty for duty in (token, cls) if duty}.values()
+            if token is cls
+            else [duty for duty in (token, cls) if duty]
+        )
+        raw = len(duties) == 2 and all(duty[2] == "positions" for duty in duties)
+        load = max(duty[0] for duty in duties) if raw else sum(duty[0] for duty in duties)
+        if len(duties) == 2 and sum(duty[1] for duty in duties) > head_dim:
+            return None
+        alone = len(duties) == 1 and not rides and next(iter(duties))[2] == "max"
+        bundle = alone and next(iter(duties))[1] > 1
+        exponent = decoding_exponent(load + rides, head_dim)
+        if alone and not bundle:
+            features = max(features, exponent)
+        else:
+            separated = max(separated, exponent)
+        if cls is None and attends:
+            spare += max(0, head_dim - load - rides)
+    return features, separated, spare

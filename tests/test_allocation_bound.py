@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.papers.allocation.bounds import exponential_sum_error, extraction_error, synthesis, trade_off
-from headcount.papers.allocation.lags import allocate, relaxed
+from headcount.papers.allocation.lags import _by_heads, _one_lag, allocate, relaxed
 
 E_128 = {1: 1.326, 2: 0.663, 4: 0.332, 8: 0.166, 9: 0.481, 10: 0.580, 20: 0.841, 40: 0.928, 80: 0.965}
 
@@ -111,6 +111,42 @@ def test_few_heads_break_the_promise_and_one_more_keeps_it():
     assert not allocate([1.0] * 4, 8, 256).starved
     bound = extraction_error([0.0, 1.0], [1, 2], [8, 8], 8)
     assert "lag 2 has 2 heads and needs 3" in " ".join(map(str, bound.hypotheses))
+    assert bound.vacuous and "says nothing here" in str(bound)
+    assert not extraction_error([0.0, 1.0], [2, 3], [8, 8], 8).vacuous
+
+
+def test_large_budgets_are_exact_and_a_larger_one_is_never_worse():
+    """Full heads alone, as above 4096 before, drop every lag at 4097, where two heads of dimension 2048 read one."""
+    weights = [1.0, 0.7, 0.3]
+    errors = [allocate(weights, 2100, budget).error for budget in (4000, 4096, 4097, 4199, 4200, 5000, 8000)]
+    assert errors == sorted(errors, reverse=True)
+    found = allocate(weights, 2100, 4097)
+    assert found.exact and found.gap == 0
+    heads, dims = _by_heads(weights, 2100, 4097)
+    assert found.error < extraction_error(weights, heads, dims, 2100).value - 0.1
+
+
+def test_the_programme_over_useful_spendings_equals_the_plain_one():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        weights, token_dim, budget = rng.uniform(0, 2, 3), int(rng.integers(2, 40)), int(rng.integers(5, 200))
+        tables = [_one_lag(lag, w, token_dim, budget)[0] for lag, w in enumerate(weights, start=1)]
+        best = np.zeros(budget + 1)
+        for error in tables:
+            best = np.array([min(best[b - c] + error[c] for c in range(b + 1)) for b in range(budget + 1)])
+        assert allocate(weights.tolist(), token_dim, budget).error == pytest.approx(best[-1], abs=1e-12)
+
+
+def test_where_the_programme_is_too_long_the_gap_is_stated_and_true():
+    found = allocate([1.0] * 4, token_dim=8, budget=8 * 2**20)
+    assert not found.exact and 0 <= found.gap == found.error - found.relaxed.error < 1e-6 * found.error
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0.0, 3.0), min_size=1, max_size=5), st.integers(1, 12), st.integers(1, 60))
+def test_no_integers_beat_the_closed_form(weights, token_dim, budget):
+    found = allocate(weights, token_dim, budget)
+    assert found.relaxed.error <= found.error + 1e-12
 
 
 def test_nonsense_gets_one_sentence():
@@ -122,7 +158,7 @@ def test_nonsense_gets_one_sentence():
         allocate([-1.0], 8, 16)
     with pytest.raises(ValueError, match="token_dim must be at least 1"):
         allocate([1.0], 0, 16)
-    with pytest.raises(ValueError, match="one entry a lag"):
+    with pytest.raises(ValueError, match="one entry per lag"):
         extraction_error([1.0], [1, 2], [3], 4)
     assert math.isclose(synthesis(5, 1), 1.3 * math.exp(0.1))
 

@@ -28,7 +28,6 @@ def test_every_contestant_reaches_the_same_parameters(problem):
         moved = reached(way)
         # AdamW divides a gradient by its own size: where it is nearly zero, its rounding is what moves the parameter.
         assert (moved - true[: len(moved)]).norm() < 1e-3 * true[: len(moved)].norm()
-    assert true.norm() > 0
 
 
 def test_the_slope_of_a_power_law_is_its_exponent():

@@ -43,6 +43,7 @@ def test_the_certificate_can_be_read_without_this_package(tmp_path):
     assert sum(t["value"] for t in certificate["terms"]) <= certificate["error"] <= 1e-3
 
 
+BOX = {"length": 16, "token_dim": 2, "low": 0.0, "high": 1.0}
 EXPORT = """
 import sys
 import numpy as np, torch
@@ -74,5 +75,10 @@ def test_onnx_and_plain_torch_compute_the_same_function(tmp_path):
         (y,) = session.run(None, {session.get_inputs()[0].name: expected["x"][:batch]})
         assert y.dtype == np.float64
         assert np.abs(y - expected["y"][:batch]).max() <= 1e-11
-    plain = torch.export.load(tmp_path / "net.pt2").module()
+    extra = {"headcount": ""}
+    plain = torch.export.load(tmp_path / "net.pt2", extra_files=extra).module()
+    for text in (session.get_modelmeta().custom_metadata_map["headcount"], extra["headcount"]):
+        promise = json.loads(text)["certificate"]
+        assert promise["domain"] == {"is": "headcount.certificates.domains:Box", **BOX}
+        assert promise["coverage"]["share"] == 1.0 and promise["error"] <= 1e-3
     assert (plain(torch.from_numpy(expected["x"])) - torch.from_numpy(expected["y"])).abs().max() <= 1e-11

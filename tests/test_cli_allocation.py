@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+import headcount
 from headcount.cli import main
 
 transformers = pytest.importorskip("transformers")
@@ -71,7 +72,7 @@ def test_compress_writes_both_checkpoints_and_the_table(capsys, folder, text, tm
     arguments = ["compress", folder, "--keep", "0.5", "--text", text, "--passages", "8", "--out", where, "--padded"]
     code, out, err = call(capsys, *arguments)
     assert code == 0, err
-    assert "Ranks kept" in out and "bytes of tensors" in out and "milliseconds a batch" in out
+    assert "Ranks kept" in out and "bytes of tensors" in out and "milliseconds per batch" in out
     assert {p.name for p in where.iterdir()} == {"compact", "padded"}
     from headcount.shrinking import load_compact
 
@@ -81,6 +82,37 @@ def test_compress_writes_both_checkpoints_and_the_table(capsys, folder, text, tm
     torch.testing.assert_close(small, stock, atol=1e-5, rtol=0)
     code, _, err = call(capsys, *arguments)
     assert code == 2 and "exists already" in err
+
+
+def test_saturation_and_compress_read_what_compress_wrote(capsys, folder, text, tmp_path):
+    first, again = tmp_path / "first", tmp_path / "again"
+    more = ["--text", text, "--passages", "8", "--json"]
+    call(capsys, "compress", folder, "--keep", "0.5", *more, "--out", first)
+    code, out, err = call(capsys, "compress", first / "compact", *more, "--keep", "0.3", "--out", again, "--padded")
+    assert code == 0, err
+    rows = {row[""]: row for row in json.loads(out)["table"]}
+    assert rows["parameters"]["compact"] < rows["parameters"]["original"]
+    ids = torch.arange(5, 20)[None]
+    stock = transformers.AutoModel.from_pretrained(again / "padded").eval()(ids).last_hidden_state
+    small = headcount.nets.pretrained.load(again / "compact")(ids).last_hidden_state
+    torch.testing.assert_close(small, stock, atol=1e-5, rtol=0)
+    lengths = ["--lengths", "8,16", "--samples", "2", "--json"]
+    code, out, err = call(capsys, "saturation", first / "compact", "--text", text, *lengths)
+    assert code == 0, err
+    assert len(json.loads(out)["layers"]) == 2
+
+
+def test_the_python_twin_does_what_the_command_does(capsys, folder, text):
+    options = ["--keep", "0.4", "--text", text, "--passages", "8", "--grouping", "--json"]
+    _, out, _ = call(capsys, "compress", folder, *options)
+    twin = headcount.compress(folder, keep=0.4, text=text, pieces=8, grouping=True).as_row()
+    said = json.loads(out)
+    assert {k: v for k, v in twin.items() if k not in ("table", "error", "floor")} == {
+        k: v for k, v in said.items() if k not in ("table", "error", "floor")
+    }
+    assert said["error"] == pytest.approx(twin["error"], rel=1e-6)
+    with pytest.raises(ValueError, match="read a text, and none was given"):
+        headcount.compress(folder)
 
 
 def test_compress_reports_what_it_saved(capsys, folder, text):

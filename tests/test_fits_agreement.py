@@ -1,5 +1,7 @@
 """The verdict on planted tables: matches, same shape, differs, undecided; and files that keep what it rests on."""
 
+from dataclasses import replace
+
 import pytest
 
 from headcount.fits.agreement import compare, judge_claims
@@ -79,6 +81,29 @@ def test_a_number_without_seeds_agrees_as_far_as_it_can_be_read():
     assert compare(table, close).verdict.outcome == "matches"
     assert "2 of 2 cells equal up to 0.05, as far as" in compare(table, close).verdict.reason
     assert compare(table, far).agreeing == 1 and compare(table, far).verdict.outcome == "same shape"
+
+
+@pytest.mark.parametrize(
+    ("origin", "outcome", "words"),
+    [
+        ("paper", "matches", "ordered alike"),
+        ("second-hand", "matches", "known from a summary of the paper only"),
+        ("derived here", "consistent", "derived here, so this is a check of consistency"),
+    ],
+)
+def test_agreement_with_our_own_numbers_is_a_check_of_consistency(origin, outcome, words):
+    table = replace(PLANTED, origin=origin)
+    verdict = compare(table, cells(lambda h, v: v)).verdict
+    assert verdict.outcome == outcome and words in verdict.reason
+    assert compare(table, cells(lambda h, v: 1e-2)).verdict.outcome == "differs"
+
+
+def test_no_published_table_without_printed_numbers_says_that_the_paper_printed_them():
+    from headcount.papers.allocation.reproduce import E_128, FOUR_GRAM
+    from headcount.papers.head_count.published import EXPONENTS, TABLE_2
+
+    assert (E_128.origin, EXPONENTS.origin) == ("derived here", "derived here")
+    assert (FOUR_GRAM.origin, TABLE_2.origin) == ("paper", "paper")
 
 
 def test_nothing_in_common_is_undecided_and_statements_are_at_best_the_same_shape():

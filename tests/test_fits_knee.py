@@ -66,8 +66,8 @@ def test_the_interval_covers_a_planted_knee_and_is_not_the_whole_range(truth, he
     found = [knee(planted.planted(generator, knee=truth, heads=heads, seeds=seeds), resamples=300) for _ in range(200)]
     covered = [k.low <= truth <= (k.high or math.inf) for k in found]
     width = [sum(k.low <= h <= (k.high or math.inf) for h in k.tested) for k in found]
-    assert np.mean(covered) >= 0.90
-    assert np.mean(width) <= 2.0  # of 4 to 8 counts tested
+    assert np.mean(covered) >= 0.93
+    assert np.mean(width) <= 2.7  # of 4 to 8 counts tested; a seventh of the seeds fail, and three show little
     assert np.mean([w == heads for w in width]) <= 0.1
     assert np.mean([k.value == truth for k in found]) >= 0.75
 

@@ -64,26 +64,28 @@ def test_without_a_floor_it_is_a_straight_line():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
-def test_a_95_percent_interval_covers_the_planted_exponent_in_90_to_99_percent_of_studies(share):
+def test_a_95_percent_interval_covers_the_planted_exponent_and_tells_something(share):
+    """Four degrees of freedom are left of seven widths, so that it covers more where seeds share nothing."""
     generator = np.random.default_rng(3)
     covered, widths = [], []
-    for exponent in generator.uniform(0.5, 2.0, 200):
+    for exponent in generator.uniform(0.5, 2.0, 40):
         study = planted.power_study(generator, exponent=exponent, share=share, fail=generator.choice([0.0, 0.1]))
-        law = power_law(study, "width", resamples=200)
+        law = power_law(study, "width")
         covered.append(law.exponent.low <= exponent <= law.exponent.high)
         widths.append((law.exponent.high - law.exponent.low) / exponent)
-    assert 0.90 <= np.mean(covered) <= 0.99
+    assert np.mean(covered) >= 0.90
     assert np.median(widths) < 1.0
 
 
-def test_single_seeds_draw_the_distances_from_the_law():
+def test_single_seeds_go_by_the_distances_from_the_law():
     generator = np.random.default_rng(4)
     covered = []
     for _ in range(40):
         study = planted.power_study(generator, exponent=1.0, share=0.0, seeds=1, fail=0.0)
-        law = power_law(study, "width", resamples=200)
+        law = power_law(study, "width")
+        assert law.shared is None
         covered.append(law.exponent.low <= 1.0 <= law.exponent.high)
-    assert np.mean(covered) >= 0.8
+    assert np.mean(covered) >= 0.87
 
 
 def test_the_law_evaluates_itself_and_names_its_numbers():

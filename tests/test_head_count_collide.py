@@ -143,7 +143,9 @@ def test_linear_maxima_collide_on_a_box():
     net = Transformer(Architecture(layers=((2, 2),), width=16, positions=3), 2, seed=0)
     collision = collide(task, net, free=6, radius=2.0)
     assert collision.found()
-    assert collision.target_gap > 0
+    both = torch.stack([collision.first, collision.second])
+    assert collision.target_gap == pytest.approx(float(task(both).diff().abs()), rel=1e-12)
+    assert both.abs().max() <= 2.0
 
 
 def test_every_free_token_is_ordered_below_all_fixed_ones():

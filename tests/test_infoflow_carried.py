@@ -36,9 +36,9 @@ def test_a_fourth_retrieval_is_refused():
         carried_retrievals(LinearMax.random(4, 3, 8), heads=1)
 
 
-def test_the_prediction_says_that_the_conjectured_count_is_not_the_last_word():
-    task = LinearMax.random(3, 4, 64)
-    short = predict(task, Architecture(((1, 8), (1, 8))))
-    assert not short.cheap and any("ride along" in caution for caution in short.cautions)
-    shorter = predict(LinearMax.random(4, 4, 64), Architecture(((1, 8), (1, 8))))
-    assert not any("ride along" in caution for caution in shorter.cautions)
+def test_the_calculus_counts_what_rides_along_and_no_more():
+    arch = Architecture(((1, 8), (1, 8)), embed_dim=16)
+    three, four = (predict(LinearMax.random(D, 4, 64), arch) for D in (3, 4))
+    assert (three.verdict, three.warrant) == ("cheap", "constructed")
+    assert {"hold", "ride"} <= {step.act for step in three.plan}
+    assert (four.verdict, four.warrant) == ("costly", "calculus")

@@ -1,4 +1,4 @@
-"""One answer, two roads: the fast analyser and the exhaustive one agree on every small case drawn."""
+"""The fast analyser: more never hurts, nothing is lost on the way, and prices are those of predictions."""
 
 import random
 
@@ -7,51 +7,9 @@ import pytest
 from headcount.nets import Architecture
 from headcount.papers.infoflow import advise
 from headcount.papers.infoflow.advise import _least_heads, _power, _staircase
-from headcount.papers.infoflow.analysis import analyse, impossible, is_cheap
+from headcount.papers.infoflow.analysis import analyse
 from headcount.structure import Retrieval, Structure
-from tests.exhaustive import exhaustive_cost
-
-
-def drawn_structure(rng: random.Random) -> Structure:
-    length, token_dim = rng.choice([3, 4, 8, 16]), rng.choice([1, 2, 4])
-    made: list[Retrieval] = []
-    for i in range(rng.randint(1, 3)):
-        kind = rng.choice(["max", "pair", "rank", "places", "window", "chain", "shift"])
-        after = tuple(r.name for r in made if rng.random() < 0.5) if kind in ("chain", "shift") else ()
-        count = rng.randint(1, 2)
-        fields = {
-            "places": {"positions": tuple(range(rng.randint(1, 3)))},
-            "pair": {"order": 2, "count": count},
-            "rank": {"rank": rng.randint(2, 3), "count": count},
-            "window": {"window": rng.randint(1, length - 1), "count": count},
-            "shift": {"offset": 1},
-        }.get(kind, {"count": count})
-        made.append(Retrieval(f"r{i}", after=after, **fields))
-    return Structure(length, token_dim, tuple(made))
-
-
-def drawn_shape(rng: random.Random) -> Architecture:
-    depth, head_dim, alike = rng.randint(1, 3), rng.choice([1, 2, 4, 8]), rng.random() < 0.6
-    dims = [head_dim if alike else rng.choice([1, 2, 3, 8]) for _ in range(depth)]
-    layers = tuple((rng.randint(1, 3 if depth < 3 else 2), n) for n in dims)
-    return Architecture(layers, positions=rng.choice([0, 2, 2]), embed_dim=rng.choice([0, 0, 2, 4, 16]))
-
-
-def small(structure: Structure) -> bool:
-    return sum(len(r.positions) or r.count for r in structure.retrievals) <= 4
-
-
-@pytest.mark.parametrize("cases", [150, pytest.param(3000, marks=pytest.mark.slow)])
-def test_the_fast_analyser_agrees_with_the_exhaustive_one(cases):
-    rng, compared = random.Random(cases), 0
-    while compared < cases:
-        structure, arch = drawn_structure(rng), drawn_shape(rng)
-        if not small(structure) or impossible(structure, arch):
-            continue
-        found = analyse(structure, arch).cost
-        assert found.order == exhaustive_cost(structure, arch).order, (structure, arch)
-        assert found.cheap == is_cheap(structure, arch), (structure, arch)
-        compared += 1
+from tests.infoflow_laws import drawn_structure
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -72,7 +30,7 @@ def test_more_heads_layers_or_dimensions_never_hurt(seed):
     assert all(analyse(structure, arch).cost.order <= cost for arch in larger)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_staircase_of_least_heads_is_what_a_search_for_each_shape_finds(seed):
     structure = drawn_structure(random.Random(seed))
     for head_dim, column in _staircase(structure, [1, 4, 16], 3, 6):
@@ -101,9 +59,9 @@ def test_a_plan_serves_every_look_up_once_and_acts_in_rising_layers(seed):
     assert served == {(g, len(d.acts)): d.count for g, d in enumerate(found.demands)}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_price_of_every_ranked_shape_is_that_of_its_own_prediction(seed):
     """Shapes are priced before their states are narrowed: narrowing must not change the cost."""
-    advice = advise(drawn_structure(random.Random(seed)), eps=0.1, max_layers=3, max_heads=6)
+    advice = advise(drawn_structure(random.Random(seed)), eps=0.1, max_layers=2, max_heads=4)
     for choice in advice.ranked:
         assert not choice.prediction.feasible or choice.architecture.width == _power(10, choice.prediction.exponent)

@@ -74,7 +74,7 @@ def test_the_published_tables_are_predicted_as_published():
     assert all((row["predicted"] == "cheap") == row["cell"].endswith("(D,D)") for row in pairs)
     triangles = triangle_rows([Trained(c, (1.0,), 0) for c in triangle_cells()])
     assert len(triangles) == 3 * len(TRIANGLE)
-    assert {row["predicted"] for row in triangles if row["length"] > 3} == {"infeasible"}
+    assert {row["predicted"] for row in triangles if row["length"] > 3} == {"costly"}
     assert {row["predicted"] for row in triangles if row["length"] == 3} == {"cheap"}
 
 
@@ -102,7 +102,9 @@ def test_two_layers_of_one_head_are_cheap_where_they_have_positions():
     stored = json.loads(Path("docs/data/infoflow_tables.json").read_text())
     for name, cells in (("positions", position_cells()), ("windows", window_cells())):
         assert [row["cell"] for row in stored[name]["rows"]] == [cell.name for cell in cells]
-        deep = [c for c in cells if c.arch.layers == ((1, 8), (1, 8))]
+        deep = [
+            c for c in cells if c.arch.layers == ((1, 8), (1, 8)) and c.task.structure.count > 3
+        ]  # three ride along
         assert all((predict(c.task, c.arch).verdict == "cheap") == bool(c.arch.positions) for c in deep)
 
 
@@ -134,7 +136,7 @@ def test_the_page_says_what_solved_means_with_the_numbers_in_force():
     text = words(page({}, told()))
     for number in (FACTOR, FAILED, FLOOR):
         assert f"{number:.3g}" in text
-    assert "2 of 3 cells agree" in text and "6,000 steps of 16, 3 seeds" in text
+    assert "1 of 2 cells agree" in text and "6,000 steps of 16, 3 seeds" in text
 
 
 def test_a_disagreement_is_shown_with_what_was_found_or_that_nobody_looked():

@@ -96,11 +96,20 @@ def test_what_is_assumed_is_part_of_the_sentence():
         assert "if Assumption 1" in str(bound)
 
 
-def test_the_bound_that_speaks_is_found_and_silence_is_none():
-    pair = Structure(256, 2, (Retrieval("pair", order=2),))
+def test_the_bound_that_speaks_is_named_and_silence_is_none():
     one, two = Architecture(layers=((1, 4),)), Architecture(layers=((1, 4), (1, 4)))
-    assert one_layer_bound(pair, one).source.paper == "yu2026infoflow"
-    assert one_layer_bound(pair, two) is None
-    maxima = Structure(256, 2, (Retrieval("maxima", count=4),))
-    assert one_layer_bound(maxima, one).source.name == "Theorem 2(2)"
-    assert one_layer_bound(maxima, Architecture(layers=((4, 4),))) is None
+    pair, wells = OppositePair(256), Wells.random(4, 2, 256)
+    assert one_layer_bound(pair.structure, one).source.paper == "yu2026infoflow"
+    assert one_layer_bound(pair.structure, two) is None
+    assert one_layer_bound(wells.structure, one).source.name == "Theorem 2(2)"
+    assert one_layer_bound(wells.structure, Architecture(layers=((4, 4),))) is None
+
+
+def test_no_bound_speaks_where_its_hypotheses_are_not_known_to_hold():
+    """Pairs under an indefinite form, pairs of numbers on a line, bare structures."""
+    one = Architecture(layers=((1, 4),))
+    for task in (PairMax([[[0, 1], [0, 0]]], 256), PairMax.random(2, 2, 256), OppositePair(256, token_dim=1)):
+        assert one_layer_bound(task.structure, one) is None
+    for retrieval in (Retrieval("pair", order=2), Retrieval("maxima", count=4), Retrieval("second", rank=2)):
+        structure = Structure(256, 2, (retrieval,))
+        assert one_layer_bound(structure, one) is None

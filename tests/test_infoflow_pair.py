@@ -24,7 +24,6 @@ def test_rounding_is_a_small_part_of_what_opposite_pair_promises():
     assert 1e-12 < terms["rounding"] < 1e-4 * terms["squared distance"]
 
 
-@pytest.mark.slow
 def test_an_error_below_what_float64_can_certify_is_refused():
     with pytest.raises(ValueError, match=r"eps 0\.0001 is below what float64 can certify"):
         opposite_pair(OppositePair(length=4), eps=1e-4)

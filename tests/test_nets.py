@@ -121,3 +121,15 @@ def test_the_same_seed_gives_the_same_network():
 def test_a_bad_architecture_is_refused_in_one_sentence(make, says):
     with pytest.raises(ValueError, match=says):
         make()
+
+
+def test_a_class_token_of_the_last_layer_hears_nothing_before_and_one_of_every_layer_does():
+    shapes = {c: Architecture(((2, 4), (1, 4)), width=8, class_token=c) for c in ("every", "last")}
+    every, last = (Transformer(arch, token_dim=3, seed=0).double() for arch in shapes.values())
+    x = torch.randn(5, 6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    tokens, cls = last.states(x)[-1]
+    assert torch.equal(cls, last.cls.expand(5, 1, -1))
+    assert torch.allclose(tokens, every.states(x)[-1][0]), "the tokens do not know where the class token attends"
+    assert not torch.allclose(last(x), every(x))
+    assert torch.allclose(last(x), last.read_out((cls + last.attention[-1](cls, tokens))[:, 0])[:, 0])
+    assert Architecture.from_json(shapes["last"].to_json()) == shapes["last"]

@@ -54,9 +54,9 @@ def test_a_paper_or_all_may_be_asked_for():
 
 
 @pytest.mark.parametrize("name", CHEAP)
-def test_tables_that_are_formulas_match(name, tmp_path):
+def test_tables_that_were_derived_here_are_consistent_and_never_match(name, tmp_path):
     (record,) = reproduce([named(name)], Setting(folder=tmp_path), tmp_path)
-    assert all(c.verdict.outcome == "matches" for c in comparisons(record, named(name)))
+    assert all(c.verdict.outcome == "consistent" for c in comparisons(record, named(name)))
     assert all(claim.holds for claim in record.measured.claims)
 
 
@@ -88,10 +88,39 @@ def test_the_command_lists_runs_and_redraws(capsys, tmp_path):
     assert max(map(len, said.out.splitlines())) <= 100
     code, said = run(capsys, "reproduce", "allocation:e-128", "--out", str(tmp_path), "--json")
     found = json.loads(said.out)
-    assert code == 0 and found["verdicts"][0]["verdict"] == "matches"
+    assert code == 0 and found["verdicts"][0]["verdict"] == "consistent"
     code, said = run(capsys, "reproduce", "--redraw", str(tmp_path), "--out", str(tmp_path / "page"))
     assert code == 0
     assert (tmp_path / "page" / "reproduction.md").read_text() == (tmp_path / "reproduction.md").read_text()
+
+
+def test_one_table_and_then_another_into_one_folder_shows_both(capsys, tmp_path):
+    for name in ("allocation:e-128", "ssm:norms"):
+        code, said = run(capsys, "reproduce", name, "--out", str(tmp_path), "--json")
+        assert code == 0 and {row["name"] for row in json.loads(said.out)["verdicts"]} == {name}
+    (tmp_path / "prediction.json").write_text("{}")  # what another command wrote there is left alone
+    assert set(read_records(tmp_path)) == {"allocation:e-128", "ssm:norms"}
+    assert (tmp_path / "reproduction.md").read_text() == markdown(read_records(tmp_path))
+    shown = {e.reproduction.name for e in entries(read_records(tmp_path)) if e.record is not None}
+    assert shown == {"allocation:e-128", "ssm:norms"}
+
+
+def test_a_table_that_was_not_run_says_where_it_was_published():
+    page = markdown({})
+    assert "; )" not in page and "()" not in page
+    for reproduction in REPRODUCTIONS:
+        for published in reproduction.published:
+            assert f"**{published.title}** ({published.quantity}; {published.source})" in page
+
+
+@pytest.mark.parametrize(("reduced", "size"), [("", "full"), ("8 of 28,000 training queries", "reduced")])
+def test_a_run_is_called_reduced_by_its_field_and_not_by_its_notes(reduced, size):
+    measured = Measured(notes=("smaller seeds were tried too", "lengths are published"), reduced=reduced)
+    record = Record("head-count:text", False, "2026-01-01", "CPU", "c", 1.0, measured)
+    assert Record.from_json(record.to_json()) == record
+    (entry,) = [e for e in entries({record.name: record}) if e.record is not None]
+    assert entry.size == size
+    assert entry.notes[-2:] == list(measured.notes) and len(entry.notes) == 2 + bool(reduced)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +185,7 @@ def test_rows_of_a_stored_study_are_taken_over_where_they_are_the_same(tmp_path,
     assert head_count.adopt(study, Setting(folder=tmp_path / "three")) == 0
 
 
-def test_images_and_text_run_at_the_smallest_size(tmp_path):
+def test_images_and_text_run_at_the_smallest_size(tmp_path, monkeypatch):
     from tests.test_head_count_data import WORDS, write_batch
 
     write_batch(tmp_path / "data_batch_1", 32, 1)
@@ -179,6 +208,10 @@ def test_images_and_text_run_at_the_smallest_size(tmp_path):
     size = text_retrieval.TextGrid(candidates=(4,), heads=(1, 2), seeds=1, epochs=1, sets=8, batch=4)
     found = text_retrieval.run(Setting(quick=True, data=tmp_path, folder=tmp_path / "kept"), size)
     assert set(found.tables["Table 6"]) == {(1, 4), (2, 4)}
+    assert found.reduced.endswith("of 28,000 training queries, 1 epoch")
+    monkeypatch.setattr(text_retrieval, "QUERIES", 1)
+    monkeypatch.setattr(text_retrieval, "FULL", size)
+    assert text_retrieval.run(Setting(data=tmp_path, folder=tmp_path / "whole"), size).reduced == ""
 
 
 def test_the_committed_page_is_what_the_committed_results_give():

@@ -7,7 +7,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from headcount.shrinking.checkpoint import load_compact, save_compact, save_padded, tensor_bytes, write_safetensors
+from headcount.nets.pretrained import load
+from headcount.shrinking import compress, load_compact, save_compact, save_padded, size, tensor_bytes
+from headcount.shrinking.checkpoint import _write
 from headcount.shrinking.surgery import shrink_model
 from tests.test_shrinking_models import MODELS
 
@@ -51,12 +53,26 @@ def test_the_padded_checkpoint_loads_in_the_stock_model(name, tmp_path):
     assert sum(p.numel() for p in stock.parameters()) == sum(p.numel() for p in original.parameters())
 
 
-def test_the_writer_writes_what_safetensors_reads(tmp_path):
-    state = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(3, dtype=torch.float16), "none": torch.zeros(0, 4)}
-    size = write_safetensors(tmp_path / "x.safetensors", state)
+def test_a_view_into_a_larger_storage_is_written_as_the_tensor_it_is(tmp_path):
+    whole = torch.arange(12.0).view(3, 4)
+    state = {"a": whole[:2], "b": whole[2:], "c": whole[:, 1], "half": torch.ones(3).half(), "none": torch.zeros(0, 4)}
+    _write(tmp_path / "x.safetensors", state)
     back = load_file(tmp_path / "x.safetensors")
-    assert all(torch.equal(back[n], t) for n, t in state.items())
-    assert (tmp_path / "x.safetensors").stat().st_size == size
+    assert set(back) == set(state) and all(torch.equal(back[n], t) for n, t in state.items())
+
+
+@each_model
+def test_a_compact_checkpoint_is_loaded_like_any_other_model_and_shrunk_again(name, tmp_path):
+    _, model, data, read, _ = reduced(name)
+    save_compact(model, tmp_path / "compact")
+    again = load(tmp_path / "compact")
+    torch.testing.assert_close(read(again, data), read(model, data), atol=1e-6, rtol=0)
+    found = compress(tmp_path / "compact", keep=0.3, measure="weights", out=tmp_path / "again")
+    rows = {row[""]: row for row in found.table}
+    assert rows["parameters"]["compact"] < rows["parameters"]["original"] == size(model).parameters
+    with pytest.raises(ValueError, match=r"attention parameters already, and keeping 0\.9 of the stock model's would"):
+        compress(tmp_path / "compact", keep=0.9, measure="weights", rule="uniform")
+    torch.testing.assert_close(read(load(tmp_path / "again/compact"), data), read(found.model, data), atol=1e-6, rtol=0)
 
 
 def test_nothing_half_written_remains(tmp_path, monkeypatch):

@@ -69,7 +69,8 @@ def test_checkpoints_keep_the_outputs_and_the_plan_keeps_its_word(batches, tmp_p
 PEAK = """
 import sys, threading, time, torch, transformers
 from pathlib import Path
-from headcount.allocation import compress, load, passages, save_compact, size, tokenizer_of
+from headcount.nets.pretrained import load, tokenizer_of
+from headcount.shrinking import save_compact, shrink_model, size
 from headcount.shrinking.weight_and_time import tokens_that_fit
 from headcount.nets.pretrained.batches import batches_of, pooled
 torch.set_num_threads(1)

@@ -1,6 +1,7 @@
 """Shrinking BERT, GPT-2, Llama and our own network: exact at full rank, honest below, refused where invalid."""
 
 import copy
+import time
 from dataclasses import replace
 
 import pytest
@@ -112,19 +113,27 @@ def test_reducing_one_part_alone_is_counted_exactly_too(name, part):
 @each_model
 @torch.no_grad()
 def test_the_predicted_error_is_the_first_order_change_of_the_read_out(name):
-    """Close to the identity, E |change|^2 of the outputs is what the curve of one product says."""
+    """Close to the identity, E |change|^2 of the outputs is what the curve of one product says.
+
+    A curve is a mean over a few random directions of a chi-square variable, and the cheapest product is the one whose
+    curve came out lowest: one draw is right within a factor of five, the middle one of three within a factor of three.
+    """
+    ratios = sorted(_change_over_prediction(name, seed) for seed in (0, 1, 2))
+    assert ratios[0] > 1 / 5 and ratios[-1] < 5
+    assert 1 / 3 < ratios[1] < 3
+
+
+def _change_over_prediction(name, seed):
     make, batch, read = MODELS[name]
     model, data = make(), batch()
     wanted = read(model, data)
-    found = survey(model, "outputs", batches=[data], read=read, seed=3)
+    found = survey(model, "outputs", batches=[data], read=read, seed=seed)
     some = [u for u in found.units if u.errors[u.full - 1] > 0]
     unit = min(some, key=lambda u: u.errors[u.full - 1] / u.errors[0])
     ranks = tuple(u.full - (u is unit) for u in found.units)
     whole = plan(found, 1.0)
     reduce(model, type(whole)(found, ranks, whole.budget, 0.0, 0.0, "allocated"))
-    change = float((read(model, data) - wanted).square().flatten(1).sum(1).mean())
-    # the curve is a mean over a few random directions of a chi-square variable: it is right to a factor
-    assert unit.errors[unit.full - 1] / 30 < change + 1e-12 < 30 * unit.errors[unit.full - 1] + 1e-12
+    return float((read(model, data) - wanted).square().flatten(1).sum(1).mean()) / unit.errors[unit.full - 1]
 
 
 @torch.no_grad()
@@ -314,5 +323,18 @@ def test_unknown_models_and_impossible_budgets_say_so_in_one_line():
 
 
 def test_latencies_are_taken_in_turns():
-    first, second = latencies([bert().float(), bert().float()], tokens(), repeats=3)
-    assert first > 0 and second > 0
+    """Two turns to warm up and three that count, both models in each; the slower one is found out."""
+    turns = []
+
+    class Timed(torch.nn.Module):
+        def __init__(self, name, seconds):
+            super().__init__()
+            self.name, self.seconds = name, seconds
+
+        def forward(self, **_):
+            turns.append(self.name)
+            time.sleep(self.seconds)
+
+    first, second = latencies([Timed("a", 0.02), Timed("b", 0.0)], tokens(), repeats=3)
+    assert turns == ["a", "b"] * 5
+    assert first >= 0.02 > second

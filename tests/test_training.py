@@ -192,3 +192,15 @@ def test_training_and_validation_never_share_a_sample():
 def test_a_bad_recipe_is_refused_in_one_sentence(make, says):
     with pytest.raises(ValueError, match=says):
         make()
+
+
+@each_forward
+def test_a_bank_honours_a_class_token_that_attends_in_the_last_layer_only(forward):
+    last = [replace(arch, class_token="last") for arch in archs(TWO_LAYERS)]
+    bank = Bank(last, token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    x = tokens(3, 6, 7, 4)
+    batch = Batch(x, torch.arange(3), torch.arange(6).expand(3, -1))
+    alone = torch.stack([bank.module(k)(x[k]) for k in range(3)])
+    torch.testing.assert_close(forward(bank, bank.named(), batch), alone, atol=1e-12, rtol=1e-12)
+    with pytest.raises(ValueError, match="the class tokens of a bank"):
+        Bank([last[0], archs(TWO_LAYERS)[1]], token_dim=4, seeds=[0, 1])

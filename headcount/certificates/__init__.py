@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from headcount.certificates.attempts import in_box, on_samples
     from headcount.certificates.built import Built, load
     from headcount.certificates.certificate import Certificate, Term
+    from headcount.certificates.coverage import Coverage
     from headcount.certificates.domains import Box, Drawn
     from headcount.certificates.excess import gibbs_excess, mass_outside
     from headcount.certificates.network import ClassTokenNet, NetworkShape, ReluNet
@@ -21,6 +22,7 @@ __all__ = [
     "Certificate",
     "Check",
     "ClassTokenNet",
+    "Coverage",
     "Drawn",
     "NetworkShape",
     "ReluNet",
@@ -48,6 +50,7 @@ __getattr__, __dir__ = lazily(
             "Certificate",
             "Term",
         ),
+        "coverage": ("Coverage",),
         "domains": (
             "Box",
             "Drawn",

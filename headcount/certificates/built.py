@@ -18,6 +18,7 @@ from torch import nn
 from headcount.certificates.attack import Attempt, Check, Trial
 from headcount.certificates.certificate import Certificate
 from headcount.certificates.domains import Domain
+from headcount.certificates.network import ClassTokenNet
 from headcount.files import whole
 from headcount.frozen import checked, class_named, field_of, plain, rebuilt, short_name
 from headcount.tasks import Task
@@ -41,6 +42,8 @@ class Built:
 
     def __post_init__(self) -> None:
         trial = Trial(self.net, self.task, self.domain, self.attempts)
+        if isinstance(self.net, ClassTokenNet):
+            self.net.with_certificate()
         object.__setattr__(self, "certificate", self.certificate.about(trial))
 
     @property
@@ -61,7 +64,10 @@ class Built:
         return path
 
     def export(self, path: str | Path) -> Path:
-        """Write the network alone for other runtimes: `.onnx`, or `.pt2` (a plain torch program). Any batch size."""
+        """Write the network for other runtimes: `.onnx`, or `.pt2` (a plain torch program). Any batch size.
+
+        Certificate and domain travel as text, in the metadata `headcount` of either file.
+        """
         path = Path(path)
         if path.suffix not in (".onnx", ".pt2"):
             raise ValueError(f"export writes .onnx or .pt2, got {path.name!r}")
@@ -71,20 +77,21 @@ class Built:
         shapes = {"x": {0: torch.export.Dim("batch")}}
         program = torch.export.export(self.net.eval(), (example,), dynamic_shapes=shapes)
         if path.suffix == ".pt2":
-            torch.export.save(program, scratch)
+            torch.export.save(program, scratch, extra_files={"headcount": json.dumps(self._promise())})
         else:
-            _write_onnx(program, scratch)
+            _write_onnx(program, scratch, self._promise())
         scratch.replace(path)
         return path
+
+    def _promise(self) -> dict[str, Any]:
+        return {"certificate": self.certificate.to_json(), "task": plain(self.task), "domain": plain(self.domain)}
 
     def _metadata(self) -> dict[str, Any]:
         shape = getattr(self.net, "shape", None)
         if shape is None:
             raise ValueError(f"{type(self.net).__name__} has no `shape` to be rebuilt from, so it cannot be saved")
         return {
-            "certificate": self.certificate.to_json(),
-            "task": plain(self.task),
-            "domain": plain(self.domain),
+            **self._promise(),
             "attempts": [plain(a) for a in self.attempts],
             "net": {"is": short_name(type(self.net)), "shape": plain(shape)},
         }
@@ -128,7 +135,7 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     return weights, json.loads(text)
 
 
-def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> None:
+def _write_onnx(program: torch.export.ExportedProgram, path: Path, promise: dict[str, Any]) -> None:
     chatter = logging.getLogger("torch.onnx")  # the exporter speaks of packages we do not use, and of its own future
     level = chatter.level
     chatter.setLevel(logging.ERROR)
@@ -139,4 +146,5 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path) -> None:
     finally:
         chatter.setLevel(level)
     assert made is not None
+    made.model.metadata_props["headcount"] = json.dumps(promise)
     made.save(str(path), external_data=False)

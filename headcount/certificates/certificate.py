@@ -1,13 +1,17 @@
-"""A promised error as a sum of named terms, each with the reason that bounds it."""
+"""A promised error as a sum of named terms, each with the reason that bounds it, and where the promise holds."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from html import escape
 from typing import Any
 
 from headcount.certificates.attack import Check, Trial
-from headcount.frozen import checked, field_of
+from headcount.certificates.coverage import Coverage, coverage_of
+from headcount.certificates.domains import Domain
+from headcount.frozen import checked, decode, field_of, plain, rebuilt
 from headcount.sources import Source
 
 __all__ = ["Certificate", "Term"]
@@ -26,22 +30,26 @@ class Term:
             raise ValueError(f"term {self.name!r} of a certificate must be a finite number >= 0, got {self.value}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
-    """What a construction promises: |net(x) - task(x)| <= error for every x that meets the hypotheses.
+    """What a construction promises: |net(x) - task(x)| <= error for every x that the domain covers.
 
-    `error` is the sum of the terms, rounded up. A certificate that belongs to a `Built` knows its network and
-    its task, and `check()` tries to break it.
+    `error` is the sum of the terms, rounded up. A certificate that belongs to a `Built` knows its network, its task
+    and its domain; `coverage` is how many of the task's own samples the domain holds, and `check()` tries to break it.
 
     >>> c = Certificate((Term("softmax", 0.5, "W(m/e)/beta"), Term("outer", 0.25, "h^2/8")), Source("headcount", "x"))
     >>> round(c.error, 12), c["outer"].value
     (0.75, 0.25)
+    >>> c
+    Certificate(error <= 0.75)
     """
 
     terms: tuple[Term, ...]
     source: Source
     hypotheses: tuple[str, ...] = ()
-    trial: Trial | None = field(default=None, repr=False, compare=False)
+    trial: Trial | None = field(default=None, compare=False)
+    domain: Domain | None = None
+    measured: Coverage | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         names = [t.name for t in self.terms]
@@ -53,20 +61,53 @@ class Certificate:
         """The promise: the sum of the terms, rounded up."""
         return math.nextafter(math.fsum(t.value for t in self.terms), math.inf)
 
+    @cached_property
+    def coverage(self) -> Coverage | None:
+        """How many of the task's own samples the domain holds, measured once; None where no task is known."""
+        if self.measured is not None or self.trial is None or not hasattr(self.trial.target, "sample"):
+            return self.measured
+        return coverage_of(self.trial.domain, self.trial.target)
+
     def __getitem__(self, name: str) -> Term:
         for term in self.terms:
             if term.name == name:
                 return term
         raise KeyError(f"no term {name!r}; there are: {', '.join(t.name for t in self.terms)}")
 
+    @property
+    def headline(self) -> str:
+        """The promise in one line; a domain that is smaller than the task's own is named so before anything else."""
+        promise = f"error <= {self.error:.6g}, by {self.source}"
+        if self.coverage is not None and not self.coverage.whole:
+            return f"for {100 * self.coverage.share:.3g}% of the task's own samples only: {promise}"
+        return promise
+
+    @property
+    def where(self) -> str:
+        """The domain in one line, with the share of samples in it; empty where no domain is known."""
+        if self.domain is None:
+            return ""
+        return f"on {self.domain}" + (f": {self.coverage}" if self.coverage is not None else "")
+
+    def __repr__(self) -> str:
+        inside = f"{', '.join(p for p in (f'error <= {self.error:.6g}', self.where) if p)}"
+        return f"Certificate({inside})"
+
     def __str__(self) -> str:
         wide = max(len(t.name) for t in self.terms)
         lines = [f"  {t.name:<{wide}}  {t.value:.3e}  {t.why}" for t in self.terms]
-        return "\n".join([f"error <= {self.error:.6g}, by {self.source}", *lines])
+        return "\n".join([self.headline, *([self.where] if self.where else []), *lines])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(t.name)}</td><td>{t.value:.3e}</td><td>{escape(t.why)}</td></tr>" for t in self.terms
+        )
+        head = "<tr><th>term</th><th>at most</th><th>because</th></tr>"
+        return f"<p>{escape(self.headline)}<br>{escape(self.where)}</p><table>{head}{rows}</table>"
 
     def about(self, trial: Trial) -> Certificate:
-        """The same promise, made of this network and task."""
-        return replace(self, trial=trial)
+        """The same promise, made of this network and task, on this domain."""
+        return replace(self, trial=trial, domain=trial.domain, measured=None)
 
     def check(self, *, seed: int = 0) -> Check:
         """Try to break the promise with every attempt of the trial; the answer keeps the worst input found."""
@@ -81,6 +122,9 @@ class Certificate:
             "terms": [asdict(t) for t in self.terms],
             "source": asdict(self.source),
             "hypotheses": list(self.hypotheses),
+            "domain": plain(self.domain),
+            "where": self.where,
+            "coverage": None if self.coverage is None else {**asdict(self.coverage), "share": self.coverage.share},
         }
 
     @classmethod
@@ -88,4 +132,7 @@ class Certificate:
         """The certificate that `to_json` wrote."""
         kinds = {"terms": tuple[Term, ...], "source": Source, "hypotheses": tuple[str, ...]}
         where = "the certificate"
-        return cls(*(checked(kind, field_of(data, key, where), key, where) for key, kind in kinds.items()))
+        parts = [checked(kind, field_of(data, key, where), key, where) for key, kind in kinds.items()]
+        share = data.get("coverage")
+        measured = decode(Coverage, share, "the coverage", also=("share",)) if share else None
+        return cls(*parts, domain=rebuilt(data.get("domain")), measured=measured)

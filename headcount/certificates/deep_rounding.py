@@ -1,8 +1,8 @@
 """Rounding of networks with several layers: what float64 arithmetic can add, by forward error analysis.
 
 Scores off by at most a multiply every attention weight by a factor within exp(+-2 beta a), so the mean of values of
-size v moves by at most 2 v (exp(2 beta a) - 1). A value that is the score itself moves less: the derivative of
-sum_i p_i s_i along s_i is p_i (1 + beta (s_i - mean)), and beta E|s - mean| <= 2 beta (max - mean) <= 2 W((T-1)/e).
+size v moves by at most v (exp(2 beta a) - 1); twice that is granted. A value that is the score itself moves less (see
+`rounding.moved_by`), and how much a unit of it is worth must be known: only the class token's own constants are.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.network import ClassTokenNet, ReluNet
-from headcount.certificates.rounding import EXP_ULPS, KnownBounds, U, _g, _plus
+from headcount.certificates.rounding import EXP_ULPS, KnownBounds, U, _g, _plus, moved_by
 from headcount.nets.transformer import Attention
 
 __all__ = ["averaged", "rounding_through", "scores_off", "within"]
@@ -32,15 +31,19 @@ def rounding_through(
     tokens = np.append(np.full(net.shape.token_dim, largest_token), float(length))
     token = within(KnownBounds(tokens, np.zeros_like(tokens)).through(net.encoder), sizes, 0)
     cls = KnownBounds(np.abs(net.cls.detach().numpy()), np.zeros(net.shape.embed_dim))
+    asked = np.where(_written(net), np.nan, net.cls.detach().numpy())
     for layer, (attend, forward) in enumerate(zip(net.attention, net.between, strict=False)):
         assert isinstance(attend, Attention) and isinstance(forward, ReluNet)
         beta = net.shape.betas[layer]
-        token, cls = (_plus(q, _attended(attend, q, token, beta, length)) for q in (token, cls))
+        token, cls = (
+            _plus(token, _attended(attend, token, token, beta, length)),
+            _plus(cls, _attended(attend, cls, token, beta, length, asked)),
+        )
         token, cls = (_plus(q, q.through(forward)) for q in (token, cls))
         token = within(token, sizes, layer + 1)
     last = net.attention[-1]
     assert isinstance(last, Attention)
-    cls = _plus(cls, _attended(last, cls, token, net.shape.betas[-1], length))
+    cls = _plus(cls, _attended(last, cls, token, net.shape.betas[-1], length, asked))
     return float(cls.through(net.read_out).error[0])
 
 
@@ -67,14 +70,34 @@ def averaged(
     return KnownBounds(values.size, values.error + moved + summed).mapped(attention.output[head].detach().numpy())
 
 
-def _attended(attention: Attention, asker: KnownBounds, tokens: KnownBounds, beta: float, length: int) -> KnownBounds:
+def _attended(
+    attention: Attention,
+    asker: KnownBounds,
+    tokens: KnownBounds,
+    beta: float,
+    length: int,
+    known: np.ndarray | None = None,
+) -> KnownBounds:
+    """What all heads bring; `known` are the coordinates of the asker that no layer writes (nan: some layer does)."""
     total = KnownBounds(np.zeros_like(asker.size), np.zeros_like(asker.size))
     for head in range(attention.query.shape[0]):
         query, key, value = (p[head].detach().numpy() for p in (attention.query, attention.key, attention.value))
         wobble = scores_off(attention, head, asker, tokens, beta)
         moved = 2 * math.expm1(min(700.0, 2 * beta * wobble)) * tokens.mapped(value).size
-        if len(key) == 1 and torch.equal(attention.key[head], attention.value[head]):
-            worth = max(asker.mapped(query).size[0], U)
-            moved = np.minimum(moved, wobble * (1 + 2 * gibbs_excess(max(1, length - 1), 1.0).value) / worth)
+        if known is not None and len(key) == 1 and torch.equal(attention.key[head], attention.value[head]):
+            worth = abs(float(query[0][query[0] != 0] @ known[query[0] != 0]))  # nan where it is not known
+            if worth > 0:
+                moved = np.minimum(moved, moved_by(wobble, beta, length) / worth)
         total = _plus(total, averaged(attention, head, tokens, length, moved))
     return total
+
+
+def _written(net: ClassTokenNet) -> np.ndarray:
+    """Which coordinates of the state some attention or feed-forward between layers writes."""
+    written = np.zeros(net.shape.embed_dim, dtype=bool)
+    for attend, forward in zip(net.attention, net.between, strict=False):
+        assert isinstance(attend, Attention) and isinstance(forward, ReluNet)
+        weight, bias = forward.weights[-1]
+        written |= (attend.output.detach() != 0).any(dim=0).any(dim=-1).numpy()
+        written |= ((weight != 0).any(dim=1) | (bias != 0)).numpy()
+    return written

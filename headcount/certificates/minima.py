@@ -10,13 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headcount.certificates.domains import Box
+from headcount.certificates.domains import RADIUS, Box, radius_for
 from headcount.tasks import Affine, LinearMax, Ridges, Task, Wells
 from headcount.tasks.task import Matrix
 
 __all__ = ["RADIUS", "Minima", "minima_of"]
-
-RADIUS = 6.0  # a standard normal number leaves [-6, 6] twice in a thousand million draws
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def _(task: Wells, radius: float | None = None) -> Minima:
 
 @minima_of.register
 def _(task: LinearMax, radius: float | None = None) -> Minima:
-    R = RADIUS if radius is None else radius
+    R = radius_for(task.length * task.token_dim) if radius is None else radius
     if not (math.isfinite(R) and R > 0):
         raise ValueError(f"radius must be a finite number above 0, got {R}")
     sizes = [math.fsum(abs(v) for v in a) for a in task.directions]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -17,22 +20,68 @@ __all__ = ["ClassTokenNet", "ReluNet", "NetworkShape", "refuse_too_large"]
 LARGEST = 2 * 10**8  # parameters: 1.6 GB in float64
 
 
-def refuse_too_large(parameters: float, wish: str) -> None:
-    """Refuse, before any memory is taken, a network of more than LARGEST feed-forward parameters.
+def refuse_too_large(
+    parameters: float, wish: str, *, eps: float | None = None, rate: float = 1.0, at_most: float = LARGEST
+) -> None:
+    """Refuse, before any memory is taken, a network of more feed-forward parameters than are built.
 
-    >>> refuse_too_large(3e9, "eps 1e-09")
+    Where they grow like eps^-rate, the refusal names the eps that would fit.
+
+    >>> refuse_too_large(3e9, "eps 1e-09", eps=1e-9, rate=0.5)
     Traceback (most recent call last):
     ...
-    ValueError: eps 1e-09 would take 3e+09 feed-forward parameters, more than the 2e+08 that are built at most
+    ValueError: eps 1e-09 would take 3e+09 feed-forward parameters, more than the 2e+08 that are built at most;
+    eps 2.3e-07 would fit in size
     """
-    if parameters > LARGEST:
+    if parameters > at_most:
+        fits = (
+            ""
+            if eps is None
+            else f"; eps {_two_digits_up(eps * (parameters / at_most) ** (1 / rate)):g} would fit in size"
+        )
         raise ValueError(
-            f"{wish} would take {parameters:.2g} feed-forward parameters, more than the {LARGEST:.2g} that are built "
-            f"at most"
+            f"{wish} would take {parameters:.2g} feed-forward parameters, more than the {at_most:.2g} that are built "
+            f"at most{fits}"
         )
 
 
-class ReluNet(nn.Module):
+def _two_digits_up(value: float) -> float:
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / unit) * unit
+
+
+Net = TypeVar("Net", bound="_Certified")
+
+
+class _Certified(nn.Module):
+    """A network that refuses any narrower float once a certificate speaks of its float64 arithmetic."""
+
+    certified = False
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        if self.certified and (dtype := fn(torch.zeros(0, dtype=torch.float64)).dtype) != torch.float64:
+            raise ValueError(
+                f"this {type(self).__name__} holds a certificate for float64, which {dtype} would break; convert "
+                f"copy.deepcopy(net).without_certificate() instead"
+            )
+        return super()._apply(fn, recurse)
+
+    def without_certificate(self: Net) -> Net:
+        """The same network, free to be converted: nothing is promised of it any more."""
+        for module in self.modules():
+            if isinstance(module, _Certified):
+                module.certified = False
+        return self
+
+    def with_certificate(self: Net) -> Net:
+        """The same network, held to float64 together with its feed-forwards."""
+        for module in self.modules():
+            if isinstance(module, _Certified):
+                module.certified = True
+        return self
+
+
+class ReluNet(_Certified):
     """Linear maps with ReLU between them; `sizes` lists the dimensions from input to output. Starts at zero.
 
     >>> ReluNet((3, 8, 2)).parameters_count
@@ -98,6 +147,11 @@ class NetworkShape:
             )
 
     @property
+    def feedforward_parameters(self) -> int:
+        """The paper's M: weights and biases of the feed-forwards, zeros included."""
+        return sum(b * (a + 1) for sizes in (self.encoder, *self.between, self.read_out) for a, b in pairwise(sizes))
+
+    @property
     def token_dim(self) -> int:
         return self.encoder[0] - 1
 
@@ -106,7 +160,7 @@ class NetworkShape:
         return self.encoder[-1]
 
 
-class ClassTokenNet(nn.Module):
+class ClassTokenNet(_Certified):
     """Encoder of (token, position), L attention layers with their own beta, read-out at the class token. float64.
 
     The encoder sees the token and its position t = 1..T as a number. One layer: y = F(c + attention(c; x)).
@@ -121,6 +175,7 @@ class ClassTokenNet(nn.Module):
 
     def __init__(self, shape: NetworkShape) -> None:
         super().__init__()
+        refuse_too_large(shape.feedforward_parameters, "this shape")
         self.shape = shape
         E = shape.embed_dim
         self.encoder = ReluNet(shape.encoder)
@@ -138,8 +193,7 @@ class ClassTokenNet(nn.Module):
     @property
     def feedforward_parameters(self) -> int:
         """The paper's M: weights and biases of the feed-forwards, zeros included."""
-        nets = [self.encoder, *self.between, self.read_out]
-        return sum(n.parameters_count for n in nets if isinstance(n, ReluNet))
+        return self.shape.feedforward_parameters
 
     @property
     def feedforward_nonzeros(self) -> int:

@@ -36,7 +36,7 @@ class Layout:
 
 
 class Hidden:
-    """A two-layer ReLU network given unit by unit: each reads a linear form and writes into some outputs.
+    """A two-layer ReLU network given in blocks of units: each reads one linear form and writes into some outputs.
 
     >>> double = Hidden(1, 1)
     >>> double.linear({0: 1.0}, {0: 2.0})
@@ -46,12 +46,18 @@ class Hidden:
 
     def __init__(self, inputs: int, outputs: int) -> None:
         self.inputs, self.outputs = inputs, outputs
-        self.units: list[tuple[Row, float, Row]] = []
+        self.blocks: list[tuple[Row, Tensor, Tensor, Row]] = []
         self.offset = torch.zeros(outputs, dtype=torch.float64)
+
+    @property
+    def width(self) -> int:
+        """How many hidden units there are."""
+        return sum(len(biases) for _, biases, _, _ in self.blocks)
 
     def unit(self, reads: Row, bias: float, writes: Row) -> None:
         """relu(<reads, input> + bias), times `writes`, into the outputs."""
-        self.units.append((reads, bias, writes))
+        one = torch.ones(1, dtype=torch.float64)
+        self.blocks.append((reads, bias * one, one, writes))
 
     def linear(self, reads: Row, writes: Row) -> None:
         """The linear form itself, as relu(z) - relu(-z)."""
@@ -59,9 +65,8 @@ class Hidden:
         self.unit(_times(reads, -1.0), 0.0, _times(writes, -1.0))
 
     def hinges(self, reads: Row, part: Hinges, writes: Row) -> None:
-        """A piecewise linear function of a linear form."""
-        for knot, weight in zip(part.knots.tolist(), part.weights.tolist(), strict=True):
-            self.unit(reads, -knot, _times(writes, weight))
+        """A piecewise linear function of a linear form: one unit for each knot."""
+        self.blocks.append((reads, -part.knots, part.weights, writes))
         for place, weight in writes.items():
             self.offset[place] += part.offset * weight
 
@@ -72,14 +77,17 @@ class Hidden:
 
     def maps(self) -> tuple[Pair, Pair]:
         """(weight, bias) of both linear maps."""
-        inner = torch.zeros(len(self.units), self.inputs, dtype=torch.float64)
-        outer = torch.zeros(self.outputs, len(self.units), dtype=torch.float64)
-        bias = torch.tensor([bias for _, bias, _ in self.units], dtype=torch.float64)
-        for i, (reads, _, writes) in enumerate(self.units):
+        inner = torch.zeros(self.width, self.inputs, dtype=torch.float64)
+        outer = torch.zeros(self.outputs, self.width, dtype=torch.float64)
+        bias = torch.cat([biases for _, biases, _, _ in self.blocks])
+        start = 0
+        for reads, biases, weights, writes in self.blocks:
+            mine = slice(start, start + len(biases))
             for place, weight in reads.items():
-                inner[i, place] += weight
+                inner[mine, place] += weight
             for place, weight in writes.items():
-                outer[place, i] += weight
+                outer[place, mine] += weight * weights
+            start += len(biases)
         return (inner, bias), (outer, self.offset.clone())
 
 

@@ -9,9 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from headcount.cli.printing import AsJson, Out, console, emit_json, say, show_table
+from headcount.numerals import counted
 
 Model = Annotated[str, typer.Argument(help="A model folder, an installed package that carries one, or a hub name.")]
 Text = Annotated[Path | None, typer.Option("--text", help="A text file to calibrate on.", show_default=False)]
+
+
+SATURATION_NOTE = """
+norm: of the Jacobian of a row of weights (median); slope: of log norm by log
+length, -1 in theory where logits are bounded; Lambda: half the range of a row's
+logits, growth: its growth with length; bound: e^(2 Lambda) / length, which
+informs only below 1/2."""
 
 
 def register(app: typer.Typer) -> None:
@@ -42,9 +50,10 @@ def allocate(
     show_table(found.as_rows(), ("lag", "weight", "heads", "head_dim", "closed form", "enough heads"))
     used = sum(h * n for h, n in zip(found.heads, found.head_dims, strict=True))
     say(f"\n{found.bound}")
-    say(f"{sum(found.heads)} heads, {used} of {budget} spent; closed form {found.relaxed.error:.4g}")
+    say(f"{counted(sum(found.heads), 'head')}, {used} of {budget} spent; closed form {found.relaxed.error:.4g}")
     for m in found.starved:
-        say(f"careful: lag {m} has {found.heads[m - 1]} heads; below {m + 1} no weights reach what the bound promises")
+        few = counted(found.heads[m - 1], "head")
+        say(f"careful: lag {m} has {few}; below {m + 1} no weights reach what the bound promises")
     if curve:
         say(f"\nOne lag with the whole budget of {budget}, head_dim = {budget} / heads")
         show_table(line, ("heads", "error"))
@@ -55,20 +64,21 @@ def saturation(
     text: Text = None,
     lengths: Annotated[str, typer.Option(help="Sequence lengths to look at.")] = "8,16,32,64,128,256",
     samples: Annotated[int, typer.Option(help="Sequences of each length.")] = 8,
-    heads: Annotated[bool, typer.Option("--heads", help="One row a head instead of one a layer.")] = False,
+    heads: Annotated[bool, typer.Option("--heads", help="One row per head instead of one per layer.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure where attention saturates on a text, and what smaller heads would cost there."""
     from headcount.nets.pretrained.folders import load, tokenizer_of
     from headcount.papers.allocation.attention_saturation import chunks, rank_costs, verdicts
     from headcount.papers.allocation.attention_saturation import saturation as measure
+    from headcount.shrinking.surgery import at_full_rank
 
     wanted = sorted({int(n) for n in _numbers(lengths)})
     if text is None:
         raise ValueError("saturation is measured on a text: give --text FILE")
     if not text.is_file():
         raise FileNotFoundError(f"no text file at {text}")
-    net = load(model)
+    net = at_full_rank(load(model))
     most = getattr(getattr(net, "config", None), "max_position_embeddings", max(wanted))
     wanted = [n for n in wanted if n <= most]
     if not wanted:
@@ -88,10 +98,7 @@ def saturation(
         show_table(picked, ("layer", "head", "length", "norm", "largest_weight", "half_range", "bound"))
     else:
         show_table(found, columns)
-    say(
-        "\nnorm: of the Jacobian of a row of weights, median; slope: of log norm by log length (theory: -1 where logits"
-    )
-    say("are bounded); bound: e^(2 Lambda) / length, which informs only below 1/2.")
+    say(SATURATION_NOTE)
     if costs:
         say("\nWhat a smaller query-key rank changes: logits and outputs relatively, rows absolutely")
         show_table(costs if heads else _by_layer(costs), _COST_COLUMNS)
@@ -99,17 +106,12 @@ def saturation(
         say("\nQuery-key ranks cannot be cut here: rotary positions make the product depend on the distance.")
 
 
-_SATURATION_NOTE = """
-norm: of the Jacobian of a row of weights (median); slope: of log norm by log
-length, -1 in theory where logits are bounded; Lambda: half the range of a row's
-logits, growth: its growth with length; bound: e^(2 Lambda) / length, which
-informs only below 1/2."""
 _COST_COLUMNS = ("layer", "head", "rank", "of", "logits", "row_l1", "row_l2", "output")
 
 
 def compress(
     model: Model,
-    keep: Annotated[float, typer.Option(help="Share of the products' parameters to keep.")] = 0.5,
+    keep: Annotated[float, typer.Option(help="Share of the stock model's products to keep.")] = 0.5,
     text: Text = None,
     parts: Annotated[str, typer.Option(help="query-key, value-output, or both.")] = "both",
     measure: Annotated[str, typer.Option(help="What error to plan by: outputs, inputs or weights.")] = "outputs",
@@ -124,13 +126,27 @@ def compress(
     as_json: AsJson = False,
 ) -> None:
     """Shrink a trained model: choose the rank of every head under one budget, and write the smaller model."""
-    from headcount.shrinking.pipeline import Wish
-    from headcount.shrinking.pipeline import compress as run_wish
+    from headcount.shrinking import compress as shrink
 
-    chosen_parts = ("query-key", "value-output") if parts == "both" else (parts,)
-    wish = Wish(model, keep, text, chosen_parts, measure, rule, passages, grouping, distil, out, padded)
+    if text is None and (measure != "weights" or distil > 0):
+        raise ValueError("planning by outputs or inputs, and self-distillation, read a text: give --text FILE")
+    if padded and out is None:
+        raise ValueError("--padded writes a checkpoint: give --out DIR")
     with _progress() as tell:
-        report = run_wish(wish, tell)
+        report = shrink(
+            model,
+            keep,
+            text=text,
+            parts=("query-key", "value-output") if parts == "both" else (parts,),
+            measure=measure,
+            rule=rule,
+            pieces=passages,
+            grouping=grouping,
+            distil_minutes=distil,
+            out=out,
+            padded=padded,
+            on_progress=tell,
+        ).as_row()
     if as_json:
         emit_json(report)
         return
@@ -143,6 +159,8 @@ def compress(
     say(f"\npredicted error {report['error']:.3g}; no plan with these moves is below {report['floor']:.3g}")
     for path in report["written"]:
         say(f"wrote {path}")
+    share = next(row["ratio"] for row in report["table"] if row[""] == "attention parameters")
+    say(f"So: {share:.0%} of the attention parameters are left.")
 
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headcount.cli.infoflow import With
 from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
 from headcount.cli.task_options import Length, Radius, Retrievals, Seed, TaskName, TokenDim, task_of
+from headcount.numerals import counted
 
 if TYPE_CHECKING:
     from headcount.certificates import Built
@@ -18,10 +21,11 @@ def register(app: typer.Typer) -> None:
     @app.command("build")
     def build(
         task: TaskName = "Wells",
-        retrievals: Retrievals = 4,
-        token_dim: TokenDim = 2,
-        length: Length = 64,
-        seed: Seed = 0,
+        retrievals: Retrievals = None,
+        token_dim: TokenDim = None,
+        length: Length = None,
+        seed: Seed = None,
+        fields: With = None,
         eps: Annotated[float, typer.Option(help="The error asked for.")] = 1e-3,
         radius: Radius = None,
         windows: Annotated[bool, typer.Option("--windows", help="Wells search halves of the positions.")] = False,
@@ -38,24 +42,23 @@ def register(app: typer.Typer) -> None:
 
         if onnx and out is None:
             raise ValueError("--onnx writes a file: say where with --out DIR")
-        target = task_of(task, retrievals, token_dim, length, seed, windows)
+        sizes = {"retrievals": retrievals, "token_dim": token_dim, "seed": seed, "windows": windows or None}
+        target = task_of(task, length, fields, **sizes)
         built = construct(target, eps, radius=radius, by=memorise if one_head else None)
-        found: dict[str, Any] = {"certificate": built.certificate.to_json(), "network": _sizes(built)}
+        facts: dict[str, Any] = {"certificate": built.certificate.to_json(), "network": _sizes(built)}
         if check:
-            found["check"] = built.check().to_json()
+            facts["check"] = built.check().to_json()
         if certify:
-            found["rechecked"] = _certified(built, one_head)
+            facts["rechecked"] = _certified(built, one_head)
         if out is not None:
-            found["files"] = _write(built, out, found, onnx)
-        emit_json(found) if as_json else _show_built(built, found)
+            facts["files"] = _write(built, out, facts, onnx)
+        emit_json(facts) if as_json else _show_built(built, facts)
 
 
 def _sizes(built: Built) -> dict[str, Any]:
     shape: Any = built.net.shape
     return {
-        "heads": shape.layers[0][0],
-        "head_dim": shape.layers[0][1],
-        "beta": shape.betas[0],
+        "layers": [{"heads": h, "head_dim": n, "beta": b} for (h, n), b in zip(shape.layers, shape.betas, strict=True)],
         "encoder_width": shape.encoder[1],
         "read_out_width": max(shape.read_out[1:-1]),
         "feedforward_parameters": built.feedforward_parameters,
@@ -77,33 +80,40 @@ def _certified(built: Built, one_head: bool) -> dict[str, Any]:
     }
 
 
-def _write(built: Built, out: Path, found: dict[str, Any], onnx: bool) -> list[str]:
-    import json
-
-    files = [built.save(out / "net.safetensors"), out_file(out, "certificate.json", json.dumps(found, indent=2) + "\n")]
+def _write(built: Built, out: Path, facts: dict[str, Any], onnx: bool) -> list[str]:
+    files = [built.save(out / "net.safetensors"), out_file(out, "certificate.json", json.dumps(facts, indent=2) + "\n")]
     if onnx:
         files.append(built.export(out / "net.onnx"))
     return [str(f) for f in files]
 
 
-def _show_built(built: Built, found: dict[str, Any]) -> None:
-    certificate, sizes = built.certificate, found["network"]
-    say(f"error <= {certificate.error:.6g}, by {certificate.source}")
+def _show_built(built: Built, facts: dict[str, Any]) -> None:
+    certificate, sizes = built.certificate, facts["network"]
+    say(certificate.headline)
+    say(certificate.where)
     terms = [{"term": t.name, "at most": t.value, "because": t.why} for t in certificate.terms]
     show_table(terms, ("term", "at most", "because"))
     say(f"\nFor {', '.join(certificate.hypotheses)}.")
-    say(
-        f"{sizes['heads']} heads of dimension {sizes['head_dim']}, beta {sizes['beta']:.4g}, "
-        f"{sizes['feedforward_parameters']} feed-forward parameters."
-    )
-    if "check" in found:
+    for number, layer in enumerate(sizes["layers"], start=1):
+        where = f"Layer {number}: " if len(sizes["layers"]) > 1 else ""
+        say(f"{where}{counted(layer['heads'], 'head')} of dimension {layer['head_dim']}, beta {layer['beta']:.4g}.")
+    if "check" in facts:
         say("\nTrying to break it:")
-        show_table(found["check"]["tried"], ("name", "inputs", "gap"))
-        verdict = "holds" if found["check"]["holds"] else "is BROKEN"
-        say(f"The promise {verdict}: worst gap {found['check']['gap']:.4g} of {certificate.error:.4g}.")
-    if "rechecked" in found:
+        show_table(facts["check"]["tried"], ("name", "inputs", "gap"))
+    if "rechecked" in facts:
         say("\nIn ball arithmetic (rounding included):")
-        show_table(found["rechecked"]["terms"], ("term", "claimed", "recomputed", "holds"))
-        show_table(found["rechecked"]["inputs"], ("gap at most", "rounding at most", "holds"))
-    for file in found.get("files", []):
+        show_table(facts["rechecked"]["terms"], ("term", "claimed", "recomputed", "holds"))
+        show_table(facts["rechecked"]["inputs"], ("gap at most", "rounding at most", "holds"))
+    for file in facts.get("files", []):
         say(f"wrote {file}")
+    say(f"\nSo: {_conclusion(built, facts)}")
+
+
+def _conclusion(built: Built, facts: dict[str, Any]) -> str:
+    heads = sum(layer["heads"] for layer in facts["network"]["layers"])
+    size = f"{counted(heads, 'head')} and {facts['network']['feedforward_parameters']:,} feed-forward parameters"
+    if "check" not in facts:
+        return f"{size} are within {built.certificate.error:.4g} by proof; nobody tried to break it."
+    verdict = "holds" if facts["check"]["holds"] else "is BROKEN"
+    gap = facts["check"]["gap"]
+    return f"the promise of {size} {verdict}: worst gap {gap:.4g} of {built.certificate.error:.4g}."

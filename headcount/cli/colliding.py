@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
-from headcount.cli.task_options import Length, Radius, Retrievals, Seed, TaskName, TokenDim, task_of
+from headcount.cli.task_options import LONG, Length, Radius, Retrievals, Seed, TaskName, TokenDim, task_of
 
 if TYPE_CHECKING:
     from headcount.papers.head_count import Collision
@@ -19,10 +19,10 @@ def register(app: typer.Typer) -> None:
     @app.command("collide")
     def collide(
         task: TaskName = "Wells",
-        retrievals: Retrievals = 2,
-        token_dim: TokenDim = 2,
-        length: Length = 64,
-        seed: Seed = 0,
+        retrievals: Retrievals = None,
+        token_dim: TokenDim = None,
+        length: Length = None,
+        seed: Seed = None,
         heads: Annotated[int, typer.Option(help="Heads of the random attention.")] = 1,
         head_dim: Annotated[int, typer.Option(help="Dimension of each head (n).")] = 2,
         net: Annotated[
@@ -51,9 +51,10 @@ def register(app: typer.Typer) -> None:
             if radius is None and isinstance(target, LinearMax) and isinstance(built.domain, Box):
                 radius = built.domain.high
         else:
-            target = task_of(task, retrievals, token_dim, length, seed, windows=False)
+            few = 2 if retrievals is None and task in LONG else retrievals
+            target = task_of(task, length, retrievals=few, token_dim=token_dim, seed=seed)
             arch = Architecture(layers=((heads, head_dim),), width=32, positions=5)
-            module = Transformer(arch, token_dim, seed=net_seed)
+            module = Transformer(arch, target.token_dim, seed=net_seed)
         found = search(target, module, free=free, levels=levels, radius=radius)
         eps = found.target_gap / 4 if eps is None else eps
         row = found.as_row(eps)

@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -20,6 +21,7 @@ ROOMS = (
     "colliding",
     "infoflow",
     "probing",
+    "lens",
     "sweeping",
     "fits",
     "report",
@@ -29,6 +31,14 @@ ROOMS = (
     "margin",
     "reproducing",
 )
+
+# The modules that each optional part of the package brings, by the extra that pyproject.toml gives it.
+EXTRAS = {
+    "hf": ("transformers", "tokenizers", "huggingface_hub"),
+    "certify": ("flint",),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "parquet": ("pyarrow",),
+}
 
 app = typer.Typer(
     name="headcount",
@@ -41,6 +51,24 @@ app = typer.Typer(
 )
 for _room in ROOMS:
     importlib.import_module(f"headcount.cli.{_room}").register(app)
+
+
+def _print_version(wanted: bool) -> bool:
+    if wanted:
+        from headcount import __version__
+
+        typer.echo(f"headcount {__version__}")
+        raise typer.Exit
+    return wanted
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """How many heads, how wide, how deep? Size a sequence model by theory, check it by experiment."""
 
 
 # typer carries its own click from some version on, so take the classes from where typer shows them.
@@ -76,11 +104,22 @@ def _status(arguments: Sequence[str] | None) -> int:
     except ModuleNotFoundError as missing:
         if missing.name and missing.name.split(".")[0] == "headcount":
             raise
-        return _refuse(f"this needs the package {missing.name!r}, which is not installed")
+        return _refuse(_missing((missing.name or str(missing)).split(".")[0]))
     except (ValueError, OSError) as mistake:
         if os.environ.get("HEADCOUNT_TRACEBACK"):
             raise
         return _refuse(_sentence(mistake))
+
+
+def _missing(package: str) -> str:
+    """What is not installed, and the extra that brings it.
+
+    >>> _missing("flint")
+    "this needs the package 'flint', which is not installed: pip install 'headcount[certify]'"
+    """
+    extra = next((name for name, brought in EXTRAS.items() if package in brought), None)
+    how = f"pip install 'headcount[{extra}]'" if extra else f"pip install {package}"
+    return f"this needs the package {package!r}, which is not installed: {how}"
 
 
 def _message(mistake: Exception) -> str:

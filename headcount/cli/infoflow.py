@@ -14,7 +14,13 @@ from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_t
 if TYPE_CHECKING:
     from headcount.papers.infoflow import Advice, Prediction
     from headcount.structure import Structure
+    from headcount.tasks import Task
 
+WARRANTS = {
+    "constructed": "a certified network of this shape exists; `build` with this architecture returns it",
+    "proved": "no network of this shape does better",
+    "calculus": "InfoFlow's counting; no proof either way",
+}
 TaskName = Annotated[
     str, typer.Argument(help="A task's name (see `headcount tasks`), or a TOML file that describes one.")
 ]
@@ -35,16 +41,17 @@ def register(app: typer.Typer) -> None:
         fields: With = None,
         positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
         embed_dim: Annotated[int, typer.Option(help="Width of a state (0: the widest layer).")] = 0,
+        class_token: Annotated[str, typer.Option(help="Where it attends: in every layer, or in the last.")] = "every",
         as_json: AsJson = False,
         out: Out = None,
     ) -> None:
-        """Say whether an architecture computes a task cheaply, by which plan, and what limits it."""
+        """Say whether an architecture computes a task cheaply, by what warrant, by which plan, and what limits it."""
         from headcount.nets import Architecture
         from headcount.papers.infoflow import draw
         from headcount.papers.infoflow import predict as ask
 
-        arch = Architecture.parse(layers, positions=positions, embed_dim=embed_dim)
-        prediction = ask(structure_named(task, length, fields or []), arch)
+        arch = Architecture.parse(layers, positions=positions, embed_dim=embed_dim, class_token=class_token)
+        prediction = ask(task_described(task, length, fields or []), arch)
         if as_json:
             emit_json(prediction.as_row())
         else:
@@ -69,8 +76,8 @@ def register(app: typer.Typer) -> None:
         from headcount.papers.infoflow import advise as ask
         from headcount.papers.infoflow import draw
 
-        structure = structure_named(task, length, fields or [])
-        advice = ask(structure, eps, max_layers=max_layers, max_heads=max_heads)
+        target = task_described(task, length, fields or [])
+        advice = ask(target, eps, max_layers=max_layers, max_heads=max_heads)
         if as_json:
             emit_json(advice.as_row())
         else:
@@ -81,8 +88,8 @@ def register(app: typer.Typer) -> None:
             _tell_written(as_json, drawn, written)
 
 
-def structure_named(task: str, length: int, fields: list[str]) -> Structure:
-    """The structure of a shipped task, or of the one a TOML file describes."""
+def task_described(task: str, length: int, fields: list[str]) -> Task | Structure:
+    """A shipped task, or the structure of the one a TOML file describes."""
     from headcount.papers.infoflow import read_structure
 
     if task.endswith(".toml"):
@@ -91,7 +98,7 @@ def structure_named(task: str, length: int, fields: list[str]) -> Structure:
         return read_structure(task)
     from headcount.tasks import named
 
-    return named(task, length, **fields_of(fields)).structure
+    return named(task, length, **fields_of(fields))
 
 
 def fields_of(texts: list[str]) -> dict[str, Any]:
@@ -118,21 +125,23 @@ def _title(task: str) -> str:
 
 
 def _print_prediction(title: str, p: Prediction) -> None:
-    shape = "+".join(f"{h}x{n}" for h, n in p.layers)
-    cost = f"about eps^-{p.exponent:.3g} parameters" if p.feasible else "at no fixed exponent"
-    places = f"{p.positions} position features" if p.positions else "no positions"
-    say(f"{title} by {shape} ({places}): {p.verdict.upper()}, {cost}")
+    arch = p.arch
+    places = f"{arch.positions} position features" if arch.positions else "no positions"
+    places += ", class token in the last layer only" if arch.class_token == "last" else ""
+    cost = f"about eps^-{p.exponent:.3g} parameters" if p.feasible else "at no price"
+    say(f"{title} by {arch.name} ({places}): {p.verdict.upper()}, {cost}")
+    _paragraph("Warrant", f"{p.warrant}: {WARRANTS[p.warrant]}")
     _paragraph("Limit", p.limiting)
     if p.fixes:
-        _paragraph("Would do", "; or ".join(p.fixes))
+        _paragraph("Would do", "; or ".join(map(str, p.fixes)))
     if p.lower is not None:
         _paragraph("At least", str(p.lower))
     for caution in p.cautions:
-        _paragraph("Caution", caution)
+        _paragraph("Caution", str(caution))
     if p.plan:
         say("\nPlan")
         for step in p.plan:
-            _paragraph(f"  layer {step.layer}", f"{step.who} at {step.at}: {step.attends} ({step.retrieval})")
+            _paragraph(f"  layer {step.layer}", f"{step.who} at {step.place}: {step.attends} ({step.retrieval})")
             _paragraph(
                 "", f"{step.mode}, score: {step.score}, carries {step.carries}, eps^-{step.exponent:.3g}; {step.knows}"
             )
@@ -141,6 +150,7 @@ def _print_prediction(title: str, p: Prediction) -> None:
     say("\nHow we know")
     for s in p.statements:
         _paragraph(f"  {s.status}", f"{s.says} ({s.source})", indent=16)
+    say(textwrap.fill(f"\nSo: {title} by {arch.name} is {p.sentence}.", 80, replace_whitespace=False))
 
 
 def _paragraph(label: str, words: str, indent: int = 11) -> None:
@@ -148,9 +158,10 @@ def _paragraph(label: str, words: str, indent: int = 11) -> None:
 
 
 def _print_advice(title: str, advice: Advice) -> None:
-    say(f"{title}, error {advice.eps:g}: best {advice.best.architecture.name} ({advice.best.prediction.verdict})")
-    for step in advice.best.prediction.plan:
-        _paragraph(f"  layer {step.layer}", f"{step.who} at {step.at}: {step.attends} ({step.mode})")
+    best = advice.best
+    say(f"{title}, error {advice.eps:g}: best {best.architecture.name} ({best.prediction.verdict})")
+    for step in best.prediction.plan:
+        _paragraph(f"  layer {step.layer}", f"{step.who} at {step.place}: {step.attends} ({step.mode})")
     say()
     rows = [
         {
@@ -161,13 +172,29 @@ def _print_advice(title: str, advice: Advice) -> None:
         }
         for c in advice.ranked
     ]
-    show_table(rows, ("layers", "E", "pos", "parameters", "exponent", "reason"))
+    show_table(rows, ("layers", "E", "pos", "parameters", "exponent", "warrant", "reason"))
     say("\nLeast heads a layer that are cheap")
     for f in advice.frontier:
         where = f"{f.layers} layer{'s' if f.layers > 1 else ''}, {'positions' if f.positions else 'no positions'}"
         heads = f"{f.heads}" if f.heads else "no number tried"
         why = "" if f.heads == 1 else f"; fewer: {f.reason}" if f.heads else f": {f.reason}"
         _paragraph(f"  {where}", f"{heads}{why}", indent=27)
+    say()
+    say(textwrap.fill(_so(title, advice), 80, break_long_words=False, break_on_hyphens=False))
+
+
+def _so(title: str, advice: Advice) -> str:
+    """What to do now: build what is certified, or train the first."""
+    if not advice.best.prediction.cheap:
+        return f"So: nothing tried is cheap for {title}; {advice.best.prediction.sentence}."
+    first = f"So: train {advice.best.architecture.name} for {title}"
+    if not advice.buildable:
+        return f"{first}; no row is constructed."
+    made = advice.buildable[0]
+    arch = made.architecture
+    fields = f"{arch.layers}, positions={arch.positions}, embed_dim={arch.embed_dim}"
+    call = f"build(task, {advice.eps:g}, arch=Architecture({fields}))"
+    return f"{first}, or have {made.architecture.name} with a certificate: {call}."
 
 
 def _size(parameters: int) -> str:

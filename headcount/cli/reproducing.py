@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.printing import AsJson, emit_json, out_file, say, show_table
+from headcount.numerals import counted
 
 if TYPE_CHECKING:
     from headcount.results.record import Record, Reproduction
@@ -74,11 +75,11 @@ def _list(found: tuple[Reproduction, ...], out: Path, as_json: bool) -> None:
 
 def _run(asked: list[Reproduction], setting: Any, out: Path, again: bool, as_json: bool) -> None:
     from headcount.cli.door import Interrupted
-    from headcount.reproduction.runner import reproduce
+    from headcount.reproduction.runner import read_records, reproduce
 
     missing: list[str] = []
 
-    def told(reproduction: Reproduction, record: Record | None) -> None:
+    def on_progress(reproduction: Reproduction, record: Record | None) -> None:
         if as_json:
             return
         if record is None:
@@ -89,14 +90,14 @@ def _run(asked: list[Reproduction], setting: Any, out: Path, again: bool, as_jso
     done: dict[str, Record] = {}
     for reproduction in asked:
         try:
-            done |= {r.name: r for r in reproduce([reproduction], setting, out, again=again, told=told)}
+            done |= {r.name: r for r in reproduce([reproduction], setting, out, again=again, on_progress=on_progress)}
         except FileNotFoundError as problem:
             if len(asked) == 1:
                 raise
             missing.append(f"{reproduction.name} skipped: {problem}")
         except KeyboardInterrupt:
             raise Interrupted(f"Finished tables are kept in {out}; run the same command to go on.") from None
-    _draw(done, out, as_json, missing)
+    _draw({**read_records(out), **done}, out, as_json, missing, shown=set(done))
 
 
 def _tell(reproduction: Reproduction, record: Record) -> None:
@@ -107,18 +108,25 @@ def _tell(reproduction: Reproduction, record: Record) -> None:
         say(f"  {comparison.published.title}: {comparison.verdict}{smaller}")
     for claim in record.measured.claims:
         say(f"  {'holds' if claim.holds else 'does not hold'}: {claim.says}. Here: {claim.ours}")
-    for note in record.measured.notes:
+    for note in record.measured.remarks:
         say(f"  {note}")
 
 
-def _draw(records: dict[str, Record], out: Path, as_json: bool, missing: list[str] | None = None) -> None:
+def _draw(
+    records: dict[str, Record],
+    out: Path,
+    as_json: bool,
+    missing: list[str] | None = None,
+    shown: set[str] | None = None,
+) -> None:
+    """The page of all records, and the verdicts of those that were `shown` now (None: of all)."""
     from headcount.reproduction.side_by_side import entries, html, markdown
 
     files = [out_file(out, name, text) for name, text in _pages(records, markdown, html)]
     rows = [
         {"name": e.reproduction.name, "table": table, "verdict": v.outcome, "reason": v.reason, "run": e.size}
         for e in entries(records)
-        if e.record is not None
+        if e.record is not None and (shown is None or e.reproduction.name in shown)
         for table, v in e.outcomes
     ]
     if as_json:
@@ -127,7 +135,7 @@ def _draw(records: dict[str, Record], out: Path, as_json: bool, missing: list[st
     show_table(rows, ("name", "table", "verdict", "run"))
     for line in missing or []:
         say(line)
-    say(f"The page: {files[-1]}")
+    say(f"So: {counted(len(records), 'table')} stand beside the published ones in {files[-1]}.")
 
 
 def _pages(records: dict[str, Record], markdown: Any, html: Any) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What a reproduction says about a published table: matches, same shape, or differs. Never tuned to match."""
+"""What a reproduction says about a published table: matches, same shape, or differs; of our own numbers, consistent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headcount.results.record import Claim, Record, Reproduction
 
 __all__ = ["ComparedCell", "Comparison", "Outcome", "Agreement", "compare", "comparisons", "judge_claims", "knee_of"]
 
-Outcome = Literal["matches", "same shape", "differs", "undecided"]
+Outcome = Literal["matches", "same shape", "differs", "undecided", "consistent"]
 Against = Literal["published spread", "reading", "seeds"]
 SPREADS = 2.0  # published standard deviations within which a cell agrees
 MOST = 0.8  # the share of agreeing cells from which a table matches
@@ -60,7 +60,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A published table beside ours: every common cell, pairs (ordered alike, asked), knees (stated, ours)."""
+    """A published table beside ours: every common cell, pairs (ordered alike, compared), knees (stated, ours)."""
 
     published: Published
     cells: tuple[ComparedCell, ...]
@@ -75,25 +75,36 @@ class Comparison:
     @property
     def same_order(self) -> bool:
         """Whether pairs of cells that clearly differ in the paper are ordered alike here, all but a tenth."""
-        alike, asked = self.ordered
-        return alike >= ORDERED * asked
+        alike, compared = self.ordered
+        return alike >= ORDERED * compared
 
     @property
     def same_knee(self) -> bool:
-        """Whether both tables turn at the same row; true where no knee is asked for."""
+        """Whether both tables turn at the same row; true where the paper states none."""
         return self.knees is None or self.knees[0] == self.knees[1]
 
     @property
     def verdict(self) -> Agreement:
-        """Matches where most cells agree; same shape where order and knee do; else differs."""
+        """Matches where most cells agree; same shape where order and knee do; else differs.
+
+        Numbers that were derived here cannot be matched, for nobody else printed them: there it is consistent.
+        """
         if not self.cells:
             return Agreement("undecided", "nothing measured stands in the published table")
-        words = f"{self.agreeing} of {len(self.cells)} {self._yardstick}; {self._shape}"
+        words = f"{self.agreeing} of {len(self.cells)} {self._yardstick}; {self._shape}{self._read}"
         if self.agreeing >= MOST * len(self.cells):
-            return Agreement("matches", words)
+            return Agreement("consistent" if self.published.origin == "derived here" else "matches", words)
         if not self.ordered[1] and self.knees is None:
             return Agreement("undecided", words)
         return Agreement("same shape" if self.same_order and self.same_knee else "differs", words)
+
+    @property
+    def _read(self) -> str:
+        return {
+            "paper": "",
+            "second-hand": "; the numbers are known from a summary of the paper only",
+            "derived here": "; the numbers were derived here, so this is a check of consistency",
+        }[self.published.origin]
 
     @property
     def _yardstick(self) -> str:
@@ -105,9 +116,9 @@ class Comparison:
 
     @property
     def _shape(self) -> str:
-        alike, asked = self.ordered
+        alike, compared = self.ordered
         knee = "" if self.knees is None else f", transition at {self.knees[0]} published and {self.knees[1]} here"
-        return f"{alike} of {asked} clearly different pairs ordered alike{knee}"
+        return f"{alike} of {compared} clearly different pairs ordered alike{knee}"
 
 
 def compare(published: Published, cells: Cells) -> Comparison:
@@ -124,12 +135,12 @@ def compare(published: Published, cells: Cells) -> Comparison:
     >>> compare(table, {(1, 8): [.08, .12], (2, 8): [.0005, .002]}).verdict.outcome
     'matches'
     """
-    found = tuple(
+    compared = tuple(
         _cell(published, row, column, values)
         for (row, column), values in cells.items()
         if published.at(row, column) is not None and len(values)
     )
-    return Comparison(published, found, _ordered(published, found), _knees(published, found))
+    return Comparison(published, compared, _ordered(published, compared), _knees(published, compared))
 
 
 def comparisons(record: Record, reproduction: Reproduction) -> list[Comparison]:
@@ -147,14 +158,14 @@ def judge_claims(claims: Sequence[Claim]) -> Agreement:
 
 def knee_of(published: Published, cells: Sequence[ComparedCell]) -> Any:
     """The row at which our curve turns: the knee of the mean level over the columns, by the rule of `fits.knee`."""
-    found = {(c.row, c.column): c.values for c in cells}
-    columns = sorted({column for _, column in found}, key=published.columns.index)
-    rows = [row for row in published.rows if all((row, column) in found for column in columns)]
+    by_place = {(c.row, c.column): c.values for c in cells}
+    columns = sorted({column for _, column in by_place}, key=published.columns.index)
+    rows = [row for row in published.rows if all((row, column) in by_place for column in columns)]
     if not columns or len(rows) < 3:
         return None
     means = []
     for row in rows:
-        logs = [np.array([published.measure.level(v) for v in found[row, column]]) for column in columns]
+        logs = [np.array([published.measure.level(v) for v in by_place[row, column]]) for column in columns]
         means.append(np.mean([level(each).item() for each in logs]))
     return rows[int(change_point(np.array(means), np.array(rows, dtype=float)))]
 

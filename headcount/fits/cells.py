@@ -60,7 +60,16 @@ class Cells:
 
     def levels(self) -> Float[np.ndarray, "group point"]:
         """The level of each cell; see `level`."""
-        return level(self.logs.reshape(*self.logs.shape[:2], -1))
+        return level(self.seeds)
+
+    def medians(self) -> Float[np.ndarray, "group point"]:
+        """The median of each cell's seeds."""
+        return np.nanmedian(self.seeds, -1)
+
+    @property
+    def seeds(self) -> Float[np.ndarray, "group point seed"]:
+        """The logarithms of all seeds of a cell, whatever their sample."""
+        return self.logs.reshape(*self.logs.shape[:2], -1)
 
     def resampled(self, resamples: int, generator: np.random.Generator) -> Iterator[Float[np.ndarray, "r group point"]]:
         """Levels of cells drawn again with replacement, in pieces that fit the memory of a small machine."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 __all__ = ["refuse_settings"]
 
 
-def refuse_settings(confidence: float, resamples: int) -> None:
+def refuse_settings(confidence: float, resamples: int = 1) -> None:
     """Raise a ValueError unless an interval can be made with these.
 
-    >>> refuse_settings(95, 2000)
+    >>> refuse_settings(95)
     Traceback (most recent call last):
     ...
     ValueError: confidence must lie between 0 and 1, got 95; for 95% write 0.95

@@ -26,7 +26,7 @@ class StudyPlan:
     where the order is half of what there is to know, and none for others.
 
     >>> StudyPlan(heads=(1, 3)).arch(3, outputs=1)
-    Architecture(layers=((3, 8),), width=32, positions=0, embed_dim=24, outputs=1)
+    Architecture(layers=((3, 8),), width=32, positions=0, embed_dim=24, outputs=1, class_token='every')
     """
 
     heads: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from headcount.frozen import decode
 
@@ -19,7 +19,7 @@ class Architecture:
     `embed_dim` is the width E of a token's state (0: the largest heads * head_dim, as the head-count paper
     sets it); `width` the hidden size N of every feed-forward; `positions` how many position features the encoder
     sees beside the token (0: none; 1: t/T; more: cos and sin of 2 pi j t/T, j = 1, 2, ...); `outputs` how many numbers
-    the read-out returns.
+    the read-out returns; `class_token` where the class token attends: in every layer, or in the last one only.
 
     >>> Architecture(layers=((4, 8),), width=32).embed_dim
     32
@@ -35,6 +35,7 @@ class Architecture:
     positions: int = 0
     embed_dim: int = 0
     outputs: int = 1
+    class_token: Literal["every", "last"] = "every"
 
     def __post_init__(self) -> None:
         try:
@@ -52,10 +53,19 @@ class Architecture:
         for name, least in (("width", 1), ("embed_dim", 1), ("positions", 0), ("outputs", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.class_token not in ("every", "last"):
+            raise ValueError(f'class_token must be "every" or "last" (layer it attends in), got {self.class_token!r}')
 
     @classmethod
     def parse(
-        cls, layers: str, *, width: int = 32, positions: int = 0, embed_dim: int = 0, outputs: int = 1
+        cls,
+        layers: str,
+        *,
+        width: int = 32,
+        positions: int = 0,
+        embed_dim: int = 0,
+        outputs: int = 1,
+        class_token: str = "every",
     ) -> Architecture:
         """The architecture whose layers a text gives as heads x head_dim, joined by +: what `name` prints.
 
@@ -70,7 +80,7 @@ class Architecture:
         if not all(pairs):
             raise ValueError(f"layers must read heads x head_dim, layer by layer, as 2x8+2x8; got {layers!r}")
         shape = tuple((int(pair[1]), int(pair[2])) for pair in pairs if pair)
-        return cls(shape, width, positions, embed_dim, outputs)
+        return cls(shape, width, positions, embed_dim, outputs, class_token)  # pyright: ignore[reportArgumentType]
 
     @property
     def depth(self) -> int:
@@ -83,12 +93,13 @@ class Architecture:
         return "+".join(f"{heads}x{head_dim}" for heads, head_dim in self.layers)
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON; a single output goes without saying.
+        """The fields, ready for JSON; a single output and a class token in every layer go without saying.
 
         >>> Architecture(layers=((4, 8),)).as_dict()
         {'layers': ((4, 8),), 'width': 32, 'positions': 0, 'embed_dim': 32}
         """
-        return {name: value for name, value in asdict(self).items() if (name, value) != ("outputs", 1)}
+        unsaid = (("outputs", 1), ("class_token", "every"))
+        return {name: value for name, value in asdict(self).items() if (name, value) not in unsaid}
 
     def to_json(self) -> str:
         """Canonical JSON: equal architectures, equal text."""

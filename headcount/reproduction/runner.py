@@ -8,9 +8,9 @@ from pathlib import Path
 from headcount.files import whole
 from headcount.results.record import Record, Reproduction, Setting
 
-__all__ = ["Told", "keep", "read_records", "reproduce"]
+__all__ = ["Progress", "keep", "read_records", "reproduce"]
 
-Told = Callable[[Reproduction, Record | None], None]
+Progress = Callable[[Reproduction, Record | None], None]
 """Called with None before a run, with the record after it or where it was kept already."""
 
 
@@ -19,17 +19,22 @@ def quiet(reproduction: Reproduction, record: Record | None) -> None:
 
 
 def reproduce(
-    asked: Iterable[Reproduction], setting: Setting, out: Path, *, again: bool = False, told: Told = quiet
+    reproductions: Iterable[Reproduction],
+    setting: Setting,
+    out: Path,
+    *,
+    again: bool = False,
+    on_progress: Progress = quiet,
 ) -> list[Record]:
     """Run what is asked for, in order, keeping each result in `out`; a result already there is taken as it is."""
     records = []
-    for reproduction in asked:
+    for reproduction in reproductions:
         path = out / reproduction.file(quick=setting.quick)
         if again or not path.exists():
-            told(reproduction, None)
+            on_progress(reproduction, None)
             keep(path, reproduction.measure(setting).to_json())
         records.append(Record.read(path))
-        told(reproduction, records[-1])
+        on_progress(reproduction, records[-1])
     return records
 
 
@@ -40,12 +45,14 @@ def keep(path: Path, text: str) -> None:
 
 
 def read_records(folder: Path) -> dict[str, Record]:
-    """The results in a folder by name: the full one where there is one, else the quick one."""
+    """The results in a folder by name: the full one where there is one, else the quick one.
+
+    Only files named as `reproduce` names them are read; others may lie beside them.
+    """
+    from headcount.reproduction.index import REPRODUCTIONS
+
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder} with results of `headcount reproduce`")
-    found: dict[str, Record] = {}
-    for path in sorted(folder.glob("*.json")):
-        record = Record.read(path)
-        if record.name not in found or found[record.name].quick:
-            found[record.name] = record
-    return found
+    files = {r.name: [folder / r.file(quick=quick) for quick in (False, True)] for r in REPRODUCTIONS}
+    there = {name: next((path for path in paths if path.is_file()), None) for name, paths in files.items()}
+    return {name: Record.read(path) for name, path in there.items() if path is not None}

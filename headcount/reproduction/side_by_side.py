@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -86,8 +86,12 @@ class PageEntry:
             return "quick: smaller than published"
         if self.reproduction.computed:
             return "computed"
-        smaller = any(note.startswith(("smaller", "lengths")) for note in self.record.measured.notes)
-        return "reduced" if smaller else "full"
+        return "reduced" if self.record.measured.reduced else "full"
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said of the run, first in what it was smaller."""
+        return self.record.measured.remarks if self.record else []
 
     @property
     def setup(self) -> str:
@@ -116,16 +120,12 @@ def html(records: Mapping[str, Record]) -> str:
 
 def _entry(reproduction: Reproduction, record: Record | None) -> PageEntry:
     if record is None:
-        empty = tuple(_beside(Comparison(p, (), (0, 0), None)) for p in reproduction.published)
-        return PageEntry(reproduction, None, tuple(_unjudged(t) for t in empty))
+        empty = (_beside(Comparison(p, (), (0, 0), None)) for p in reproduction.published)
+        return PageEntry(reproduction, None, tuple(replace(table, verdict=None) for table in empty))
     compared = comparisons(record, reproduction)
     known = {c.published.title for c in compared}
     rest = [_alone(title, cells) for title, cells in record.measured.tables.items() if title not in known]
     return PageEntry(reproduction, record, (*(_beside(c) for c in compared), *rest))
-
-
-def _unjudged(table: PageTable) -> PageTable:
-    return PageTable(table.title, table.quantity, table.corner, table.columns, table.rows, None)
 
 
 def _beside(comparison: Comparison) -> PageTable:

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from headcount.sources import Source
 
-__all__ = ["Cells", "Difference", "Measure", "Published", "Ratio", "mean"]
+__all__ = ["Cells", "Difference", "Measure", "Origin", "Published", "Ratio", "mean"]
 
 Cells = Mapping[tuple[Any, Any], Sequence[float]]
 """What was measured: the value of every seed, by (row, column) of the table."""
@@ -85,6 +85,8 @@ class Difference:
 
 
 Measure = Ratio | Difference
+Origin = Literal["paper", "second-hand", "derived here"]
+"""Where a number was read: in the paper or its figures, in a summary of the paper, or in our own derivation."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ class Published:
 
     `spread` is the published standard deviation; `read_to` is how far a number without one can be read (half of its
     last digit, or what a figure lets one see) where it is no mean over seeds. `sums_up` is how seeds become one number,
-    as the paper does it. `transition` is the row at which the paper says the curve turns.
+    as the paper does it. `transition` is the row at which the paper says the curve turns. `origin` says where the
+    numbers were read: to agree with numbers derived here is a check of consistency and no reproduction.
 
     >>> table = Published("Table 0", Source("yu2025heads", "Table 0"), "heads", (1, 2), "length", (8,), ((.1,), (.01,)))
     >>> table.at(2, 8)
@@ -113,6 +116,7 @@ class Published:
     measure: Measure = field(default_factory=Ratio)
     sums_up: Callable[[Sequence[float]], float] = mean
     transition: int | None = None
+    origin: Origin = "paper"
 
     def __post_init__(self) -> None:
         for block in (self.values, self.spread or self.values):

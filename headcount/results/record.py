@@ -1,4 +1,4 @@
-"""A reproduction as a value, how it is asked to run, and the small JSON file it leaves behind."""
+"""A reproduction as a value, how it is run, and the small JSON file it leaves behind."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["Claim", "Measured", "Record", "Reproduction", "Setting", "device_nam
 
 @dataclass(frozen=True)
 class Setting:
-    """How a reproduction is asked to run.
+    """How a reproduction is run.
 
-    `quick` asks for the smaller version; `data` is where data sets lie; `folder` keeps rows of unfinished runs;
+    `quick` means the smaller version; `data` is where data sets lie; `folder` keeps rows of unfinished runs;
     `seconds` is the device time a run that can be cut may use (None: as long as its full size takes).
     """
 
@@ -45,21 +45,29 @@ class Claim:
 class Measured:
     """What a run found: cells by the title of their table, statements, and the set-up in words and numbers.
 
-    `tables` may hold more than the paper printed: those come on the page without a verdict.
+    `tables` may hold more than the paper printed: those come on the page without a verdict. `reduced` says in what a
+    run was smaller than the published one; it is empty where nothing was.
     """
 
     tables: Mapping[str, Cells] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     setup: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    reduced: str = ""
+
+    @property
+    def remarks(self) -> list[str]:
+        """The notes, after a sentence on what was smaller where something was."""
+        return [*([f"smaller than published: {self.reduced}"] if self.reduced else []), *self.notes]
 
 
 @dataclass(frozen=True)
 class Reproduction:
     """One table or figure: what the paper prints, how it is made again, and what was left open and chosen.
 
-    `times` are measured or estimated, as (quick on two cores, full on CPU, full on one GPU). What is `computed`, not
-    trained, has no smaller version: asked for quickly it is the same.
+    `changed` is what was changed after ours had been looked at, of the recipe, the reading or the rule. `times` are
+    measured or estimated, as (quick on two cores, full on CPU, full on one GPU). What is `computed`, not trained, has
+    no smaller version: a quick run of it is the same.
     """
 
     name: str
@@ -71,6 +79,7 @@ class Reproduction:
     times: tuple[str, str, str] = ("seconds", "seconds", "seconds")
     needs: str = ""
     computed: bool = False
+    changed: str = ""
 
     @property
     def paper(self) -> str:
@@ -84,7 +93,7 @@ class Reproduction:
     def measure(self, setting: Setting) -> Record:
         """Run it, and say when, where and how."""
         start = time.perf_counter()
-        found = self.run(setting)
+        measured = self.run(setting)
         return Record(
             name=self.name,
             quick=setting.quick and not self.computed,
@@ -92,7 +101,7 @@ class Reproduction:
             device=device_name(setting.device),
             command=self.command(setting),
             seconds=round(time.perf_counter() - start, 1),
-            measured=found,
+            measured=measured,
         )
 
     def command(self, setting: Setting) -> str:
@@ -120,12 +129,12 @@ class Record:
 
     def to_json(self) -> str:
         """The record as JSON text, a line for each cell."""
-        found = self.measured
+        measured = self.measured
         whole = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "measured"}
-        whole |= {"setup": dict(found.setup), "notes": list(found.notes)}
-        whole["claims"] = [dataclasses.asdict(claim) for claim in found.claims]
+        whole |= {"setup": dict(measured.setup), "reduced": measured.reduced, "notes": list(measured.notes)}
+        whole["claims"] = [dataclasses.asdict(claim) for claim in measured.claims]
         head = json.dumps(whole, indent=1, default=str)[:-2]
-        tables = [f"  {json.dumps(title)}: [\n{_lines(cells)}\n  ]" for title, cells in found.tables.items()]
+        tables = [f"  {json.dumps(title)}: [\n{_lines(cells)}\n  ]" for title, cells in measured.tables.items()]
         return head + ',\n "tables": {\n' + ",\n".join(tables) + "\n }\n}\n"
 
     @classmethod
@@ -139,7 +148,8 @@ class Record:
             for title, cells in whole["tables"].items()
         }
         claims = tuple(Claim(**claim) for claim in whole.get("claims", []))
-        measured = Measured(tables, claims, whole.get("setup", {}), tuple(whole.get("notes", [])))
+        notes = tuple(whole.get("notes", []))
+        measured = Measured(tables, claims, whole.get("setup", {}), notes, whole.get("reduced", ""))
         plain = {f.name: whole[f.name] for f in dataclasses.fields(cls) if f.name != "measured"}
         return cls(**plain, measured=measured)
 

@@ -138,7 +138,7 @@ class Study:
 
     @property
     def predicted_heads(self) -> int | None:
-        """The number D of first-order retrievals, which one layer needs a head each for (docs/theorems.md says where that is proved)."""
+        """The number D of first-order retrievals, each of which takes a head of one layer."""
         structure = self.structure
         if structure is None or structure.order != 1 or any(r.rank > 1 or r.after for r in structure.retrievals):
             return None

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING
 from headcount.lazy import lazily
 
 if TYPE_CHECKING:
+    from headcount.nets.pretrained.folders import load_compact
     from headcount.shrinking.budget import Curve, Spending, spend
     from headcount.shrinking.calibration import corrected
-    from headcount.shrinking.checkpoint import load_compact, save_compact, save_padded, tensor_bytes
+    from headcount.shrinking.checkpoint import save_compact, save_padded, tensor_bytes
     from headcount.shrinking.distillation import distil
-    from headcount.shrinking.pipeline import Wish, compress
+    from headcount.shrinking.pipeline import Compressed, compress
     from headcount.shrinking.rank_plan import RankPlan, plan
     from headcount.shrinking.surgery import reduce, shrink_model
     from headcount.shrinking.weight_and_time import gap, latencies, size
 
 __all__ = [
+    "Compressed",
     "Curve",
     "RankPlan",
     "Spending",
-    "Wish",
     "compress",
     "corrected",
     "distil",
@@ -41,11 +42,11 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         "pipeline": (
-            "Wish",
+            "Compressed",
             "compress",
         ),
+        "headcount.nets.pretrained.folders": ("load_compact",),
         "checkpoint": (
-            "load_compact",
             "save_compact",
             "save_padded",
             "tensor_bytes",

@@ -21,7 +21,7 @@ from headcount.shrinking.rank_plan import RankPlan
 
 __all__ = ["corrected", "measured"]
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 MOST = 8  # batches looked at, evenly spaced
 TRUSTED = 2.0  # a layer whose measured error is within this factor of its curves is only scaled as a whole
 
@@ -67,7 +67,11 @@ def measured(
 
 
 def corrected(
-    model: nn.Module, plan: RankPlan, batches: Sequence[TextBatch], read: Readout, say: Say = lambda _: None
+    model: nn.Module,
+    plan: RankPlan,
+    batches: Sequence[TextBatch],
+    read: Readout,
+    on_progress: Progress = lambda _: None,
 ) -> Survey:
     """The plan's survey with curves scaled to the measured change of each layer at its planned ranks.
 
@@ -95,7 +99,7 @@ def corrected(
             scale = _ratio(true, sum(alone[id(u)] * u.errors[r] for u, r in mine))
             factors |= {u: alone[id(u)] * scale for u, _ in mine}
         factors |= {u: factors.get(u, scale) for u in survey.units if u.layer == number}
-        say(f"layer {number + 1} of {len(layers)} held against the truth")
+        on_progress(f"layer {number + 1} of {len(layers)} held against the truth")
     units = tuple(replace(u, errors=tuple(factors.get(u, 1.0) * e for e in u.errors)) for u in survey.units)
     return replace(survey, units=units)
 

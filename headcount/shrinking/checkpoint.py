@@ -6,42 +6,26 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from headcount.frozen import decode
 from headcount.nets.pretrained.families import Family, family_of
-from headcount.nets.pretrained.folders import build, config_of
-from headcount.nets.pretrained.layout import HeadLayout
-from headcount.nets.pretrained.ragged_heads import Weights
+from headcount.nets.pretrained.folders import LAYOUT, WEIGHTS
 
-__all__ = ["load_compact", "save_compact", "save_padded", "tensor_bytes", "write_safetensors"]
+__all__ = ["save_compact", "save_padded", "tensor_bytes"]
 
-LAYOUT = "headcount_layout.json"
-WEIGHTS = "model.safetensors"
-KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
 CARRIED = (".json", ".txt", ".model", ".md")  # tokenizers and pooling settings, next to the weights
 
 
-@dataclass(frozen=True)
-class _StoredLayout:
-    """What stands beside the weights: the family of the model, and the heads of every layer."""
-
-    family: str
-    layers: tuple[HeadLayout, ...]
-
-
 def save_compact(model: nn.Module, folder: str | Path, source: str | Path | None = None) -> Path:
-    """Write the reduced model so that `load_compact` runs it: ragged matrices, nothing padded."""
+    """Write the reduced model so that `load` reads it: ragged matrices, nothing padded."""
     family = family_of(model)
     layouts = [family.read(layer).layout.to_json() for layer in family.layers(model)]
     with _whole(Path(folder)) as scratch:
-        write_safetensors(scratch / WEIGHTS, _state(model))
+        _write(scratch / WEIGHTS, _state(model))
         (scratch / LAYOUT).write_text(json.dumps({"family": family.name, "layers": layouts}, indent=1))
         _settings(model, scratch, source)
     return Path(folder)
@@ -51,31 +35,9 @@ def save_padded(model: nn.Module, folder: str | Path, head_dim: int, source: str
     """Write the reduced model in the stock shapes, heads filled up with zeros: plain `transformers` loads it."""
     family = family_of(model)
     with _whole(Path(folder)) as scratch:
-        write_safetensors(scratch / WEIGHTS, stock_state(model, family, head_dim))
+        _write(scratch / WEIGHTS, stock_state(model, family, head_dim))
         _settings(model, scratch, source)
     return Path(folder)
-
-
-def load_compact(folder: str | Path) -> nn.Module:
-    """The model that `save_compact` wrote, ready to run.
-
-    For our own network, give the folder too: it carries the architecture.
-    """
-    folder = Path(folder)
-    if not (folder / LAYOUT).is_file():
-        raise FileNotFoundError(f"{folder} is no compact checkpoint: it has no {LAYOUT}")
-    stored_layout = decode(_StoredLayout, json.loads((folder / LAYOUT).read_text()), LAYOUT)
-    model = build(config_of(folder))
-    family = family_of(model)
-    for layer, layout in zip(family.layers(model), stored_layout.layers, strict=True):
-        family.write(layer, _blank(family.read(layer), layout))
-    own = model.state_dict(keep_vars=True)
-    with safe_open(str(folder / WEIGHTS), framework="pt") as stored:
-        _check_names(set(stored.keys()), own, folder)
-        with torch.no_grad():
-            for name in stored.keys():  # noqa: SIM118 (a file, not a dictionary)
-                own[name].copy_(stored.get_tensor(name))
-    return model.eval()
 
 
 def tensor_bytes(model: nn.Module) -> int:
@@ -93,27 +55,10 @@ def stock_state(model: nn.Module, family: Family, head_dim: int) -> dict[str, Te
     return kept
 
 
-def write_safetensors(path: Path, state: Mapping[str, Tensor]) -> int:
-    """Write tensors one after the other, so that no second copy of the model is ever held; returns the bytes.
-
-    The format: eight bytes of header length, a JSON header of (dtype, shape, offsets), then the raw tensors.
-    """
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    at = 0
-    for name, tensor in state.items():
-        if tensor.dtype not in KINDS:
-            raise ValueError(f"tensor {name!r} has type {tensor.dtype}, which this writer does not know")
-        size = tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
-        at += size
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as out:
-        out.write(len(text).to_bytes(8, "little"))
-        out.write(text)
-        for tensor in state.values():
-            out.write(tensor.detach().contiguous().flatten().view(torch.uint8).numpy().data)
-    return 8 + len(text) + at
+def _write(path: Path, state: Mapping[str, Tensor]) -> None:
+    """Write the tensors; what is a view into a larger storage is copied first, as the format holds whole tensors."""
+    own = {name: t.clone() if t.untyped_storage().nbytes() > t.nbytes else t.contiguous() for name, t in state.items()}
+    save_file(own, path, {"format": "pt"})
 
 
 def _state(model: nn.Module) -> dict[str, Tensor]:
@@ -140,32 +85,6 @@ def _ours(name: str, prefix: str) -> bool:
     rest = name.removeprefix(prefix)
     parts = ("attention.self.", "attention.output.dense.", "attn.", "self_attn.", "heads.", "output.")
     return rest.startswith(parts) and not rest.startswith("output.dense.") and not rest.startswith("output.LayerNorm.")
-
-
-def _blank(stock: Weights, layout: HeadLayout) -> Weights:
-    """Weights of the right shapes, to be filled from a file."""
-    embed = stock.value.shape[1]
-    rotary = stock.query is None
-    return Weights(
-        layout,
-        None if rotary else torch.empty(layout.query_rows, embed),
-        None if stock.query_bias is None else torch.empty(layout.query_rows),
-        None if rotary else torch.empty(layout.key_rows, embed),
-        torch.empty(layout.value_rows, embed),
-        torch.empty(embed, layout.output_columns),
-        None if stock.output_bias is None else torch.empty(embed),
-        stock.scale,
-    )
-
-
-def _check_names(stored: set[str], own: Mapping[str, Tensor], folder: Path) -> None:
-    unknown = stored - set(own)
-    if unknown:
-        raise ValueError(f"{folder / WEIGHTS} holds {sorted(unknown)[0]!r}, which its configuration has no place for")
-    pointers = {own[name].data_ptr() for name in stored}
-    missing = [name for name, t in own.items() if name not in stored and t.numel() and t.data_ptr() not in pointers]
-    if missing:
-        raise ValueError(f"{folder / WEIGHTS} lacks {missing[0]!r}")
 
 
 def _settings(model: Any, scratch: Path, source: str | Path | None) -> None:

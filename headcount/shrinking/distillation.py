@@ -27,7 +27,7 @@ def distil(
     lr: float = 3e-4,
     seconds: float = math.inf,
     seed: int = 0,
-    say: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> list[float]:
     """Train the reduced attention of `student` towards the teacher's read-out; returns the loss of every step.
 
@@ -56,7 +56,7 @@ def distil(
         nn.utils.clip_grad_norm_(trained, 1.0)
         optimiser.step()
         losses.append(float(loss.detach()))
-        say(f"self-distillation, step {step + 1} of {steps}, loss {losses[-1]:.4f}")
+        on_progress(f"self-distillation, step {step + 1} of {steps}, loss {losses[-1]:.4f}")
     student.requires_grad_(False)
     return losses
 

@@ -85,7 +85,7 @@ def plan(
     `uniform`: the same share of every unit's rank. `allocated`: the least predicted error (`spend`), then as long as it
     helps whole heads are removed, their query-key ranks going to others, and pairs of heads share one key.
     """
-    check_wish(keep, rule)
+    check_share(keep, rule)
     if not survey.units:
         reasons = "; ".join(sorted({f"{part}: {why}" for _, part, why in survey.refused}))
         raise ValueError(f"nothing in this model can be reduced ({reasons or 'no attention layers'})")
@@ -102,7 +102,7 @@ def plan(
     return _group(first) if grouping else first
 
 
-def check_wish(keep: float, rule: str) -> None:
+def check_share(keep: float, rule: str) -> None:
     """Refuse a share or a rule that no survey could meet."""
     if not 0 < keep <= 1:
         raise ValueError(f"keep must be above 0 and at most 1, got {keep:g}")

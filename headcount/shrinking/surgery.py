@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headcount.nets.pretrained.batches import Readout, TextBatch
-from headcount.nets.pretrained.families import Family, family_of
+from headcount.nets.pretrained.families import Family, family_of, padded
 from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Weights
 from headcount.papers.allocation.lowrank import Factors
@@ -17,10 +17,11 @@ from headcount.papers.allocation.moments import PARTS, members
 from headcount.papers.allocation.units import survey
 from headcount.shrinking.calibration import corrected
 from headcount.shrinking.rank_plan import RankPlan, plan
+from headcount.shrinking.weight_and_time import stock_head_dims
 
-__all__ = ["shrink_model", "reduce"]
+__all__ = ["at_full_rank", "reduce", "shrink_model"]
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -46,32 +47,45 @@ def shrink_model(
     grouping: bool = False,
     rounds: int = 1,
     seed: int = 0,
-    say: Say = lambda _: None,
+    on_progress: Progress = lambda _: None,
 ) -> RankPlan:
     """Reduce the model in place to the share `keep` of its query-key and value-output parameters; returns the plan.
 
     `batches` and `read` are the text to calibrate on and the read-out to keep; `measure="weights"` needs neither.
     Planning by outputs, the curves are `rounds` times held against the truth and the budget divided again.
     """
-    found = survey(model, measure, batches=batches, read=read, parts=parts, seed=seed, say=say)
+    found = survey(model, measure, batches=batches, read=read, parts=parts, seed=seed, say=on_progress)
     chosen = plan(found, keep, rule=rule, removal=removal, grouping=grouping)
     for _ in range(rounds if measure == "outputs" and rule == "allocated" else 0):
         assert read is not None
-        found = corrected(model, chosen, batches, read, say)
+        found = corrected(model, chosen, batches, read, on_progress)
         chosen = plan(found, keep, rule=rule, removal=removal, grouping=grouping)
-    reduce(model, chosen, say)
+    reduce(model, chosen, on_progress)
     return chosen
 
 
 @torch.no_grad()
-def reduce(model: nn.Module, plan: RankPlan, say: Say = lambda _: None) -> nn.Module:
+def at_full_rank(model: nn.Module) -> nn.Module:
+    """Fill every reduced head up with zeros to its layer's stock dimension; the outputs stay what they were."""
+    family = family_of(model)
+    for layer, dim in zip(family.layers(model), stock_head_dims(model), strict=True):
+        if family.heads(layer) is not None:
+            w = family.read(layer)
+            query, bias, key, value, output = padded(w, dim)
+            layout = HeadLayout.full(len(w.layout.groups), dim, len(w.layout.widths), rotary=w.layout.rotary)
+            family.write(layer, Weights(layout, query, bias, key, value, output, w.output_bias, w.scale))
+    return model
+
+
+@torch.no_grad()
+def reduce(model: nn.Module, plan: RankPlan, on_progress: Progress = lambda _: None) -> nn.Module:
     """Replace the attention of every planned layer; the model given is the one changed."""
     family = family_of(model)
     layers = family.layers(model)
     for number, layer in enumerate(layers):
         if any(u.layer == number for u in plan.survey.units):
             family.write(layer, _reduced(family, layer, number, plan))
-        say(f"layer {number + 1} of {len(layers)} reduced")
+        on_progress(f"layer {number + 1} of {len(layers)} reduced")
     return model
 
 

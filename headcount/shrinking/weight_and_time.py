@@ -14,7 +14,7 @@ from torch import nn
 from headcount.nets.pretrained.batches import Readout, TextBatch
 from headcount.nets.pretrained.families import family_of
 
-__all__ = ["ModelSize", "gap", "latencies", "size", "tokens_that_fit"]
+__all__ = ["ModelSize", "gap", "latencies", "size", "stock_head_dims", "tokens_that_fit"]
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,22 @@ def size(model: nn.Module) -> ModelSize:
     )
 
 
+def stock_head_dims(model: Any) -> list[int]:
+    """Each layer's head dimension in the stock model of this configuration, whatever has been cut from it since."""
+    config = getattr(model, "config", None)
+    if config is None:
+        return [dim for _, dim in model.arch.layers]
+    dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return [dim] * len(family_of(model).layers(model))
+
+
 def tokens_that_fit(model: nn.Module, length: int) -> int:
     """Tokens a batch may hold so that derivatives take about half the memory of the model itself, at least one text."""
     family = family_of(model)
     layers = family.layers(model)
     embed = family.read(layers[0]).value.shape[1]
     held = size(model).bytes
-    return max(length, int(held / 2 / (len(layers) * 30 * embed * 4)))  # about 30 vectors a token and layer are kept
+    return max(length, int(held / 2 / (len(layers) * 30 * embed * 4)))  # about 30 vectors per token and layer are kept
 
 
 @torch.no_grad()

@@ -39,7 +39,7 @@ class PositionSum:
 
     @property
     def structure(self) -> Structure:
-        return Structure(self.length, self.token_dim, (Retrieval("places", positions=self.positions),))
+        return Structure(self.length, self.token_dim, (Retrieval("places", positions=self.positions, summed=1),))
 
     @property
     def domain(self) -> str:

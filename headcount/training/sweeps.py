@@ -115,7 +115,8 @@ def banks(asked: Sweep, device: str) -> Iterator[list[Member]]:
     kind = torch.device(device).type
     groups: dict[tuple[Any, ...], list[Member]] = {}
     for member in asked.members:
-        key = (_lengths(member, kind), member.task.token_dim, member.arch.depth, member.arch.positions)
+        arch = member.arch
+        key = (_lengths(member, kind), member.task.token_dim, arch.depth, arch.positions, arch.class_token)
         groups.setdefault(key, []).append(member)
     for members in groups.values():
         yield from _fitting(sorted(members, key=_size), asked.recipe, kind)

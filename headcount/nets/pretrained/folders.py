@@ -5,17 +5,34 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
+from headcount.frozen import decode
 from headcount.nets import Architecture, Transformer
-from headcount.nets.pretrained.families import FAMILIES
+from headcount.nets.pretrained.families import FAMILIES, family_of
+from headcount.nets.pretrained.layout import HeadLayout
+from headcount.nets.pretrained.ragged_heads import Weights
 
-__all__ = ["build", "config_of", "folder_of", "load", "readout_for", "tokenizer_of"]
+__all__ = ["build", "config_of", "folder_of", "load", "load_compact", "readout_for", "tokenizer_of"]
+
+LAYOUT = "headcount_layout.json"  # beside the weights of a compact checkpoint
+WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class _StoredLayout:
+    """What stands beside the weights: the family of the model, and the heads of every layer."""
+
+    family: str
+    layers: tuple[HeadLayout, ...]
 
 
 def folder_of(name: str) -> str:
@@ -78,17 +95,44 @@ def build(config: Any) -> nn.Module:
 
 
 def load(name: str | Path) -> nn.Module:
-    """The trained model of that name, in evaluation mode, as the class its configuration names."""
+    """The trained model of that name, in evaluation mode, as the class its configuration names.
+
+    A compact checkpoint, as `shrinking.save_compact` writes it, comes back with its ragged heads.
+    """
     where = folder_of(str(name))
+    if (Path(where) / LAYOUT).is_file():
+        return load_compact(where)
     config = config_of(where)
     if isinstance(config, dict):
-        raise ValueError(f"{name} is a compact checkpoint of headcount's own network: use load_compact")
+        raise ValueError(f"{name} names headcount's own network but has no {LAYOUT}, so no weights can be placed")
     try:
         with _quietly():
             return _kind(config).from_pretrained(where, config=config).eval()
     except OSError as cause:
         first = str(cause).strip().splitlines()[0]
         raise ValueError(f"no weights can be read from {name!r}: {first}") from None
+
+
+def load_compact(folder: str | Path) -> nn.Module:
+    """The model of a compact checkpoint, ready to run: ragged matrices where the layout says so."""
+    folder = Path(folder)
+    if not (folder / LAYOUT).is_file():
+        raise FileNotFoundError(f"{folder} is no compact checkpoint: it has no {LAYOUT}")
+    stored_layout = decode(_StoredLayout, json.loads((folder / LAYOUT).read_text(encoding="utf-8")), LAYOUT)
+    model = build(config_of(folder))
+    family = family_of(model)
+    layers = family.layers(model)
+    if len(layers) != len(stored_layout.layers):
+        raise ValueError(f"{LAYOUT} speaks of {len(stored_layout.layers)} layers and the model has {len(layers)}")
+    for layer, layout in zip(layers, stored_layout.layers, strict=True):
+        family.write(layer, _blank(family.read(layer), layout))
+    own = model.state_dict(keep_vars=True)
+    stored = load_file(folder / WEIGHTS)
+    _check_names(set(stored), own, folder)
+    with torch.no_grad():
+        for name, tensor in stored.items():
+            own[name].copy_(tensor)
+    return model.eval()
 
 
 def tokenizer_of(name: str | Path) -> Any:
@@ -131,3 +175,29 @@ def _kind(config: Any) -> Any:
 
     named = str((config.architectures or [""])[0])
     return getattr(transformers, named, None) or transformers.MODEL_MAPPING[type(config)]
+
+
+def _blank(stock: Weights, layout: HeadLayout) -> Weights:
+    """Weights of the right shapes, to be filled from a file."""
+    embed = stock.value.shape[1]
+    rotary = stock.query is None
+    return Weights(
+        layout,
+        None if rotary else torch.empty(layout.query_rows, embed),
+        None if stock.query_bias is None else torch.empty(layout.query_rows),
+        None if rotary else torch.empty(layout.key_rows, embed),
+        torch.empty(layout.value_rows, embed),
+        torch.empty(embed, layout.output_columns),
+        None if stock.output_bias is None else torch.empty(embed),
+        stock.scale,
+    )
+
+
+def _check_names(stored: set[str], own: Mapping[str, Tensor], folder: Path) -> None:
+    unknown = stored - set(own)
+    if unknown:
+        raise ValueError(f"{folder / WEIGHTS} holds {sorted(unknown)[0]!r}, which its configuration has no place for")
+    pointers = {own[name].data_ptr() for name in stored}
+    missing = [name for name, t in own.items() if name not in stored and t.numel() and t.data_ptr() not in pointers]
+    if missing:
+        raise ValueError(f"{folder / WEIGHTS} lacks {missing[0]!r}")

@@ -79,14 +79,15 @@ def extraction_error(
     where w_m = |rho_m| B is the weight of lag m times the bound on a token, and a lag without heads is dropped.
     Source: Yu et al. 2025 (allocation), Equation 3.
     Departs: any lag may be dropped, not only the last ones; lags with fewer than m + 1 heads are named as a
-    violated hypothesis, since there the published synthesis term is below what any weights reach.
+    violated hypothesis and the bound says nothing, since there the published synthesis term is below what any weights
+    reach.
 
     >>> print(extraction_error([1, 1, 1, 1], heads=[8] * 4, head_dims=[8] * 4, token_dim=8))
     extraction error <= 0.683497, by Equation 3 of ... (allocation), if tokens bounded, targets a sum of lagged tokens
     """
     if not len(weights) == len(heads) == len(head_dims):
         raise ValueError(
-            f"weights, heads and head_dims need one entry a lag, got {len(weights)}, {len(heads)}, {len(head_dims)}"
+            f"weights, heads and head_dims need one entry per lag, got {len(weights)}, {len(heads)}, {len(head_dims)}"
         )
     check_sizes(weights, token_dim)
     at_least(0, **{f"heads of lag {m}": h for m, h in enumerate(heads, start=1)})
@@ -107,6 +108,7 @@ def extraction_error(
         "upper",
         Source("yu2025allocation", "Equation 3"),
         hypotheses=("tokens bounded, targets a sum of lagged tokens", *fails),
+        vacuous=bool(starved),
         meaning="worst-case error of one attention layer that reads lagged tokens",
         sizes={"compression": lost, "synthesis": read, "memory": dropped, "starved_lags": list(starved)},
     )

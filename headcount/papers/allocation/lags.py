@@ -15,7 +15,8 @@ from headcount.sources import Checked, Source, implements
 
 __all__ = ["Allocation", "Relaxed", "allocate", "relaxed"]
 
-LARGEST_EXACT = 4096  # budgets up to here are searched over every (heads, head_dim); above, head_dim = token_dim
+LARGEST_TABLE = 1 << 22  # budgets up to here may have a table of what every spending brings
+MOST_SUMS = 400_000_000  # of the dynamic programme, a second or two; beyond, head_dim = token_dim and the gap is stated
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Relaxed:
 class Allocation:
     """How many heads of which dimension read each lag; a lag with 0 heads is dropped.
 
-    `error` is the bound at these integers, `relaxed` the closed form it is rounded from.
+    `error` is the bound at these integers, `relaxed` the closed form it is rounded from, which no integers beat.
+    `exact` says whether nothing better exists; where it is not known, `gap` says by how much at most.
     """
 
     heads: tuple[int, ...]
@@ -40,10 +42,17 @@ class Allocation:
     token_dim: int
     budget: int
     weights: tuple[float, ...] = field(repr=False, default=())
+    exact: bool = True
 
     @property
     def error(self) -> float:
+        """Equation 3 at these integers; a promise only where no lag is starved (`bound.vacuous`)."""
         return self.bound.value
+
+    @property
+    def gap(self) -> float:
+        """The most by which another allocation of the same budget can be better: 0 where this one is exact."""
+        return 0.0 if self.exact else max(0.0, self.error - self.relaxed.error)
 
     @property
     def lags(self) -> int:
@@ -110,18 +119,19 @@ def allocate(weights: Sequence[float], token_dim: int, budget: int) -> Allocatio
     """The heads and head dimensions, integers with sum of heads * head_dim <= budget, of least Equation 3 error.
 
     Source: Yu et al. 2025 (allocation), Equation 5 (eps_delta dropped). Solved exactly by dynamic programming over
-    the budget up to 4096; above that among full-dimension heads, where adding each head to the lag it helps most
-    is optimal because a_m / H is convex in H.
+    the budget and the spendings of a lag that a smaller one does not equal. Where that takes too many sums (budgets of
+    some 100,000 and more), heads of full dimension are given one by one to the lag they help most, and `gap` says how
+    far the closed form lies below, which bounds every allocation.
 
     >>> a = allocate([1, 1, 1, 1], token_dim=8, budget=256)
-    >>> a.lags, a.heads, a.head_dims, round(a.error, 4)
-    (4, (8, 8, 8, 8), (8, 8, 8, 8), 0.6835)
+    >>> a.lags, a.heads, a.head_dims, round(a.error, 4), a.gap
+    (4, (8, 8, 8, 8), (8, 8, 8, 8), 0.6835, 0.0)
     """
     check_sizes(weights, token_dim)
     if int(budget) != budget or budget < 1:
         raise ValueError(f"budget must be a whole number of at least 1 (heads times head_dim), got {budget}")
-    solve = _by_programming if budget <= LARGEST_EXACT else _by_heads
-    heads, head_dims = solve([float(w) for w in weights], token_dim, int(budget))
+    exact = _by_programming([float(w) for w in weights], token_dim, int(budget))
+    heads, head_dims = exact or _by_heads([float(w) for w in weights], token_dim, int(budget))
     return Allocation(
         heads=heads,
         head_dims=head_dims,
@@ -130,18 +140,26 @@ def allocate(weights: Sequence[float], token_dim: int, budget: int) -> Allocatio
         token_dim=token_dim,
         budget=int(budget),
         weights=tuple(float(w) for w in weights),
+        exact=exact is not None,
     )
 
 
-def _by_programming(weights: list[float], token_dim: int, budget: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Exact: best(m, b) = min over what lag m spends, then walk back."""
+def _by_programming(
+    weights: list[float], token_dim: int, budget: int
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Exact: best(m, b) = min over what lag m spends, then walk back; None where that takes too many sums."""
+    if budget > LARGEST_TABLE:
+        return None
     tables = [_one_lag(lag, w, token_dim, budget) for lag, w in enumerate(weights, start=1)]
+    useful = [_useful(error) for error, _, _ in tables]
+    if sum(map(len, useful)) * budget > MOST_SUMS:
+        return None
     best = np.zeros(budget + 1)
     choices = []
-    for error, _, _ in tables:
+    for (error, _, _), costs in zip(tables, useful, strict=True):
         spent = np.zeros(budget + 1, dtype=int)
         new = np.full(budget + 1, np.inf)
-        for cost in range(budget + 1):  # one lag spends `cost`, the earlier ones the rest
+        for cost in costs:  # one lag spends `cost`, the earlier ones the rest
             trial = best[: budget + 1 - cost] + error[cost]
             better = trial < new[cost:] - 1e-15
             new[cost:][better] = trial[better]
@@ -155,6 +173,12 @@ def _by_programming(weights: list[float], token_dim: int, budget: int) -> tuple[
         left -= cost
     picks.reverse()
     return tuple(h for h, _ in picks), tuple(n for _, n in picks)
+
+
+def _useful(error: np.ndarray) -> list[int]:
+    """The spendings that bring less error than every smaller one: no optimum needs another."""
+    before = np.minimum.accumulate(error)
+    return [0, *(np.flatnonzero(error[1:] < before[:-1]) + 1).tolist()]
 
 
 def _one_lag(lag: int, weight: float, token_dim: int, budget: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

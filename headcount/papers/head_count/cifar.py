@@ -105,9 +105,9 @@ def run(setting: Setting, size: ImageGrid | None = None) -> Measured:
     setup = asdict(size) | {"epochs": epochs, "pixels": pixels, "head_dim": 16, "layers": 4, "patch": 4, "lr": LR}
     setup |= {"varied_lr": OTHER_LR, "dropout": 0, "weight_decay": EncoderPlan(1).weight_decay}
     found, notes = both.measure(epochs, Journal(setting.folder / "cifar.jsonl"), setup, deadline)
-    if size.images < FULL.images:
-        notes += (f"smaller than published: {size.images} of 50,000 images, {epochs} epochs",)
-    return Measured(found, (), setup, notes)
+    whole = size.images >= FULL.images
+    reduced = "" if whole else f"{size.images} of 50,000 images, {epochs} epochs"
+    return Measured(found, (), setup, notes, reduced)
 
 
 def _shape(heads: int, data: OnCanvas) -> EncoderShape:

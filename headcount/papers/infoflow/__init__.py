@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from headcount.lazy import lazily
 from headcount.papers.infoflow.advise import Advice, Choice, Frontier, advise
+from headcount.papers.infoflow.constructible import Blueprint, blueprints
 from headcount.papers.infoflow.describe import read_structure, structure_from_toml
 from headcount.papers.infoflow.flow_picture import draw
 from headcount.papers.infoflow.predict import predict
 from headcount.papers.infoflow.prediction import KnownSet, Prediction, Statement, Step
+from headcount.papers.infoflow.remarks import Caution, Fix, Limit
 
 if TYPE_CHECKING:
     from headcount.papers.infoflow.networks import (
@@ -35,14 +37,19 @@ if TYPE_CHECKING:
 __all__ = [
     "Advice",
     "Attends",
+    "Blueprint",
+    "Caution",
     "Choice",
     "Contains",
+    "Fix",
     "Frontier",
     "KnownSet",
+    "Limit",
     "Prediction",
     "Statement",
     "Step",
     "advise",
+    "blueprints",
     "build",
     "carried_retrievals",
     "class_attention",

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from html import escape
 from typing import Any
 
-from headcount.nets import Architecture, parameters
-from headcount.papers.infoflow.analysis import Cost, Found, analyse, impossible, is_cheap
-from headcount.papers.infoflow.predict import limiting, predict, structure_of
+from headcount.nets.architecture import Architecture, parameters
+from headcount.papers.infoflow.analysis import analyse, is_cheap, unplaced
+from headcount.papers.infoflow.constructible import blueprints
+from headcount.papers.infoflow.predict import POSITIONS, cheap_exponent, cheap_shape, limiting, predict, structure_of
 from headcount.papers.infoflow.prediction import Prediction
+from headcount.papers.infoflow.remarks import Limit
+from headcount.papers.infoflow.schedule import Job
 from headcount.structure import Structure
 
 __all__ = ["Advice", "Choice", "Frontier", "advise"]
 
-POSITIONS = 3  # t/T and one turn of the circle: enough to name every place
 HEAD_DIMS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -28,6 +31,10 @@ class Choice:
     parameters: int
     reason: str
 
+    def __str__(self) -> str:
+        price = f"{self.parameters:.3g} parameters" if self.parameters else "no price is enough"
+        return f"{self.architecture.name}: {self.prediction.verdict} ({self.prediction.warrant}), {price}"
+
     def as_row(self) -> dict[str, Any]:
         """Ready for a table or JSON."""
         arch = self.architecture
@@ -39,6 +46,8 @@ class Choice:
             "parameters": self.parameters,
             "exponent": self.prediction.exponent if self.prediction.feasible else None,
             "verdict": self.prediction.verdict,
+            "warrant": self.prediction.warrant,
+            "construction": getattr(self.prediction.construction, "construction", None),
             "reason": self.reason,
         }
 
@@ -53,9 +62,12 @@ class Frontier:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Advice:
-    """Ranked choices, the best first, and for each depth where cheap begins."""
+    """Ranked choices, the best first, and for each depth where cheap begins.
+
+    A choice whose warrant is "constructed" can be had: `build(task, eps, arch=choice.architecture)`.
+    """
 
     structure: Structure
     eps: float
@@ -66,12 +78,29 @@ class Advice:
     def best(self) -> Choice:
         return self.ranked[0]
 
+    @property
+    def buildable(self) -> tuple[Choice, ...]:
+        """The choices that `build` returns with a certificate."""
+        return tuple(choice for choice in self.ranked if choice.prediction.warrant == "constructed")
+
+    def __repr__(self) -> str:
+        return f"<Advice for eps {self.eps:g}: {self.best}; {len(self.ranked)} ranked, {len(self.buildable)} buildable>"
+
+    def _repr_html_(self) -> str:
+        columns = ("layers", "embed_dim", "positions", "parameters", "verdict", "warrant", "reason")
+        head = "".join(f"<th>{column.replace('_', ' ')}</th>" for column in columns)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(choice.as_row()[column]))}</td>" for column in columns) + "</tr>"
+            for choice in self.ranked
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
     def as_row(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
         return {
             "eps": self.eps,
             "ranked": [choice.as_row() for choice in self.ranked],
-            "frontier": [vars(f) for f in self.frontier],
+            "frontier": [asdict(f) for f in self.frontier],
             "best": self.best.prediction.as_row(),
             "structure": self.structure.to_json(),
         }
@@ -89,16 +118,14 @@ def advise(task: Any, eps: float = 1e-2, *, max_layers: int = 4, max_heads: int 
     >>> best.architecture.name, best.prediction.cheap
     ('2x4+2x4', True)
     """
-    structure = structure_of(task)
     _check(eps, max_layers, max_heads, keep)
-    trimmed = dict.fromkeys(_trimmed(structure, a) for a in _cheap_shapes(structure, max_layers, max_heads))
-    costs = dict(_narrowed(structure, a) for a in trimmed)
-    if not costs:
-        costs = {a: _cost(structure, a) for a in _least_costly(structure, max_layers, max_heads)}
-    priced = sorted((_priced(structure, a, costs[a], eps) for a in _distinct(costs)), key=_rank)[:keep]
-    choices = [Choice(arch, predict(structure, arch), parameters, "") for arch, _, parameters in priced]
-    reasoned = [replace(c, reason=_reason(c, choices[0])) for c in choices]
-    return Advice(structure, eps, tuple(reasoned), tuple(_frontier(structure, max_layers, max_heads)))
+    structure = structure_of(task)
+    trimmed = dict.fromkeys(_trimmed(structure, arch) for arch in _cheap_shapes(task, max_layers, max_heads))
+    slim = [*(_narrowed(task, arch) for arch in trimmed), *_constructed(task, max_layers, max_heads)]
+    ranked = _distinct(slim or _least_costly(structure, max_layers, max_heads))
+    priced = sorted((_priced(task, arch, eps) for arch in ranked), key=_rank)[:keep]
+    reasoned = [replace(choice, reason=_reason(choice, priced[0])) for choice in priced]
+    return Advice(structure, eps, tuple(reasoned), tuple(_frontier(task, max_layers, max_heads)))
 
 
 def _check(eps: float, max_layers: int, max_heads: int, keep: int) -> None:
@@ -115,24 +142,29 @@ def _distinct(shapes: Iterable[Architecture]) -> list[Architecture]:
     return [a for a in unique if not a.positions or replace(a, positions=0) not in unique]
 
 
-def _rank(priced: tuple[Architecture, bool, int]) -> tuple[bool, float, int, int]:
-    arch, cheap, parameters = priced
-    return (not cheap, _log(parameters), arch.depth, sum(h for h, _ in arch.layers))
+def _rank(choice: Choice) -> tuple[bool, float, int, int]:
+    arch = choice.architecture
+    size = math.log10(choice.parameters) if choice.parameters else math.inf
+    return (not choice.prediction.cheap, size, arch.depth, sum(h for h, _ in arch.layers))
 
 
-def _log(parameters: int) -> float:
-    return math.log10(parameters) if parameters else math.inf
-
-
-def _cheap_shapes(structure: Structure, max_layers: int, max_heads: int) -> Iterator[Architecture]:
-    for head_dim, column in _staircase(structure, _head_dims(structure), max_layers, max_heads):
+def _cheap_shapes(task: Any, max_layers: int, max_heads: int) -> Iterator[Architecture]:
+    structure = structure_of(task)
+    for head_dim, column in _staircase(task, _head_dims(structure), max_layers, max_heads):
         for (depth, positions), heads in column.items():
             if heads:
                 yield _uniform(structure, depth, heads, head_dim, positions)
 
 
+def _constructed(task: Any, max_layers: int, max_heads: int) -> Iterator[Architecture]:
+    """The shapes of certified networks, within the limits."""
+    for made in blueprints(task):
+        if len(made.layers) <= max_layers and max(heads for heads, _ in made.layers) <= max_heads:
+            yield Architecture(made.layers, positions=POSITIONS * made.positions, embed_dim=made.embed_dim)
+
+
 def _staircase(
-    structure: Structure, head_dims: list[int], max_layers: int, max_heads: int
+    task: Any, head_dims: list[int], max_layers: int, max_heads: int
 ) -> Iterator[tuple[int, dict[tuple[int, int], int]]]:
     """For each head dimension, rising, the least heads that are cheap at every (depth, positions), or 0.
 
@@ -145,7 +177,7 @@ def _staircase(
             for positions in (0, POSITIONS):
                 known = (column.get((depth - 1, positions)), column.get((depth, 0)), smaller.get((depth, positions)))
                 enough = min((heads for heads in known if heads), default=0)
-                column[depth, positions] = _least_heads(structure, depth, head_dim, positions, enough or max_heads)
+                column[depth, positions] = _least_heads(task, depth, head_dim, positions, enough or max_heads)
         smaller = column
         yield head_dim, column
 
@@ -154,15 +186,19 @@ def _head_dims(structure: Structure) -> list[int]:
     return sorted({*HEAD_DIMS, structure.token_dim, min(64, max(1, structure.count))})
 
 
-def _least_heads(structure: Structure, depth: int, head_dim: int, positions: int, most: int) -> int:
+def _least_heads(task: Any, depth: int, head_dim: int, positions: int, most: int) -> int:
     """The least heads a layer that are cheap, or 0; more heads never hurt."""
+    structure = structure_of(task)
+
+    def cheap(heads: int) -> bool:
+        return cheap_shape(task, structure, _uniform(structure, depth, heads, head_dim, positions))
+
     low, high = 1, most
-    if not is_cheap(structure, _uniform(structure, depth, most, head_dim, positions)):
+    if not cheap(most):
         return 0
     while low < high:
         middle = (low + high) // 2
-        cheap = is_cheap(structure, _uniform(structure, depth, middle, head_dim, positions))
-        low, high = (low, middle) if cheap else (middle + 1, high)
+        low, high = (low, middle) if cheap(middle) else (middle + 1, high)
     return low
 
 
@@ -174,36 +210,32 @@ def _uniform(structure: Structure, depth: int, heads: int, head_dim: int, positi
 
 def _trimmed(structure: Structure, arch: Architecture) -> Architecture:
     """The shape without the heads and layers that its plan leaves idle."""
-    found = analyse(structure, arch)
-    if found.gathered:
+    plan = None if unplaced(structure, arch) else analyse(structure, arch)
+    if plan is None or plan.gathered or not plan.cost.cheap:
         return arch
-    used = [max(1, _used(jobs, found)) for jobs in found.layers]
-    depth = max(l for l, jobs in enumerate(found.layers, start=1) if jobs)
-    layers = tuple((h, n) for h, (_, n) in zip(used[:depth], arch.layers, strict=False))
+    used = [max(1, _used(jobs, [d.acts for d in plan.demands])) for jobs in plan.layers]
+    depth = max(l for l, jobs in enumerate(plan.layers, start=1) if jobs)
+    layers = tuple((min(h, most), n) for h, (most, n) in zip(used[:depth], arch.layers, strict=False))
     smaller = replace(arch, layers=layers)
-    return smaller if is_cheap(structure, smaller) else arch
+    return smaller if is_cheap(structure, smaller, plan.cost.features) else arch
 
 
-def _narrowed(structure: Structure, arch: Architecture) -> tuple[Architecture, Cost]:
-    """The cheap shape with the narrowest state at its cost, which is the same then."""
+def _used(jobs: tuple[Job, ...], acts: list[Any]) -> int:
+    """Heads that a layer's jobs take, at the tokens or at the class token."""
+    at = [(job, acts[job.demand][job.act].at if job.demand >= 0 else "cls") for job in jobs]
+    tokens = sum(job.heads for job, place in at if place != "cls" or job.way in ("routed", "held"))
+    return max(tokens, sum(job.heads for job, place in at if place != "tokens" and job.way not in ("routed", "held")))
+
+
+def _narrowed(task: Any, arch: Architecture) -> Architecture:
+    """The cheap shape with the narrowest state that does not cost more."""
+    structure, most = structure_of(task), predict(task, arch).exponent
     low, high = min(arch.embed_dim, max(h * n for h, n in arch.layers)), arch.embed_dim
-    cost = analyse(structure, arch).cost
     while low < high:
         middle = (low + high) // 2
-        enough = is_cheap(structure, replace(arch, embed_dim=middle), cost.exponent)
-        low, high = (low, middle) if enough else (middle + 1, high)
-    return replace(arch, embed_dim=low), cost
-
-
-def _cost(structure: Structure, arch: Architecture) -> Cost | None:
-    """What the shape costs, or None where it cannot."""
-    return None if impossible(structure, arch) else analyse(structure, arch).cost
-
-
-def _used(jobs: Any, found: Found) -> int:
-    at = [(job, found.demands[job.demand].acts[job.act].at if job.demand >= 0 else "cls") for job in jobs]
-    tokens = sum(job.heads for job, place in at if place != "cls" or job.way == "routed")
-    return max(tokens, sum(job.heads for job, place in at if place != "tokens" and job.way != "routed"))
+        narrow = cheap_exponent(task, structure, replace(arch, embed_dim=middle))
+        low, high = (low, middle) if narrow <= most else (middle + 1, high)
+    return replace(arch, embed_dim=low)
 
 
 def _least_costly(structure: Structure, max_layers: int, max_heads: int) -> Iterator[Architecture]:
@@ -212,12 +244,13 @@ def _least_costly(structure: Structure, max_layers: int, max_heads: int) -> Iter
             yield _uniform(structure, max_layers, max_heads, head_dim, positions)
 
 
-def _priced(structure: Structure, arch: Architecture, cost: Cost | None, eps: float) -> tuple[Architecture, bool, int]:
-    """(the shape with feed-forwards eps^-exponent wide, whether it is cheap, its parameters; 0: it cannot)."""
-    if cost is None:
-        return arch, False, 0
-    wide = replace(arch, width=_power(1 / eps, float(cost.exponent)))
-    return wide, cost.cheap, parameters(wide, structure.token_dim).total
+def _priced(task: Any, arch: Architecture, eps: float) -> Choice:
+    """The shape with feed-forwards eps^-exponent wide, and its parameters (0: no price is enough)."""
+    prediction = predict(task, arch)
+    if not prediction.feasible:
+        return Choice(arch, prediction, 0, "")
+    wide = replace(arch, width=_power(1 / eps, prediction.exponent))
+    return Choice(wide, replace(prediction, arch=wide), parameters(wide, prediction.structure.token_dim).total, "")
 
 
 def _power(base: float, exponent: float) -> int:
@@ -246,9 +279,10 @@ def _reason(choice: Choice, best: Choice) -> str:
     return f"{ratio:.3g} x the parameters: {', '.join(causes) or 'larger heads'}"
 
 
-def _frontier(structure: Structure, max_layers: int, max_heads: int) -> Iterator[Frontier]:
+def _frontier(task: Any, max_layers: int, max_heads: int) -> Iterator[Frontier]:
+    structure = structure_of(task)
     head_dim = max(16, structure.token_dim, min(64, structure.count))
-    ((_, column),) = _staircase(structure, [head_dim], max_layers, max_heads)
+    ((_, column),) = _staircase(task, [head_dim], max_layers, max_heads)
     for (depth, positions), heads in column.items():
         below = heads - 1 if heads else max_heads
         why = "nothing smaller is possible" if below == 0 else _why(structure, depth, below, head_dim, positions)
@@ -257,4 +291,7 @@ def _frontier(structure: Structure, max_layers: int, max_heads: int) -> Iterator
 
 def _why(structure: Structure, depth: int, heads: int, head_dim: int, positions: int) -> str:
     arch = _uniform(structure, depth, heads, head_dim, positions)
-    return impossible(structure, arch) or limiting(analyse(structure, arch), structure, arch)
+    missing = unplaced(structure, arch)
+    if missing is not None:
+        return str(Limit("order of tokens", math.inf, retrieval=missing.name))
+    return str(limiting(analyse(structure, arch), structure, arch))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 
+from headcount.nets.architecture import Architecture
 from headcount.papers.infoflow.costs import (
     FEATURES,
     SEPARATED,
@@ -16,26 +17,29 @@ from headcount.papers.infoflow.costs import (
     comparisons_needed,
     decoding_exponent,
 )
-from headcount.papers.infoflow.demands import Demand, Shape, demands_of
-from headcount.papers.infoflow.schedule import ActSchedule, Job, Limits, schedule, scheduling_kind
+from headcount.papers.infoflow.demands import Demand, demands_of, readings
+from headcount.papers.infoflow.packing import Limits
+from headcount.papers.infoflow.schedule import ActSchedule, Job, schedule, scheduling_kind
 from headcount.structure import Retrieval, Structure
 
-__all__ = ["Cost", "Found", "analyse", "impossible", "is_cheap"]
+__all__ = ["Analysis", "Cost", "analyse", "is_cheap", "uncompared", "unplaced"]
 
-NO_LIMIT = Fraction(10**12)
+Reading = tuple[tuple[Demand, ...], tuple[Retrieval, ...]]
 
 
 @dataclass(frozen=True)
 class Cost:
     """The exponents of a plan's three kinds of steps; the plan costs the largest of them.
 
-    `features`: what heads retrieve and states hold; `separated`: what is read by position; `aggregated`: what is
-    gathered without comparing. Each is at least 1.
+    `features`: what heads retrieve and states hold; `separated`: what is read by position or shares a head;
+    `aggregated`: what is gathered without comparing. Each is at least 1. `compared` is False where the read-out alone
+    must make the comparisons, whose number grows faster than any layer's.
     """
 
     features: Fraction = Fraction(1)
     separated: Fraction = Fraction(1)
     aggregated: Fraction = Fraction(1)
+    compared: bool = True
 
     @property
     def exponent(self) -> Fraction:
@@ -43,7 +47,8 @@ class Cost:
 
     @property
     def cheap(self) -> bool:
-        return self.features <= FEATURES and max(self.separated, self.aggregated) <= SEPARATED
+        within = self.features <= FEATURES and max(self.separated, self.aggregated) <= SEPARATED
+        return within and self.compared
 
     @property
     def order(self) -> tuple[bool, Fraction]:
@@ -51,11 +56,8 @@ class Cost:
         return (not self.cheap, self.exponent)
 
 
-CHEAPEST = Cost().order
-
-
 @dataclass(frozen=True)
-class Found:
+class Analysis:
     """A plan before it is put into words: jobs layer by layer, and how many numbers are aggregated through how many."""
 
     demands: tuple[Demand, ...]
@@ -66,103 +68,110 @@ class Found:
     whole: bool = False
 
 
-def impossible(structure: Structure, arch: Shape) -> str:
-    """Why no network of this shape computes the target at any price, or an empty string."""
+def unplaced(structure: Structure, arch: Architecture) -> Retrieval | None:
+    """A retrieval that asks for tokens by place while the network sees them as a bag; then no price is enough."""
+    if arch.positions:
+        return None
+    return next((r for r in structure.retrievals if _by_place(r, structure)), None)
+
+
+def _by_place(r: Retrieval, structure: Structure) -> bool:
+    if r.positions and r.summed and len(set(r.positions)) == structure.length:
+        return False  # the sum of all tokens is the same in any order
+    return bool(r.positions or r.offset) or (r.window or structure.length) < structure.length
+
+
+def uncompared(structure: Structure, arch: Architecture) -> Retrieval | None:
+    """A retrieval of order above 2 with more comparisons to make than the heads make: they are left to the read-out."""
+    made = comparisons_made(arch.layers, structure.length)
     for r in structure.retrievals:
-        placed = r.positions or r.offset or (r.window or structure.length) < structure.length
-        if placed and not arch.positions:
-            field = "positions" if r.positions else "offset" if r.offset else "window"
-            return (
-                f"retrieval {r.name!r} asks for tokens by place ({field}), and without position features "
-                f"(positions = 0) a network sees its tokens as a bag"
-            )
-        needed = comparisons_needed(r.window or structure.length, r.order)
-        made = comparisons_made(arch.layers, structure.length)
-        if r.order > 2 and made < needed:
-            heads = sum(h for h, _ in arch.layers)
-            return (
-                f"retrieval {r.name!r} compares {r.order} tokens at a time: {needed:,} comparisons, and {heads} heads "
-                f"make at most {heads} x {structure.length}^2 = {made:,}"
-            )
-    return ""
+        if r.order > 2 and made < comparisons_needed(r.window or structure.length, r.order):
+            return r
+    return None
 
 
-def analyse(structure: Structure, arch: Shape) -> Found:
+def analyse(structure: Structure, arch: Architecture) -> Analysis:
     """The plan of least cost: cheap before costly, then by exponent; at equal cost the one that aggregates least.
 
-    Assumes that `impossible` found nothing.
+    Assumes that nothing is `unplaced`.
     """
-    demands, rest = demands_of(structure)
-    if not demands and not any(r.order > 2 for r in rest):
-        return _gathering(structure, arch, rest)
-    everything = _everything(structure, arch)
-    if any(r.order > 2 for r in rest):
-        return everything
-    best, bound = None, everything.cost
-    for kept, gathered in _divisions(demands, rest, structure):
-        if best is not None and best.cost.order == CHEAPEST:
-            break
-        if _least_cost(arch, kept, gathered).order <= bound.order:
-            placed = _placed(structure, arch, kept, gathered, bound)
-            if placed is not None and (best is None or placed.cost.order < best.cost.order):
-                best, bound = placed, min(bound, placed.cost, key=lambda cost: cost.order)
-    return best if best is not None and best.cost.order <= everything.cost.order else everything
+    best = _everything(structure, arch)
+    for reading in _readings(structure, arch):
+        for demands, gathered in _divisions(reading, structure):
+            placed = _placed(structure, arch, demands, gathered, best)
+            if placed is not None:
+                best = placed
+            if best.cost.order == (False, 1) and not best.whole:
+                return best
+    return best
 
 
-def is_cheap(structure: Structure, arch: Shape, features: Fraction = FEATURES) -> bool:
+def is_cheap(structure: Structure, arch: Architecture, features: Fraction = FEATURES) -> bool:
     """Whether `analyse` would find a cheap plan, with `features` as the largest exponent; quicker, as any will do."""
-    if impossible(structure, arch):
+    if unplaced(structure, arch) is not None:
         return False
-    demands, rest = demands_of(structure)
-    everything = _everything(structure, arch).cost.cheap
-    if everything or not demands or any(r.order > 2 for r in rest):
-        return everything or (not demands and _gathering(structure, arch, rest).cost.cheap)
-    size, limits = (structure.length, structure.token_dim), Limits(features, SEPARATED)
-    for kept, gathered in _divisions(demands, rest, structure):
-        if gathered > SEPARATED * arch.embed_dim or _keeps(kept, gathered) > features * arch.embed_dim:
-            continue
-        placed = schedule(kept, arch, size, limits, spare=gathered, least=gathered)
-        if placed is not None and placed.spare >= gathered:
-            return True
-    return False
+    if _everything(structure, arch).cost.cheap:
+        return True
+    limits = Limits(features, SEPARATED)
+    return any(
+        _fitted(structure, arch, demands, gathered, limits) is not None
+        for reading in _readings(structure, arch)
+        for demands, gathered in _divisions(reading, structure)
+    )
 
 
-def _gathering(structure: Structure, arch: Shape, rest: tuple[Retrieval, ...]) -> Found:
-    places = {p for r in rest for p in r.positions}
-    return _through(arch, len(places) * structure.token_dim, all_of_it=False)
+def _readings(structure: Structure, arch: Architecture) -> Iterator[Reading]:
+    """A class token that attends in the last layer alone cannot use a finding in its query: the tokens must."""
+    if structure.order > 2:
+        return
+    if arch.class_token == "last" and arch.depth > 1:
+        yield demands_of(structure, by_tokens=True)
+    else:
+        yield from readings(structure)
 
 
-def _everything(structure: Structure, arch: Shape) -> Found:
-    """Global aggregation: the whole sequence through every head of the class token."""
-    return _through(arch, _reach(structure.retrievals, structure) * structure.token_dim, all_of_it=True)
+def _everything(structure: Structure, arch: Architecture) -> Analysis:
+    """Global aggregation: all that the target depends on, through every head of the class token."""
+    compared = [r for r in structure.retrievals if not (r.positions and r.summed)]
+    numbers = _reach(compared, structure) * structure.token_dim + _sums(structure.retrievals, structure)
+    channel = _channel(arch)
+    short = uncompared(structure, arch) is not None
+    cost = Cost(aggregated=decoding_exponent(numbers, channel), compared=not short)
+    whole = numbers == structure.length * structure.token_dim or any(r.order for r in structure.retrievals)
+    return Analysis((), ((),) * arch.depth, cost, numbers, channel, whole)
 
 
-def _reach(retrievals: tuple[Retrieval, ...], structure: Structure) -> int:
+def _reach(retrievals: list[Retrieval], structure: Structure) -> int:
     """How many tokens these retrievals can depend on, at most."""
     sizes = (len(r.positions) or (r.window or structure.length) * (2 if r.offset else 1) for r in retrievals)
-    return min(structure.length, sum(sizes if retrievals else ()))
+    return min(structure.length, sum(sizes))
 
 
-def _through(arch: Shape, numbers: int, *, all_of_it: bool) -> Found:
-    channel = min(arch.embed_dim, sum(heads * head_dim for heads, head_dim in arch.layers))
-    cost = Cost(aggregated=decoding_exponent(numbers, channel))
-    return Found((), ((),) * len(arch.layers), cost, numbers, channel, all_of_it)
+def _sums(retrievals: tuple[Retrieval, ...], structure: Structure) -> int:
+    """Numbers of what enters only as a sum; never more than its tokens have."""
+    return sum(min(r.summed, len(r.positions) * structure.token_dim) for r in retrievals if r.positions)
 
 
-def _divisions(
-    demands: tuple[Demand, ...], rest: tuple[Retrieval, ...], structure: Structure
-) -> Iterator[tuple[tuple[Demand, ...], int]]:
+def _channel(arch: Architecture) -> int:
+    layers = arch.layers if arch.class_token == "every" else arch.layers[-1:]
+    return min(arch.embed_dim, sum(heads * head_dim for heads, head_dim in layers))
+
+
+def _divisions(reading: Reading, structure: Structure) -> Iterator[tuple[tuple[Demand, ...], int]]:
     """The ways to leave some look-ups over a short window to aggregation: (what is compared, numbers gathered).
 
     Of look-ups that differ in their window alone, those with the shortest go first: to leave out a longer one and keep
     a shorter costs more numbers and saves the same heads.
     """
-    places = len({p for r in rest for p in r.positions})
+    demands, rest = reading
+    places = len({p for r in rest if not r.summed for p in r.positions})
+    sums = _sums(rest, structure)
     for left_out in product(*_orders(demands, structure)):
         gone = Counter(g for group in left_out for g in group)
-        tokens = sum(n * demands[g].window * (2 if _shifts(demands[g]) else 1) for g, n in gone.items())
-        kept = tuple(_fewer(d, d.count - gone[g]) for g, d in enumerate(demands) if gone[g] < d.count)
-        yield kept, min(structure.length, tokens + places) * structure.token_dim
+        tokens = sum(n * demands[g].window * (2 if demands[g].offset else 1) for g, n in gone.items())
+        compared = tuple(replace(d, count=d.count - gone[g]) for g, d in enumerate(demands) if gone[g] < d.count)
+        if compared:
+            yield compared, min(structure.length, tokens + places) * structure.token_dim + sums
 
 
 def _orders(demands: tuple[Demand, ...], structure: Structure) -> list[list[list[int]]]:
@@ -175,96 +184,68 @@ def _orders(demands: tuple[Demand, ...], structure: Structure) -> list[list[list
     return [[queue[:n] for n in range(len(queue) + 1)] for queue in kinds.values()]
 
 
-def _shifts(demand: Demand) -> bool:
-    return demand.acts[0].kind == "shift"
+def _fitted(
+    structure: Structure, arch: Architecture, demands: tuple[Demand, ...], gathered: int, limits: Limits
+) -> ActSchedule | None:
+    """A placement of these demands within limits, with the dimensions that what is gathered needs."""
+    dims = math.ceil(gathered / limits.separated)
+    keeps = sum(d.count * d.keeps for d in demands) + gathered
+    if dims > arch.embed_dim or keeps > limits.features * arch.embed_dim:
+        return None
+    return schedule(demands, arch, (structure.length, structure.token_dim), limits, spare=dims)
 
 
-def _fewer(demand: Demand, count: int) -> Demand:
-    return Demand(**{**demand.__dict__, "count": count})
-
-
-def _placed(structure: Structure, arch: Shape, demands: tuple[Demand, ...], gathered: int, best: Cost) -> Found | None:
+def _placed(
+    structure: Structure, arch: Architecture, demands: tuple[Demand, ...], gathered: int, best: Analysis
+) -> Analysis | None:
     """The cheapest placement of these demands, or None when none costs as little as `best`."""
-    size, wanted = (structure.length, structure.token_dim), min(gathered, arch.embed_dim)
-    least = min(wanted, math.ceil(gathered / (SEPARATED if best.cheap else best.exponent)))
-    for chain in _limits(demands, arch, size):
-        loosest = schedule(demands, arch, size, chain[-1], spare=wanted, least=least) if chain else None
-        if loosest is None:
-            continue
-        found = []
-        for limits in chain[_first_fit(demands, arch, size, chain) :]:
-            placed = schedule(demands, arch, size, limits, spare=wanted, least=least)
-            costed = None if placed is None else _costed(structure, arch, demands, placed, gathered)
-            found += [costed] if costed else []
-            if placed is not None and placed.spare >= min(wanted, loosest.spare):
-                break  # looser limits leave no more for aggregation
-        first = min(found, key=lambda f: f.cost.order, default=None)
-        if first is not None and (first.cost.cheap or chain[-1].features == NO_LIMIT):
-            return first
+    steps = _exponents(structure, arch, demands, gathered)
+    cheap = [Limits(e, SEPARATED) for e in steps if e <= FEATURES]
+    for chain in (cheap, [Limits(e, e) for e in steps]):
+        worse = best.cost.cheap and chain is not cheap
+        within = [] if worse else [limits for limits in chain if _no_worse(limits, best, chain is cheap)]
+        found = _first_fit(structure, arch, demands, gathered, within)
+        if found is not None:
+            limits, placed = found
+            shared = Fraction(1) if chain is cheap else limits.separated
+            channel = min(arch.embed_dim, placed.spare) if gathered else 0
+            aggregated = decoding_exponent(gathered, channel) if gathered else Fraction(1)
+            cost = Cost(limits.features, shared, min(aggregated, limits.separated))
+            return Analysis(demands, placed.layers, cost, gathered, channel)
     return None
 
 
-def _least_cost(arch: Shape, demands: tuple[Demand, ...], gathered: int) -> Cost:
-    """What no placement of these demands can undercut."""
-    channel = min(arch.embed_dim, sum(heads * head_dim for heads, head_dim in arch.layers))
-    held = decoding_exponent(_keeps(demands, gathered), arch.embed_dim)
-    return Cost(held, aggregated=decoding_exponent(gathered, channel))
+def _no_worse(limits: Limits, best: Analysis, cheap: bool) -> bool:
+    """Aggregating everything gives way to a plan of the same cost, and another plan only to a better one."""
+    order = (not cheap, limits.features)
+    return order <= best.cost.order if best.whole or not best.demands else order < best.cost.order
 
 
-def _keeps(demands: tuple[Demand, ...], gathered: int) -> int:
-    """The numbers that end at the class token."""
-    return sum(d.count * d.keeps for d in demands) + gathered
-
-
-def _first_fit(demands: tuple[Demand, ...], arch: Shape, size: tuple[int, int], chain: list[Limits]) -> int:
-    """The first limits of a chain, from tight to loose, within which the demands fit; the last ones do."""
-    low, high = 0, len(chain) - 1
+def _first_fit(
+    structure: Structure, arch: Architecture, demands: tuple[Demand, ...], gathered: int, chain: list[Limits]
+) -> tuple[Limits, ActSchedule] | None:
+    """The tightest limits of a chain, from tight to loose, within which the demands fit."""
+    found, low, high = None, 0, len(chain)
     while low < high:
-        middle = (low + high) // 2
-        fits = schedule(demands, arch, size, chain[middle]) is not None
-        low, high = (low, middle) if fits else (middle + 1, high)
-    return low
+        middle = (low + high) // 2 if found else high - 1
+        placed = _fitted(structure, arch, demands, gathered, chain[middle])
+        if placed is None:
+            low = middle + 1
+        else:
+            found, high = (chain[middle], placed), middle
+    return found
 
 
-def _limits(demands: tuple[Demand, ...], arch: Shape, size: tuple[int, int]) -> tuple[list[Limits], list[Limits]]:
-    """Every limit at which something new fits, from tight to loose: first the cheap ones, then all."""
-    _, token_dim = size
+def _exponents(structure: Structure, arch: Architecture, demands: tuple[Demand, ...], gathered: int) -> list[Fraction]:
+    """Every exponent at which something new fits, from small to large."""
     loads = {act.load for d in demands for act in d.acts} | {1}
-    most = max(heads for heads, _ in arch.layers) * max(loads)
     dims = {head_dim for _, head_dim in arch.layers}
-    bundle = min(max(dims), sum(d.count for d in demands))  # the largest that a shared head can serve
-    loads |= set(range(1, bundle + 1)) if len(dims) > 1 else set()
-    steps = {decoding_exponent(load, n) for load in loads for n in dims}
-    steps |= {decoding_exponent(token_dim + q, arch.embed_dim) for q in range(most + 1)}
-    cheap = [Limits(e, SEPARATED) for e in sorted(steps) if e <= FEATURES]
-    return cheap, [*(Limits(e, e) for e in sorted(steps)), Limits(NO_LIMIT, NO_LIMIT)]
-
-
-def _costed(
-    structure: Structure, arch: Shape, demands: tuple[Demand, ...], placed: ActSchedule, gathered: int
-) -> Found | None:
-    channel = min(arch.embed_dim, placed.spare)
-    if gathered and not channel:
-        return None
-    features = [decoding_exponent(_keeps(demands, gathered), arch.embed_dim)]
-    separated = [Fraction(1)]
-    for (_, head_dim), jobs in zip(arch.layers, placed.layers, strict=True):
-        brought = 0
-        for job in jobs:
-            if job.way == "fetched":
-                separated.append(decoding_exponent(job.number, head_dim))
-                continue
-            act = demands[job.demand].acts[job.act]
-            price = decoding_exponent(1 if job.way != "plain" else act.load, head_dim)
-            (separated if act.mode == "positions" else features).append(price)
-            brought += _brought(job, act.at != "cls", act.load)
-        features.append(decoding_exponent(structure.token_dim + brought, arch.embed_dim) if brought else Fraction(1))
-    aggregated = decoding_exponent(gathered, channel) if gathered else Fraction(1)
-    cost = Cost(max(features), max(separated), aggregated)
-    return Found(demands, placed.layers, cost, gathered, channel if gathered else 0)
-
-
-def _brought(job: Job, to_tokens: bool, load: int) -> int:
-    if job.way == "routed":
-        return job.heads
-    return job.number * load if to_tokens and job.way == "plain" else 0
+    count = sum(d.count for d in demands)
+    bundle = min(max(dims), count) if arch.positions else 1
+    most = 2 * max(*loads, bundle) + count
+    brought = max(heads for heads, _ in arch.layers) * max(loads)
+    steps = {decoding_exponent(load, n) for load in range(1, most + 1) for n in dims}
+    steps |= {decoding_exponent(structure.token_dim + q, arch.embed_dim) for q in range(brought + 1)}
+    steps.add(decoding_exponent(sum(d.count * d.keeps for d in demands) + gathered, arch.embed_dim))
+    steps |= {decoding_exponent(gathered, n) for n in range(1, _channel(arch) + 1)} if gathered else set()
+    return sorted(steps)

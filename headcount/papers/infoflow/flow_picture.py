@@ -70,10 +70,9 @@ def _text(
 
 
 def _heading(prediction: Prediction, title: str) -> list[str]:
-    shape = "+".join(f"{h}x{n}" for h, n in prediction.layers)
-    cost = f"eps^-{prediction.exponent:.3g}" if prediction.feasible else "no fixed exponent"
-    places = "with positions" if prediction.positions else "without positions"
-    first = f"{title + ': ' if title else ''}{prediction.verdict}, {cost}"
+    shape, arch = prediction.arch.name, prediction.arch
+    places = "with positions" if arch.positions else "without positions"
+    first = f"{title + ': ' if title else ''}{prediction.verdict} ({prediction.warrant}), {prediction.cost}"
     limiting = _wrapped(prediction.limiting, 140)[:2]
     lines = [_text(24, 28, first, 17), _text(WIDTH - 24, 28, f"{shape}, {places}", 13, faint=True, anchor="end")]
     return lines + [_text(24, 48 + 16 * i, line, 12, faint=True) for i, line in enumerate(limiting)]
@@ -127,29 +126,28 @@ def _arrows(prediction: Prediction) -> list[str]:
 
 def _ends(step: Step, columns: list[int], winner: int) -> list[tuple[int, int]]:
     """From whom to whom: representative columns, `winner` standing for the token of largest score."""
-    to_cls = [(winner, TOKENS)]
-    if step.mode == "global":
-        return [(c, TOKENS) for c in columns]
-    if step.mode == "positions" and step.at == "every token":
-        return [(a, b) for a, b in pairwise(columns) if b == a + 1]
-    if step.mode == "positions":
-        return [(c, TOKENS) for c in (columns[-1:] if _number(step.attends) else columns[:3])]
-    if step.at.startswith("positions"):
-        return [(columns[(c + 2) % len(columns)], c) for c in columns[:3]]
-    everyone = [(winner, c) for c in columns]
-    if step.at == "every token":
-        return (
-            everyone
-            if "partner" not in step.attends
-            else [(columns[(i + 2) % len(columns)], c) for i, c in enumerate(columns)]
-        )
-    return everyone + to_cls if step.at.startswith("every") else to_cls
+    everyone, to_cls = [(winner, c) for c in columns], [(winner, TOKENS)]
+    match step.act:
+        case "gather" if step.mode == "global":
+            return [(c, TOKENS) for c in columns]
+        case "gather" | "fetch":
+            return [(c, TOKENS) for c in columns[:3]]
+        case "read":
+            places = columns[:3] if step.positions[:1] == (0,) else columns[-1:]
+            return [(c, to) for c in places for to in _readers(step, columns)]
+        case "shift":
+            return [(a, b) for a, b in pairwise(columns) if b == a + 1]
+        case "route":
+            return [(columns[(c + 2) % len(columns)], c) for c in columns[:3]]
+        case "partner" | "jump":
+            across = [(columns[(i + 2) % len(columns)], c) for i, c in enumerate(columns)]
+            return across + (to_cls if step.at == "both" else [])
+        case _:
+            return {"tokens": everyone, "both": everyone + to_cls}.get(step.at, to_cls)
 
 
-def _number(attends: str) -> int:
-    """The single position that is read, if it is one and not the first."""
-    last = attends.rsplit(" ", 1)[-1]
-    return int(last) if last.isdigit() else 0
+def _readers(step: Step, columns: list[int]) -> list[int]:
+    return {"tokens": columns, "both": [*columns, TOKENS]}.get(step.at, [TOKENS])
 
 
 def _arrow(mode: str, x1: float, y1: float, x2: float, y2: float, *, faint: bool) -> str:
@@ -166,7 +164,7 @@ def _notes(prediction: Prediction) -> list[str]:
         y = _y(prediction, layer) + 14
         here = [step for step in prediction.plan if step.layer == layer]
         for step in here[:3]:
-            first = f"{step.who} at {step.at}: {step.attends}"
+            first = f"{step.who} at {step.place}: {step.attends}"
             for line in _wrapped(first, LINE)[:2]:
                 parts.append(_text(NOTES, y, line, 12))
                 y += 15

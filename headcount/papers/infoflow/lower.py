@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headcount.nets.architecture import Architecture
 from headcount.papers.head_count import few_heads_exponent, linear_max_exponent
-from headcount.papers.infoflow.demands import Shape
 from headcount.refusals import at_least_one
 from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
@@ -114,7 +114,7 @@ def kth_largest_exponent(
     return Bound(QUANTITY, k, "lower", RANKS, hypotheses, vacuous=k <= 0, sizes=sizes)
 
 
-def one_layer_bounds(structure: Structure, arch: Shape) -> tuple[Bound, ...]:
+def one_layer_bounds(structure: Structure, arch: Architecture) -> tuple[Bound, ...]:
     """Every lower bound on one layer, its hypotheses checked against this structure: some fail, and say which.
 
     >>> from headcount.nets import Architecture
@@ -141,15 +141,15 @@ def one_layer_bounds(structure: Structure, arch: Shape) -> tuple[Bound, ...]:
     return tuple(found)
 
 
-def one_layer_bound(structure: Structure, arch: Shape) -> Bound | None:
+def one_layer_bound(structure: Structure, arch: Architecture) -> Bound | None:
     """The lower bound that speaks about this structure and a single layer, if any does and says something.
 
-    A bound with a hypothesis that fails never speaks. Where the structure says nothing of its scores, only bounds
-    from the papers speak, and what they assume is part of their sentence.
+    A bound with a hypothesis that fails never speaks, and none speaks where the structure does not say what its scores
+    are; what a bound assumes of the network is part of its sentence.
     """
-    found = [b for b in one_layer_bounds(structure, arch) if not b.vacuous]
-    stated = any(r.score for r in structure.retrievals)
-    speak = [b for b in found if stated or b.source.paper != "headcount"]
+    if not any(r.score for r in structure.retrievals):
+        return None
+    speak = [b for b in one_layer_bounds(structure, arch) if not b.vacuous]
     return max(speak, key=lambda b: b.value, default=None)
 
 

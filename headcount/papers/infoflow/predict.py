@@ -3,181 +3,221 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-from headcount.papers.infoflow.analysis import Found, analyse, impossible, is_cheap
-from headcount.papers.infoflow.demands import Shape, check_shape
+from headcount.nets.architecture import Architecture
+from headcount.papers.infoflow.analysis import Analysis, analyse, is_cheap, uncompared, unplaced
+from headcount.papers.infoflow.constructible import fitting
+from headcount.papers.infoflow.costs import comparisons_made, comparisons_needed
 from headcount.papers.infoflow.lower import one_layer_bound
 from headcount.papers.infoflow.plan import knowledge, steps
 from headcount.papers.infoflow.prediction import Prediction
+from headcount.papers.infoflow.remarks import Caution, Fix, Limit
 from headcount.papers.infoflow.statements import statements_for
+from headcount.results import Bound
 from headcount.structure import Structure
 
-__all__ = ["limiting", "predict", "structure_of"]
+__all__ = ["cheap_exponent", "cheap_shape", "limiting", "predict", "structure_of"]
 
-MOST_FIXES = 64  # heads or layers beyond this are no fix
+MOST_HEADS, MOST_LAYERS, MOST_DIMS, MOST_WIDTH = 64, 12, 256, 1024  # more than that is no fix
+POSITIONS = 3  # t/T and one turn of the circle
 
 
-def predict(task: Any, arch: Shape) -> Prediction:
-    """Whether a network of this shape computes the task cheaply, by which plan, and what limits it.
+def predict(task: Any, arch: Architecture) -> Prediction:
+    """Whether a network of this shape computes the task cheaply, by what warrant, by which plan, and what limits it.
 
-    `task` is a `Structure` or anything with a `.structure`.
+    `task` is a `Structure` or anything with a `.structure`. Cheap by construction where a certified network has this
+    shape, costly by proof where a lower bound's hypotheses are met, else what the calculus says.
     Source: Yu et al. 2026 (InfoFlow): information sets, three modes of propagation, composition by the worst step.
-    Departs: rates and comparison budget as reconstructed and checked here; the paper's constants are not known.
+    Departs: rates and comparison budget as reconstructed and checked here; the paper's constants are not known. What
+    tokens found rides along, a head's loads for tokens and class token add, and the class token's layers count.
 
-    >>> from headcount.nets import Architecture
     >>> from headcount.structure import Retrieval
     >>> pairs = Structure(64, 4, (Retrieval("pairs", count=2, order=2),))
     >>> predict(pairs, Architecture(layers=((2, 8), (2, 8)))).cheap
     True
     >>> short = predict(pairs, Architecture(layers=((1, 8), (2, 8))))
-    >>> short.exponent, short.fixes[0]
-    (16.0, '2 heads in layer 1 (now 1)')
+    >>> short
+    <Prediction 1x8+2x8: costly, calculus, eps^-16>
+    >>> print(short.fixes[0])
+    2 heads in layer 1 (now 1)
     """
     structure = structure_of(task)
-    check_shape(arch)
-    why_not = impossible(structure, arch)
-    found = None if why_not else analyse(structure, arch)
-    cheap = found is not None and found.cost.cheap
+    case = _Case(task, structure, arch)
+    plan, lower = case.plan, case.lower
+    made = fitting(task, arch)
+    cheap = case.cheap
     return Prediction(
         structure=structure,
-        layers=tuple(arch.layers),
-        positions=arch.positions,
-        embed_dim=arch.embed_dim,
+        arch=arch,
         cheap=cheap,
-        exponent=math.inf if found is None else float(found.cost.exponent),
-        limiting=why_not if found is None else limiting(found, structure, arch),
-        plan=() if found is None else steps(found, structure, arch),
-        known=() if found is None else knowledge(found, structure, arch),
-        statements=statements_for(structure, arch, found),
-        fixes=() if cheap else tuple(_fixes(structure, arch)),
-        cautions=_cautions(structure, arch, found),
-        lower=None if cheap else one_layer_bound(structure, arch),
+        exponent=case.exponent,
+        warrant="constructed" if made else "proved" if case.proved else "calculus",
+        limit=case.limit,
+        plan=() if plan is None or plan.cost.cheap != cheap else steps(plan, structure, arch),
+        known=() if plan is None or plan.cost.cheap != cheap else knowledge(plan, structure, arch),
+        statements=statements_for(structure, arch, plan),
+        fixes=() if cheap else tuple(_fixes(task, structure, arch)),
+        cautions=() if made else tuple(_cautions(structure, arch, plan)),
+        lower=None if cheap else lower,
+        construction=made,
     )
 
 
 def structure_of(task: Any) -> Structure:
     """The structure of a task, or the structure itself; anything else is refused by the name of what is missing."""
-    found = task if isinstance(task, Structure) else getattr(task, "structure", None)
-    if not isinstance(found, Structure):
+    stated = task if isinstance(task, Structure) else getattr(task, "structure", None)
+    if not isinstance(stated, Structure):
         raise ValueError(f"{type(task).__name__} states no structure: the field 'structure' is missing")
-    return found
+    return stated
+
+
+def cheap_shape(task: Any, structure: Structure, arch: Architecture) -> bool:
+    """Whether `predict` would say cheap; quicker."""
+    if fitting(task, arch) is not None:
+        return True
+    return is_cheap(structure, arch) and not _costly(one_layer_bound(structure, arch))
+
+
+def cheap_exponent(task: Any, structure: Structure, arch: Architecture) -> float:
+    """The exponent that `predict` would say where the shape is cheap, else infinity."""
+    case = _Case(task, structure, arch)
+    return case.exponent if case.cheap else math.inf
+
+
+def _costly(lower: Bound | None) -> bool:
+    """A bound proves a shape costly when it asks for more than eps^-1, the price of a feature of a score."""
+    return lower is not None and lower.value > 1
+
+
+class _Case:
+    """One task and one shape: what the calculus says, what is proved, what follows."""
+
+    def __init__(self, task: Any, structure: Structure, arch: Architecture) -> None:
+        self.structure, self.arch = structure, arch
+        self.made = fitting(task, arch)
+        self.missing = unplaced(structure, arch)
+        self.plan = None if self.missing else analyse(structure, arch)
+        self.lower = one_layer_bound(structure, arch)
+        self.proved = self.made is None and (self.missing is not None or _costly(self.lower))
+
+    @property
+    def cheap(self) -> bool:
+        return self.made is not None or (not self.proved and self.plan is not None and self.plan.cost.cheap)
+
+    @property
+    def exponent(self) -> float:
+        if self.plan is None:
+            return 1.0 if self.made else math.inf
+        e = float(self.plan.cost.exponent)
+        if self.made:
+            return e if self.plan.cost.cheap else 1.0
+        return max(e, self.lower.value) if self.proved and self.lower is not None else e
+
+    @property
+    def limit(self) -> Limit:
+        if self.made is not None and (self.plan is None or not self.plan.cost.cheap):
+            return Limit("score")
+        if self.plan is None:
+            assert self.missing is not None
+            return Limit("order of tokens", math.inf, retrieval=self.missing.name)
+        return limiting(self.plan, self.structure, self.arch)
+
+
+def limiting(plan: Analysis, structure: Structure, arch: Architecture) -> Limit:
+    """What sets the exponent of a plan."""
+    cost, d, e = plan.cost, structure.token_dim, float(plan.cost.exponent)
+    gathered: dict[str, Any] = {"numbers": plan.gathered, "dims": plan.channel, "token_dim": d}
+    short = uncompared(structure, arch)
+    if short is not None:
+        needed = comparisons_needed(short.window or structure.length, short.order)
+        made = comparisons_made(arch.layers, structure.length)
+        about: dict[str, Any] = {"retrieval": short.name, "order": short.order, "needed": needed, "made": made}
+        return Limit("comparisons", e, **gathered, **about)
+    if cost.aggregated == cost.exponent and plan.gathered and (e > 1 or not plan.demands):
+        return Limit("aggregation", e, whole=plan.gathered == structure.length * d, **gathered)
+    return Limit("score") if e == 1 else Limit("dimensions", e)
+
+
+def _cautions(structure: Structure, arch: Architecture, plan: Analysis | None) -> Iterator[Caution]:
+    if plan is None:
+        return
+    acts = [
+        plan.demands[j.demand].acts[j.act] for jobs in plan.layers for j in jobs if j.demand >= 0 and j.way == "plain"
+    ]
+    masked = any(act.kind == "mask" for act in acts)
+    if masked and not arch.positions:
+        yield Caution("ties")
+    if masked and any(d.rank > 2 for d in plan.demands):
+        yield Caution("spaced leaders")
+    if plan.whole and plan.cost.cheap and not arch.positions:
+        yield Caution("bag")
+    links = [d.links for d in plan.demands if d.links > 1]
+    if links:
+        yield Caution("one map", (max(links),))
+    short = [n for _, n in arch.layers if n < structure.token_dim]
+    if short and any(r.order == 2 for r in structure.retrievals):
+        yield Caution("rank of a score", (short[0], structure.token_dim))
 
 
 @dataclass(frozen=True)
-class _Changed:
-    """A shape with something added, to see whether that would do."""
+class _Change:
+    """One kind of change: a shape for every size, tried from `start` to `most`."""
 
-    layers: tuple[tuple[int, int], ...]
-    width: int
-    embed_dim: int
-    positions: int
-
-
-def limiting(found: Found, structure: Structure, arch: Shape) -> str:
-    """The step that sets the exponent, in words."""
-    cost, d = found.cost, structure.token_dim
-    if cost.aggregated == cost.exponent and found.gathered and (cost.exponent > 1 or not found.demands):
-        tokens = found.gathered // d
-        what = f"all {tokens} tokens" if tokens == structure.length else f"{tokens} tokens read by place"
-        ratio = _ratio(found.gathered, found.channel)
-        return f"{what} of {d} numbers pass through {found.channel} dimensions at the class token: {ratio}"
-    if cost.exponent == 1:
-        return "the features of a score: piecewise linear, eps^-1, whatever the length"
-    if cost.separated == cost.exponent:
-        return f"what is read by position shares the dimensions of a head: exponent {float(cost.separated):.3g}"
-    shared = f"head_dim and embed_dim ({arch.embed_dim}): exponent {float(cost.features):.3g}"
-    return f"a state's {d} numbers a token and what its heads bring share {shared}"
+    what: Any
+    start: int
+    most: int
+    shape: Callable[[int], Architecture]
+    layer: int = 0
 
 
-def _ratio(numbers: int, dims: int) -> str:
-    return f"{numbers}/{dims} = {numbers / dims:.3g} numbers in each" + (", separated" if numbers <= dims else "")
+def _fixes(task: Any, structure: Structure, arch: Architecture) -> list[Fix]:
+    """Single changes that make the shape cheap, each tried: positions, heads, layers, dimensions, width."""
+    fixes = [fix for change in _changes(arch) if (fix := _least(task, structure, arch, change))]
+    one_layer = any(fix.what == "heads" and fix.layer for fix in fixes)
+    return [fix for fix in fixes if not (one_layer and fix.what == "heads" and not fix.layer)]
 
 
-def _cautions(structure: Structure, arch: Shape, found: Found | None) -> tuple[str, ...]:
-    notes = []
-    masked = found is not None and any(
-        found.demands[job.demand].acts[job.act].kind == "mask" and job.way == "plain"
-        for jobs in found.layers
-        for job in jobs
-        if job.demand >= 0
-    )
-    if masked and not arch.positions:
-        notes.append(
-            "without positions a winner knows itself by its value alone: off exact ties the plan holds, "
-            "on ties both copies step back"
-        )
-    if masked and any(r.order and r.rank > 2 for r in structure.retrievals):
-        notes.append("masking twice or more needs the leaders apart: a tie for the first place masks nobody")
-    carried = _carried(arch)
-    alone = all(r.order == r.rank == 1 and not r.after and not r.offset for r in structure.retrievals)
-    if found is not None and not found.cost.cheap and alone and structure.count <= carried:
-        notes.append(
-            f"the paper's count, one retrieval a head and layer, is not the last word: what tokens found can ride "
-            f"along, and {carried} retrievals are then cheap (carried_retrievals)"
-        )
-    if found is not None and found.whole and found.cost.cheap and not arch.positions:
-        notes.append("memorising a bag of tokens in as many dimensions as it has numbers is possible, rarely trained")
-    if found is not None and any(r.order == 2 for r in structure.retrievals):
-        short = [n for _, n in arch.layers if n < structure.token_dim]
-        if short:
-            notes.append(
-                f"a head of dimension {short[0]} compares through a matrix of rank {short[0]} < token_dim "
-                f"{structure.token_dim}; the paper leaves the rank out of account"
-            )
-    return tuple(notes)
+def _changes(arch: Architecture) -> Iterator[_Change]:
+    layers, depth = arch.layers, arch.depth
+    if not arch.positions:
+        yield _Change("positions", POSITIONS, POSITIONS, lambda k: replace(arch, positions=k))
+    for l, (heads, _) in enumerate(layers):
+        yield _Change("heads", heads + 1, MOST_HEADS, lambda k, l=l: _with_heads(arch, k, l), layer=l + 1)
+    if depth > 1:
+        most = max(heads for heads, _ in layers)
+        yield _Change("heads", most + 1, MOST_HEADS, lambda k: _with_heads(arch, k))
+    yield _Change("layers", depth + 1, MOST_LAYERS, lambda k: replace(arch, layers=layers + layers[-1:] * (k - depth)))
+    least = min(n for _, n in layers)
+    yield _Change("head_dim", least + 1, MOST_DIMS, lambda k: _with_dims(arch, k))
+    yield _Change("embed_dim", arch.embed_dim + 1, MOST_WIDTH, lambda k: replace(arch, embed_dim=k))
 
 
-def _carried(arch: Shape) -> int:
-    """Retrievals that the class token and, before the last layer, the tokens can make: (2L - 1) h for equal layers."""
-    heads = [h for h, n in arch.layers if n > 1]
-    return sum(heads) + sum(heads[:-1]) if len(heads) == len(arch.layers) > 1 else 0
-
-
-def _fixes(structure: Structure, arch: Shape) -> list[str]:
-    """Single changes that make the shape cheap: positions, heads in one layer, heads in all, layers, dimensions."""
-    fixes = []
-    if not arch.positions and is_cheap(structure, _change(arch, positions=1)):
-        fixes.append("position features (now none)")
-    for l, (heads, _) in enumerate(arch.layers):
-        enough = _least(structure, arch, lambda k, l=l: _with_heads(arch, l, k), heads + 1)
-        if enough:
-            fixes.append(f"{enough} heads in layer {l + 1} (now {heads})")
-    most = max(heads for heads, _ in arch.layers)
-    if len(arch.layers) > 1 and not any("heads in layer" in fix for fix in fixes):
-        enough = _least(structure, arch, lambda k: _with_all_heads(arch, k), most + 1)
-        if enough:
-            fixes.append(f"{enough} heads in every layer")
-    deeper = _least(structure, arch, lambda k: _with_layers(arch, k), len(arch.layers) + 1, most=12)
-    if deeper:
-        fixes.append(f"{deeper} layers of {max(h for h, _ in arch.layers[-1:])} heads (now {len(arch.layers)})")
-    return fixes
-
-
-def _least(structure: Structure, arch: Shape, change: Any, start: int, most: int = MOST_FIXES) -> int:
-    """The least k in start..most for which the changed shape is cheap, or 0; cheapness is monotone in k."""
-    if not is_cheap(structure, change(most)):
-        return 0
-    low, high = start, most
+def _least(task: Any, structure: Structure, arch: Architecture, change: _Change) -> Fix | None:
+    """The least size that makes the shape cheap; more never hurts."""
+    low, high = change.start, change.most
+    if low > high or not cheap_shape(task, structure, change.shape(high)):
+        return None
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if is_cheap(structure, change(middle)) else (middle + 1, high)
-    return low
+        low, high = (low, middle) if cheap_shape(task, structure, change.shape(middle)) else (middle + 1, high)
+    return Fix(change.what, _now(arch, change), low, change.shape(low), change.layer)
 
 
-def _change(arch: Shape, **changed: Any) -> _Changed:
-    kept = {name: getattr(arch, name) for name in ("layers", "width", "embed_dim", "positions")}
-    return _Changed(**{**kept, **changed})
+def _now(arch: Architecture, change: _Change) -> int:
+    now = {"positions": 0, "layers": arch.depth, "embed_dim": arch.embed_dim}
+    if change.what == "heads":
+        return arch.layers[change.layer - 1][0] if change.layer else max(heads for heads, _ in arch.layers)
+    return now.get(change.what, min(n for _, n in arch.layers))
 
 
-def _with_heads(arch: Shape, layer: int, heads: int) -> _Changed:
-    return _change(arch, layers=tuple((heads, n) if i == layer else (h, n) for i, (h, n) in enumerate(arch.layers)))
+def _with_heads(arch: Architecture, heads: int, layer: int | None = None) -> Architecture:
+    layers = tuple((heads, n) if layer in (None, i) else (h, n) for i, (h, n) in enumerate(arch.layers))
+    return replace(arch, layers=layers)
 
 
-def _with_all_heads(arch: Shape, heads: int) -> _Changed:
-    return _change(arch, layers=tuple((heads, n) for _, n in arch.layers))
-
-
-def _with_layers(arch: Shape, depth: int) -> _Changed:
-    return _change(arch, layers=arch.layers + (arch.layers[-1],) * (depth - len(arch.layers)))
+def _with_dims(arch: Architecture, head_dim: int) -> Architecture:
+    layers = tuple((h, max(n, head_dim)) for h, n in arch.layers)
+    return replace(arch, layers=layers, embed_dim=max(arch.embed_dim, *(h * n for h, n in layers)))

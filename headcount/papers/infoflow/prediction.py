@@ -1,37 +1,53 @@
-"""What the calculus says about one task and one architecture: cheap or costly, the plan, the limit, and how we know."""
+"""What is known about one task and one architecture: cheap or costly, by what warrant, the plan, the limit."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any, Literal
 
+from headcount.nets.architecture import Architecture
+from headcount.papers.infoflow import wording
+from headcount.papers.infoflow.constructible import Blueprint
+from headcount.papers.infoflow.remarks import Caution, Fix, Limit
 from headcount.results import Bound
 from headcount.sources import Source
 from headcount.structure import Structure
 
-__all__ = ["KnownSet", "Prediction", "Statement", "Step"]
+__all__ = ["KnownSet", "Prediction", "Statement", "Step", "Warrant"]
 
 Status = Literal["proved", "claimed", "conjectured", "reconstructed"]
+Warrant = Literal["constructed", "proved", "calculus"]
+Deed = Literal[
+    "shift", "read", "partner", "mask", "jump", "collect", "hold", "ride", "route", "fetch", "gate", "gather"
+]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One line of a plan: in this layer, these heads, at this place, attend so, and then this is known.
+    """One line of a plan: in this layer, these heads, at this place, do this for `number` look-ups.
 
-    `exponent` e: the step costs eps^-e feed-forward parameters. `carries`: how many numbers each head brings.
+    `exponent` e: the step costs eps^-e feed-forward parameters. `carries`: how many numbers each head brings. The
+    fields after it say what the act is about; `attends`, `score` and `knows` are made from them.
     """
 
     layer: int
     heads: tuple[int, int]
-    at: str
+    at: Literal["tokens", "cls", "both", "positions"]
     mode: Literal["max", "positions", "global"]
+    act: Deed
     retrieval: str
-    attends: str
-    score: str
-    knows: str
+    number: int
     carries: int
     exponent: float
+    order: int = 1
+    rank: int = 1
+    offset: int = 0
+    positions: tuple[int, ...] = ()
+    after: tuple[str, ...] = ()
+    gathered: int = 0
+    channel: int = 0
 
     @property
     def who(self) -> str:
@@ -39,8 +55,34 @@ class Step:
         first, last = self.heads
         return f"head {first}" if first == last else f"heads {first}-{last}"
 
+    @property
+    def place(self) -> str:
+        """Who attends, in words."""
+        return wording.place(self)
+
+    @property
+    def attends(self) -> str:
+        """Whom it attends to, in words."""
+        return wording.attends(self)
+
+    @property
+    def score(self) -> str:
+        """By which score, in words."""
+        return wording.score(self)
+
+    @property
+    def knows(self) -> str:
+        """What is known afterwards, in words."""
+        return wording.knows(self)
+
     def __str__(self) -> str:
-        return f"layer {self.layer}, {self.who} at {self.at}: {self.attends}; {self.knows} (eps^-{self.exponent:.3g})"
+        head = f"layer {self.layer}, {self.who} at {self.place}"
+        return f"{head}: {self.attends}; {self.knows} (eps^-{self.exponent:.3g})"
+
+    def as_row(self) -> dict[str, Any]:
+        """The fields, and the sentences made from them."""
+        words = {name: getattr(self, name) for name in ("place", "attends", "score", "knows")}
+        return {**asdict(self), **words}
 
 
 @dataclass(frozen=True)
@@ -54,35 +96,43 @@ class KnownSet:
 
 @dataclass(frozen=True)
 class Statement:
-    """What the prediction rests on: the sentence, how well it is known, and where it is from."""
+    """What the prediction rests on: its name, the sentence, how well it is known, and where it is from."""
 
+    name: str
     says: str
     status: Status
     source: Source
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """The answer to: can a network of this shape compute this target without paying for the length?
 
-    `exponent` e: the best plan costs eps^-e feed-forward parameters for error eps (infinity: no fixed exponent, as no
-    network of this shape computes the target). `cheap`: every step's exponent is one that does not grow with the
-    length. `limiting`: the step that sets the exponent. `fixes`: what would make a costly shape cheap.
+    `warrant` says how it is known: "constructed" (cheap: `construction` is a certified network of this shape, and
+    `build(task, eps, arch=...)` returns it), "proved" (costly: `lower` bounds the exponent and the task meets its
+    hypotheses, or the target depends on an order that the network cannot see), "calculus" (InfoFlow's counting, no
+    proof either way). `exponent` e: the best plan costs eps^-e feed-forward parameters for error eps (infinity: no
+    network of this shape computes the target). `limit`: what sets the exponent. `fixes`: what would make a costly shape
+    cheap, each with the shape that does.
     """
 
     structure: Structure
-    layers: tuple[tuple[int, int], ...]
-    positions: int
-    embed_dim: int
+    arch: Architecture
     cheap: bool
     exponent: float
-    limiting: str
+    warrant: Warrant
+    limit: Limit
     plan: tuple[Step, ...]
     known: tuple[KnownSet, ...]
     statements: tuple[Statement, ...]
-    fixes: tuple[str, ...] = ()
-    cautions: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    cautions: tuple[Caution, ...] = ()
     lower: Bound | None = None
+    construction: Blueprint | None = None
+
+    @property
+    def layers(self) -> tuple[tuple[int, int], ...]:
+        return self.arch.layers
 
     @property
     def feasible(self) -> bool:
@@ -94,26 +144,68 @@ class Prediction:
         """In one word."""
         return "cheap" if self.cheap else "costly" if self.feasible else "infeasible"
 
+    @property
+    def cost(self) -> str:
+        """The price in the usual notation."""
+        return f"eps^-{self.exponent:.3g}" if self.feasible else "no price is enough"
+
+    @property
+    def limiting(self) -> str:
+        """What sets the exponent, in words."""
+        return str(self.limit)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict with its warrant, and why, in one sentence."""
+        return f"{self.verdict} {self._by}: {self._why}"
+
+    @property
+    def _by(self) -> str:
+        return {"constructed": "by construction", "proved": "by proof", "calculus": "by the calculus, unproved"}[
+            self.warrant
+        ]
+
+    @property
+    def _why(self) -> str:
+        if self.construction is not None:
+            made = self.construction
+            return f"{made.construction} builds a certified network of {made.name} and state width {made.embed_dim}"
+        if self.lower is not None and self.warrant == "proved":
+            return str(self.lower)
+        return self.limiting
+
+    def __repr__(self) -> str:
+        return f"<Prediction {self.arch.name}: {self.verdict}, {self.warrant}, {self.cost}>"
+
     def __str__(self) -> str:
-        name = "+".join(f"{h}x{n}" for h, n in self.layers)
-        cost = f"eps^-{self.exponent:.3g}" if self.feasible else "no fixed exponent"
-        lines = [f"{name}: {self.verdict} ({cost})", f"  {self.limiting}"]
+        lines = [f"{self.arch.name}: {self.sentence} ({self.cost})"]
         return "\n".join(lines + [f"  {step}" for step in self.plan])
+
+    def _repr_html_(self) -> str:
+        steps = "".join(f"<li>{escape(str(step))}</li>" for step in self.plan)
+        head = f"<b>{escape(self.arch.name)}</b>: {escape(self.sentence)} ({escape(self.cost)})"
+        return f"<p>{head}</p><ol>{steps}</ol>" if steps else f"<p>{head}</p>"
 
     def as_row(self) -> dict[str, Any]:
         """Everything, ready for JSON; an infinite exponent is null."""
         return {
             "verdict": self.verdict,
+            "warrant": self.warrant,
+            "why": self.sentence,
             "cheap": self.cheap,
             "feasible": self.feasible,
             "exponent": self.exponent if self.feasible else None,
             "limiting": self.limiting,
-            "fixes": list(self.fixes),
-            "cautions": list(self.cautions),
-            "architecture": {"layers": self.layers, "positions": self.positions, "embed_dim": self.embed_dim},
-            "plan": [asdict(step) for step in self.plan],
+            "limit": asdict(self.limit),
+            "construction": None if self.construction is None else asdict(self.construction),
+            "fixes": [fix.as_row() for fix in self.fixes],
+            "cautions": [{"name": c.name, "says": str(c)} for c in self.cautions],
+            "architecture": self.arch.as_dict(),
+            "plan": [step.as_row() for step in self.plan],
             "known": [asdict(known) for known in self.known],
             "lower_bound": None if self.lower is None else self.lower.as_row(),
-            "statements": [{"says": s.says, "status": s.status, "source": str(s.source)} for s in self.statements],
+            "statements": [
+                {"name": s.name, "says": s.says, "status": s.status, "source": str(s.source)} for s in self.statements
+            ],
             "structure": self.structure.to_json(),
         }

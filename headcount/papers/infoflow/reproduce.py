@@ -191,14 +191,21 @@ CHOSEN = (
     "AdamW at 3e-3 and 1e-3 in turn over the seeds, warm-up and cosine, residuals, no norm, no positions; tokens of "
     "the pair task on the unit sphere, which is the reading that gives the published level of the short cells."
 )
+READING = (
+    "After the quick page had been read: a statement about every head must hold in every head (the probe's held if one "
+    "did), and class attention is judged at the 0.02 to which its figure can be read. No verdict on a table changed."
+)
+SPHERE = (
+    "Tokens on the sphere are the reading whose level comes nearest to the published one: it was chosen by looking."
+)
 INFOFLOW = (
     Reproduction("infoflow:pair", "pair tasks of dimension D by heads in two layers", pair, (PAIR_TABLE,), CHOSEN,
-                 "Gaussian tokens", ("1 min", "days", "10 min")),
+                 "Gaussian tokens", ("1 min", "days", "10 min"), changed=SPHERE),
     Reproduction("infoflow:triangle", "triangle centre by length: unlearnable as sequences grow", triangle,
                  (TRIANGLE_TABLE,), CHOSEN + " Weight decay 1e-2, as published.", "heads and embedding, as published",
                  ("1 min", "days", "5 min")),
     Reproduction("infoflow:probes", "what a state contains, and whom the class token attends to", probes,
                  (PLACES_TABLE,), "Two maxima of linear scores; a linear map with a constant, judged on samples it "
                  "was not fitted to; untrained networks of the same shape as the yardstick.", "heads of both layers",
-                 ("1 min", "20 min", "2 min")),
+                 ("1 min", "20 min", "2 min"), changed=READING),
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """Who does what in which layer: the fast search for a placement of all acts on heads, within given exponents.
 
-Look-ups of one kind are interchangeable, so the state of the search is a handful of counts, and heads are filled as
-far as they go: an act done earlier never stands in the way of a later one. `exhaustive` knows neither shortcut.
+Look-ups of one kind are interchangeable, so the state of the search is a handful of counts; and what is done earlier
+never stands in the way of what comes later, so only layers to which nothing can be added are tried. The exhaustive road
+of the tests knows neither shortcut.
 """
 
 from __future__ import annotations
@@ -9,34 +10,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import lru_cache
-from itertools import product
 
-from headcount.papers.infoflow.demands import Act, Demand, Shape
-from headcount.papers.infoflow.outlook import Counts, Outlook, gates_of, waiting
+from headcount.nets.architecture import Architecture
+from headcount.papers.infoflow.costs import gate_heads
+from headcount.papers.infoflow.demands import Act, Demand
+from headcount.papers.infoflow.packing import Duty, Limits, Packing
 
-__all__ = ["Job", "Limits", "ActSchedule", "schedule", "scheduling_kind"]
+__all__ = ["ActSchedule", "Job", "gates_of", "schedule", "scheduling_kind"]
 
-
-@dataclass(frozen=True)
-class Limits:
-    """The largest exponents allowed: of retrieved tokens and full states, and of reading by position."""
-
-    features: Fraction
-    separated: Fraction
-
-    def admits(self, act: Act, head_dim: int) -> bool:
-        limit = self.separated if act.mode == "positions" else self.features
-        return act.load <= limit * head_dim
+# For each demand, how many look-ups wait for each of its acts.
+Counts = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
 class Job:
     """`number` look-ups of one demand served in one layer, by `heads` heads.
 
-    `way`: "plain" (the act as it stands), "gated" (collected at once by gated heads), "routed" (each collected at its
-    own position by a shared head), "fetched" (read from those positions by the class token).
+    `way`: "plain" (the act as it stands), "gated" (collected at once by gated heads), "held" (collected by every
+    token), "ridden" (what the tokens hold, fetched along with anything), "routed" (each collected at its own position
+    by a shared head), "fetched" (read from those positions by the class token).
     """
 
     demand: int
@@ -48,37 +40,41 @@ class Job:
 
 @dataclass(frozen=True)
 class ActSchedule:
-    """The jobs of every layer, and the dimensions of the class token's heads that are left to aggregate with."""
+    """The jobs of every layer, and the dimensions of the class token's idle heads, to aggregate with."""
 
     layers: tuple[tuple[Job, ...], ...]
     spare: int
 
 
 def schedule(
-    demands: tuple[Demand, ...], arch: Shape, size: tuple[int, int], limits: Limits, *, spare: int = 0, least: int = 0
+    demands: tuple[Demand, ...], arch: Architecture, size: tuple[int, int], limits: Limits, *, spare: int = 0
 ) -> ActSchedule | None:
-    """The placement of all acts that leaves the most spare dimensions, or None when there is none within `limits`.
+    """A placement of all acts that leaves at least `spare` dimensions to aggregate with, or None.
 
-    `size` is (length, token_dim). More than `spare` dimensions are not looked for, and nothing is when fewer than
-    `least` can be left. Collecting by position is tried only where the plain way leaves less than `spare`.
+    `size` is (length, token_dim). Where something is aggregated, nothing rides along.
     """
     kinds, members = _kinds(demands)
     start = tuple((d.count,) + (0,) * (len(d.acts) - 1) for d in kinds)
-    found = None
-    for route in (False, True) if arch.positions else (False,):
-        tried = _Search(kinds, arch, size, limits, route=route, spare=spare, least=least).best(start)
-        if tried is not None and (found is None or tried.spare > found.spare):
-            found = tried
-        if found is not None and found.spare >= spare:
-            break
-    return None if found is None else ActSchedule(tuple(_shared_out(found.layers, kinds, members)), found.spare)
+    for routing in (False, True) if arch.positions else (False,):
+        search = _Search(kinds, arch, size, limits, routing=routing, riding=not spare)
+        placed = search.finish(0, _State(start), spare)
+        if placed is not None:
+            return ActSchedule(tuple(_shared_out(placed.layers, kinds, members)), placed.spare)
+    return None
+
+
+def gates_of(demand: Demand, progress: int) -> int:
+    """Heads that would collect one such look-up at once, gated by position; 0 where gates do not help."""
+    rest = demand.acts[progress:]
+    masks = demand.order == 1 and len(rest) > 1 and all(act.kind in ("mask", "collect") for act in rest)
+    return gate_heads(demand.window, demand.rank_left(progress)) if masks and demand.acts[-1].at == "cls" else 0
 
 
 def scheduling_kind(demand: Demand, named: set[str]) -> Hashable:
     """Demands of one kind are interchangeable to the search: it sees their acts, and a window only behind gates."""
     window = demand.window if gates_of(demand, 0) else 0
     own = demand.name if demand.name in named else ""
-    return demand.acts, demand.after, demand.route, demand.order, demand.rank, window, own
+    return demand.acts, demand.after, demand.free, demand.order, demand.rank, window, own
 
 
 def _kinds(demands: tuple[Demand, ...]) -> tuple[tuple[Demand, ...], list[list[int]]]:
@@ -116,206 +112,257 @@ def _shared_out(
         yield tuple(written)
 
 
+@dataclass(frozen=True)
+class _Option:
+    """Something a layer may do any number of times: for which look-ups, at what price in heads and numbers."""
+
+    demand: int
+    act: int
+    way: str
+    heads: int
+    duty: Duty
+    at: str
+    brings: int  # numbers that every token takes in
+
+    def job(self, number: int) -> Job:
+        return Job(self.demand, self.act, number, number * self.heads, self.way)
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is left to do: acts waited for, bundles to be fetched by their sizes, numbers the tokens hold."""
+
+    counts: Counts
+    bundles: tuple[int, ...] = ()
+    held: int = 0
+
+    @property
+    def done(self) -> bool:
+        return not self.bundles and not self.held and not any(map(any, self.counts))
+
+
 class _Search:
     def __init__(
         self,
         demands: tuple[Demand, ...],
-        arch: Shape,
+        arch: Architecture,
         size: tuple[int, int],
         limits: Limits,
         *,
-        route: bool,
-        spare: int,
-        least: int,
+        routing: bool,
+        riding: bool,
     ) -> None:
-        self.demands, self.arch, self.limits, self.route = demands, arch, limits, route
-        self.spare, self.least = spare, least
-        self.chains = any(d.after for d in demands)
-        self.length, self.token_dim = size
+        self.demands, self.arch, self.limits, self.routing, self.riding = demands, arch, limits, routing, riding
+        self.length, token_dim = size
+        self.room = int(limits.features * arch.embed_dim) - token_dim  # numbers a token can take in, in one layer
+        self.last = len(arch.layers) - 1
         self.index = {d.name: i for i, d in enumerate(demands)}
-        # Which heads collect matters only for what they leave: by how many they are when bundles save some, and by
-        # their layer when head dimensions differ.
-        self.greedy = not spare or (len({head_dim for _, head_dim in arch.layers}) == 1 and not route)
-        self.room = int(limits.features * arch.embed_dim) - self.token_dim  # numbers a token can take in, in one layer
-        widest = max(head_dim for _, head_dim in arch.layers)
-        bundle = min(widest, self.length, int(limits.separated * widest)) if route else 1
-        self.outlook = Outlook(demands, arch, self.room, bundle)
-        dims = {head_dim for _, head_dim in arch.layers}
-        self.admitted = {(act, n) for d in demands for act in d.acts for n in dims if limits.admits(act, n)}
-        self._go = lru_cache(maxsize=None)(self._search)
+        self.dead: dict[tuple[int, _State], int] = {}  # with how many dimensions wanted there was no way
 
-    def best(self, start: Counts) -> ActSchedule | None:
-        somewhere = {act for act, _ in self.admitted}
-        for demand, gated in zip(self.demands, self.outlook.gated, strict=True):
-            if not gated[0] and not somewhere.issuperset(demand.acts):
-                return None
-        low, high = self.least, min(self.spare, self.outlook.spare(0, start, 0))
-        if high < low:
-            return None
-        best = self._go(0, start, (), high)
-        if best is None and low < high:
-            best = self._go(0, start, (), low)
-            low = high if best is None else best.spare
-            while low + 1 < high:  # at least `low` can be left, and less than `high`
-                middle = (low + high) // 2
-                found = self._go(0, start, (), middle)
-                best, low, high = (best, low, middle) if found is None else (found, found.spare, high)
-        return best
-
-    def _search(self, layer: int, counts: Counts, bundles: tuple[int, ...], wanted: int) -> ActSchedule | None:
+    def finish(self, layer: int, state: _State, wanted: int) -> ActSchedule | None:
         """Any way to finish from here that leaves at least `wanted` dimensions."""
-        if not bundles and not any(map(any, counts)):
-            free = sum(heads * head_dim for heads, head_dim in self.arch.layers[layer:])
-            return ActSchedule(((),) * (len(self.arch.layers) - layer), free) if free >= wanted else None
-        if layer == len(self.arch.layers) or self.outlook.spare(layer, counts, len(bundles)) < wanted:
+        if state.done and wanted <= self._idle(layer):
+            return ActSchedule(((),) * (self.last + 1 - layer), self._idle(layer))
+        if layer > self.last or not self._hopeful(layer, state) or self.dead.get((layer, state), wanted + 1) <= wanted:
             return None
-        for jobs, after, unfetched, spare in self._choices(layer, counts, bundles):
-            rest = self._go(layer + 1, after, unfetched, max(0, wanted - spare))
+        for jobs, after, spare in self._layers(layer, state, wanted):
+            rest = self.finish(layer + 1, after, max(0, wanted - spare))
             if rest is not None:
                 return ActSchedule((jobs, *rest.layers), spare + rest.spare)
+        self.dead[layer, state] = min(wanted, self.dead.get((layer, state), wanted))
         return None
 
-    def _choices(
-        self, layer: int, counts: Counts, bundles: tuple[int, ...]
-    ) -> Iterator[tuple[tuple[Job, ...], Counts, tuple[int, ...], int]]:
+    def _attends(self, layer: int) -> bool:
+        """Whether the class token does anything in this layer."""
+        return layer == self.last or self.arch.class_token == "every"
+
+    def _idle(self, layer: int) -> int:
+        return sum(h * n for l, (h, n) in enumerate(self.arch.layers) if l >= layer and self._attends(l))
+
+    def _hopeful(self, layer: int, state: _State) -> bool:
+        """Necessary: layers for every chain, and heads for all acts that are left."""
+        heads = [h for h, _ in self.arch.layers[layer:]]
+        at_tokens = sum(heads[:-1])
+        at_cls = sum(h for l, h in enumerate(heads, start=layer) if self._attends(l))
+        steps = ends = 0
+        for g, row in enumerate(state.counts):
+            for p, number in enumerate(row):
+                left = len(row) - p
+                if not number or (self.arch.positions and gates_of(self.demands[g], p)):
+                    continue
+                if left > len(heads):
+                    return False
+                steps += number * left
+                ends += number * (self.demands[g].acts[-1].at != "tokens")
+        if self.routing:
+            return steps - ends <= at_tokens + at_cls
+        return steps <= at_tokens + at_cls and (self.riding or ends <= at_cls)
+
+    # One layer.
+
+    def _layers(self, layer: int, state: _State, wanted: int) -> Iterator[tuple[tuple[Job, ...], _State, int]]:
         heads, head_dim = self.arch.layers[layer]
-        for fetched in self._fetches(bundles, heads, head_dim):
-            for collected, cls_used, tokens_used, brought in self._collections(layer, counts, heads - len(fetched)):
-                remaining = _minus(counts, collected)
-                for routed in self._routings(layer, remaining, heads - tokens_used, self.room - brought):
-                    left = _minus(remaining, routed)
-                    shared = sum(job.heads for job in routed)  # each brings one number to the positions it serves
-                    room = self.room - brought - shared
-                    slots = heads - tokens_used - shared
-                    for done in self._token_acts(layer, left, counts, slots, room):
-                        jobs = (*collected, *routed, *done, *(Job(-1, -1, m, 1, "fetched") for m in fetched))
-                        unfetched = _without(bundles, fetched) + tuple(_sizes(routed))
-                        spare = (heads - len(fetched) - cls_used) * head_dim
-                        yield jobs, _plus(left, done), tuple(sorted(unfetched)), spare
+        packing = Packing(heads, head_dim, self.limits)
+        options = self._options(layer, state)
+        for fetched in self._fetches(layer, state.bundles):
+            for routed in self._routings(layer, state):
+                left = {}
+                for option in options:
+                    taken = sum(j.number for j in routed if (j.demand, j.act) == (option.demand, option.act))
+                    left[option.demand, option.act] = state.counts[option.demand][option.act] - taken
+                fixed = _Layer(packing, tuple(_sizes(routed)), fetched, self.room)
+                for numbers in _fill(fixed, options, left, maximal=not wanted):
+                    jobs = tuple(o.job(k) for o, k in zip(options, numbers, strict=True) if k)
+                    most = fixed.rides(options, numbers, state.held) if state.held and self._attends(layer) else 0
+                    spare = fixed.spare(options, numbers) if wanted and self._attends(layer) else 0
+                    fetches = tuple(Job(-1, -1, m, 1, "fetched") for m in fetched)
+                    ridden = (Job(-1, -1, most, 0, "ridden"),) if most else ()
+                    yield (*jobs, *routed, *fetches, *ridden), _after(state, jobs, routed, fetched, most), spare
 
-    # The class token.
+    def _options(self, layer: int, state: _State) -> list[_Option]:
+        options: list[_Option] = []
+        for g, row in enumerate(state.counts):
+            for p, number in enumerate(row):
+                if number and self._ready(self.demands[g], self.demands[g].acts[p], state.counts):
+                    options += self._ways(layer, g, p)
+        return sorted(options, key=lambda o: (o.act - len(self.demands[o.demand].acts), o.way != "plain"))
 
-    def _fetches(self, bundles: tuple[int, ...], heads: int, head_dim: int) -> Iterator[tuple[int, ...]]:
-        fits = [m for m in bundles if m <= self.limits.separated * head_dim]
-        if not self.spare and not self.chains and len(fits) == len(bundles):
-            yield tuple(fits[:heads])  # a fetch put off makes room only for a collection that can wait as well
-            return
-        sizes = sorted(set(fits))
-        for numbers in product(*(range(fits.count(size) + 1) for size in sizes)):
-            if sum(numbers) <= heads:
-                yield tuple(size for size, number in zip(sizes, numbers, strict=True) for _ in range(number))
-
-    def _collections(self, layer: int, counts: Counts, heads: int) -> Iterator[tuple[tuple[Job, ...], int, int, int]]:
-        """Jobs that finish look-ups at the class token; how many heads they take there and at the tokens; and how many
-        numbers they bring to every token."""
-        options = self._plain(layer, counts, "cls") + self._gated(layer, counts)
-        everywhere = [self.demands[job.demand].acts[job.act].at == "both" for job in options]
-        loads = [
-            self.demands[job.demand].acts[job.act].load * both for job, both in zip(options, everywhere, strict=True)
-        ]
-        for jobs in _fill(tuple(options), heads, self.room, tuple(loads), maximal=self.greedy):
-            cls_used = sum(job.heads for job in jobs)
-            both = [job for job in jobs if self.demands[job.demand].acts[job.act].at == "both"]
-            brought = sum(job.number * self.demands[job.demand].acts[job.act].load for job in both)
-            yield jobs, cls_used, sum(job.heads for job in both), brought
-
-    def _gated(self, layer: int, counts: Counts) -> list[Job]:
-        if not self.arch.positions:
-            return []
-        found = []
-        for g, p, number in waiting(counts):
-            demand, gates = self.demands[g], gates_of(self.demands[g], p)
-            if 0 < gates <= self.arch.layers[layer][0] and self._ready(demand, demand.acts[p], counts):
-                found.append(Job(g, p, number, gates, "gated"))
-        return found
-
-    # The tokens.
-
-    def _routings(self, layer: int, counts: Counts, heads: int, room: int) -> Iterator[tuple[Job, ...]]:
-        """At most `heads` bundles: in each, one shared head lets every member be collected at a position of its own."""
-        yield ()
-        if not self.route or heads < 1 or room < 1:
-            return
-        ready = [job for job in self._plain(layer, counts, "cls") if self.demands[job.demand].route]
-        total = sum(job.number for job in ready)
-        head_dim = self.arch.layers[layer][1]
-        later = {int(self.limits.separated * n) for _, n in self.arch.layers[layer + 1 :]}
-        for size in sorted({min(head_dim, self.length, n) for n in later} - {0, 1}, reverse=True):
-            for bundles in range(1, min(heads, -(-total // size)) + 1):
-                yield tuple(_bundled(ready, size, bundles))
-
-    def _token_acts(self, layer: int, left: Counts, before: Counts, heads: int, room: int) -> Iterator[tuple[Job, ...]]:
-        options = self._plain(layer, left, "tokens", before)
-        loads = tuple(self.demands[job.demand].acts[job.act].load for job in options)
-        yield from _fill(tuple(options), heads, room, loads, maximal=True)
-
-    # What can be done now.
-
-    def _plain(self, layer: int, counts: Counts, at: str, before: Counts | None = None) -> list[Job]:
-        head_dim, found = self.arch.layers[layer][1], []
-        for g, p, number in waiting(counts):
-            demand, act = self.demands[g], self.demands[g].acts[p]
-            here = act.at == "tokens" if at == "tokens" else act.at != "tokens"
-            if here and (act, head_dim) in self.admitted and self._ready(demand, act, before or counts):
-                found.append(Job(g, p, number, 1))
-        return sorted(found, key=self._layers_after)
-
-    def _layers_after(self, job: Job) -> int:
-        """How many layers must follow, counted down: the longest chains first, so that the first try is a good one."""
-        return job.act - len(self.demands[job.demand].acts) - self.outlook.urgency[job.demand]
+    def _ways(self, layer: int, g: int, p: int) -> Iterator[_Option]:
+        demand, (heads, head_dim) = self.demands[g], self.arch.layers[layer]
+        act, cls = demand.acts[p], self._attends(layer)
+        if self.limits.admits(act, head_dim):
+            if cls or act.at == "tokens":
+                duty = Duty(act.load, raw=act.mode == "positions")
+                yield _Option(g, p, "plain", 1, duty, act.at, act.load if act.at != "cls" else 0)
+            if self.riding and demand.free and act.kind == "collect" and layer < self.last:
+                yield _Option(g, p, "held", 1, Duty(act.load), "tokens", act.load)
+        gates = gates_of(demand, p) if self.arch.positions and cls else 0
+        if 0 < gates <= heads:
+            yield _Option(g, p, "gated", gates, Duty(1), "cls", 0)
 
     def _ready(self, demand: Demand, act: Act, counts: Counts) -> bool:
         return not act.waits or not any(any(counts[self.index[name]]) for name in demand.after)
 
+    # Collecting by position.
+
+    def _fetches(self, layer: int, bundles: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        heads, head_dim = self.arch.layers[layer]
+        fits = [m for m in bundles if m <= self.limits.separated * head_dim] if self._attends(layer) else []
+        choices: set[tuple[int, ...]] = {()}
+        for size in fits:
+            choices |= {tuple(sorted((*chosen, size))) for chosen in choices if len(chosen) < heads}
+        yield from sorted((c for c in choices if not Counter(c) - Counter(fits)), key=lambda c: (-len(c), c))
+
+    def _routings(self, layer: int, state: _State) -> Iterator[tuple[Job, ...]]:
+        """Bundles made in this layer: one shared head lets every member be collected at a position of its own."""
+        yield ()
+        heads, head_dim = self.arch.layers[layer]
+        if not self.routing or layer == self.last or self.room < 1:
+            return
+        ready = [
+            (g, p, number)
+            for g, row in enumerate(state.counts)
+            for p, number in enumerate(row)
+            if number and self.demands[g].free and self.demands[g].acts[p].kind == "collect"
+            if self._ready(self.demands[g], self.demands[g].acts[p], state.counts)
+        ]
+        total = sum(number for *_, number in ready)
+        largest = min(head_dim, self.length, total)
+        later = max((int(self.limits.separated * n) for _, n in self.arch.layers[layer + 1 :]), default=0)
+        for sizes in _partitions(total, min(largest, later), min(heads, self.room)):
+            yield tuple(_bundled(ready, sizes))
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A layer with its bundles chosen, to be filled."""
+
+    packing: Packing
+    routed: tuple[int, ...]
+    fetched: tuple[int, ...]
+    room: int
+
+    def spare(self, options: list[_Option], numbers: tuple[int, ...], rides: int = 0) -> int:
+        tokens = [Duty(m, m) for m in self.routed]
+        cls, both = [Duty(m) for m in self.fetched], []
+        brought = len(self.routed)
+        for option, number in zip(options, numbers, strict=False):
+            duties = [option.duty] * (option.heads * number)
+            (tokens if option.at == "tokens" else cls if option.at == "cls" else both).extend(duties)
+            brought += option.brings * number
+        return -1 if brought > max(0, self.room) else self.packing.spare(tokens, cls, both, rides)
+
+    def rides(self, options: list[_Option], numbers: tuple[int, ...], held: int) -> int:
+        """As many as find room beside the rest."""
+        low, high = 0, held
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.spare(options, numbers, middle) >= 0 else (low, middle - 1)
+        return low
+
 
 def _fill(
-    options: tuple[Job, ...], heads: int, room: int, loads: tuple[int, ...], *, maximal: bool
-) -> Iterator[tuple[Job, ...]]:
-    """Every way to serve look-ups with `heads` heads and `room` numbers at a token; only the fullest if `maximal`."""
-    if not options:
-        yield ()
-        return
-    job, load = options[0], loads[0]
-    most = min(job.number, heads // job.heads, room // load if load else job.number)
-    last = len(options) == 1
-    for number in range(most, -1, -1):
-        taken = (Job(job.demand, job.act, number, number * job.heads, job.way),) if number else ()
-        for rest in _fill(options[1:], heads - number * job.heads, room - number * load, loads[1:], maximal=maximal):
-            if maximal and number < most and _could_add(job, load, heads, room, number, rest, options[1:], loads[1:]):
-                continue
-            yield taken + rest
-        if maximal and last:
+    layer: _Layer, options: list[_Option], left: dict[tuple[int, int], int], *, maximal: bool
+) -> Iterator[tuple[int, ...]]:
+    """How often to do each option: every way that fits; only those to which nothing can be added if `maximal`."""
+
+    def fits(numbers: tuple[int, ...]) -> bool:
+        return layer.spare(options, numbers) >= 0
+
+    def rest(numbers: tuple[int, ...]) -> dict[tuple[int, int], int]:
+        used = dict(left)
+        for option, number in zip(options, numbers, strict=False):
+            used[option.demand, option.act] -= number
+        return used
+
+    def grow(numbers: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        if len(numbers) == len(options):
+            yield numbers
             return
+        option = options[len(numbers)]
+        most = min(rest(numbers)[option.demand, option.act], layer.packing.heads // option.heads)
+        while most and not fits((*numbers, most)):
+            most -= 1
+        last = len(numbers) + 1 == len(options)
+        for number in range(most, most - 1 if maximal and last else -1, -1):
+            yield from grow((*numbers, number))
+
+    def full(numbers: tuple[int, ...]) -> bool:
+        free = rest(numbers)
+        return not any(
+            free[o.demand, o.act] and fits((*numbers[:i], numbers[i] + 1, *numbers[i + 1 :]))
+            for i, o in enumerate(options)
+        )
+
+    if not fits(()):
+        return
+    for numbers in grow(()):
+        if not maximal or full(numbers):
+            yield numbers
 
 
-def _could_add(
-    job: Job,
-    load: int,
-    heads: int,
-    room: int,
-    number: int,
-    rest: tuple[Job, ...],
-    options: tuple[Job, ...],
-    loads: tuple[int, ...],
-) -> bool:
-    price = {(o.demand, o.act): load for o, load in zip(options, loads, strict=True)}
-    heads -= number * job.heads + sum(j.heads for j in rest)
-    room -= number * load + sum(j.number * price[j.demand, j.act] for j in rest)
-    return job.heads <= heads and load <= room
+def _partitions(total: int, largest: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Falling sizes from 2 to `largest`, at most `parts` of them, at most `total` in all; the largest first.
+
+    Beyond eight, only sizes that leave room for one or two other duties, and remainders, are tried.
+    """
+    if not parts or total < 2 or largest < 2:
+        return
+    for size in range(min(largest, total), 1, -1):
+        if 8 < size < min(largest, total) - 2:
+            continue
+        yield (size,)
+        for more in _partitions(total - size, size, parts - 1):
+            yield (size, *more)
 
 
-def _bundled(ready: list[Job], size: int, bundles: int) -> Iterator[Job]:
-    """The first `bundles * size` ready look-ups; the first job of each bundle holds its head."""
-    free = 0
-    for job in ready:
-        number = job.number
-        while number and (free or bundles):
-            heads = 0 if free else 1
-            if not free:
-                free, bundles = size, bundles - 1
-            taken = min(free, number)
-            yield Job(job.demand, job.act, taken, heads, "routed")
-            free, number = free - taken, number - taken
+def _bundled(ready: list[tuple[int, int, int]], sizes: tuple[int, ...]) -> Iterator[Job]:
+    """The ready look-ups in bundles of these sizes; the first job of each bundle holds its head."""
+    queue = [(g, p) for g, p, number in ready for _ in range(number)]
+    for size in sizes:
+        own, queue = queue[:size], queue[size:]
+        for i, ((g, p), number) in enumerate(Counter(own).items()):
+            yield Job(g, p, number, int(i == 0), "routed")
 
 
 def _sizes(routed: tuple[Job, ...]) -> list[int]:
@@ -335,16 +382,18 @@ def _without(bundles: tuple[int, ...], fetched: tuple[int, ...]) -> tuple[int, .
     return tuple(left)
 
 
-def _minus(counts: Counts, jobs: tuple[Job, ...]) -> Counts:
+def _after(
+    state: _State, jobs: tuple[Job, ...], routed: tuple[Job, ...], fetched: tuple[int, ...], ridden: int
+) -> _State:
+    held = state.held - ridden + sum(job.number for job in jobs if job.way == "held")
+    bundles = sorted((*_without(state.bundles, fetched), *_sizes(routed)))
+    return _State(_moved(state.counts, (*jobs, *routed)), tuple(bundles), held)
+
+
+def _moved(counts: Counts, jobs: tuple[Job, ...]) -> Counts:
     rows = [list(row) for row in counts]
     for job in jobs:
         rows[job.demand][job.act] -= job.number
-    return tuple(map(tuple, rows))
-
-
-def _plus(counts: Counts, jobs: tuple[Job, ...]) -> Counts:
-    rows = [list(row) for row in counts]
-    for job in jobs:
-        rows[job.demand][job.act] -= job.number
-        rows[job.demand][job.act + 1] += job.number
+        if job.way == "plain" and job.act + 1 < len(rows[job.demand]):
+            rows[job.demand][job.act + 1] += job.number
     return tuple(map(tuple, rows))

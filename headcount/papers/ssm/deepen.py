@@ -7,8 +7,10 @@ import math
 import numpy as np
 from jaxtyping import Complex, Float
 
-from headcount.papers.ssm.chains import Chains, Deal, arrange, coefficients, least_chains, merge
+from headcount.papers.ssm.chains import Chains, Deal, arrange, least_chains, merge
+from headcount.papers.ssm.coefficients import coefficients
 from headcount.papers.ssm.layer import Layer
+from headcount.papers.ssm.orders import cancellation
 from headcount.refusals import at_least, at_least_one
 from headcount.sources import Checked, Source, implements
 
@@ -16,8 +18,10 @@ __all__ = ["capacity", "gain_stage_depth", "gain_stages", "least_width", "nested
 
 TINY = 1e-30  # a coefficient below this share of the largest is rounding
 
-Parts = tuple[tuple[Layer, ...], Complex[np.ndarray, " width"]]
-"""The layers and the read-out of a deep system."""
+LARGEST = 1_000_000  # places for modes; a deeper system is refused before it is built
+
+Parts = tuple[tuple[Layer, ...], Complex[np.ndarray, " width"], float]
+"""The layers and the read-out of a deep system, and the sum of what cancels in its chains."""
 
 
 @implements(
@@ -66,7 +70,8 @@ def nested_chains(
     tau = max(|a|, |R_last|)^(1/(l+1)), and |a| <= 2^(l-1) c_1^2 (see `coefficients`).
 
     Source: Theorem 4.2 of the depth paper on linear SSMs, whose bound is 2 c_1^(2/(l+1)).
-    Departs: the constant is sharper, and c_1 is that of the merged system (equal poles add their residues).
+    Departs: the constant is sharper, and c_1 is that of the merged system: the theorem needs distinct poles, and a
+    hundred modes of residue 1 at one pole are one of residue 100. Long chains stand as `orders.by_low_tails` says.
     """
     poles, residues = merge(poles, residues)
     _check_sizes(depth, width)
@@ -99,6 +104,7 @@ def shallowest_chains(
     full = max(depth, modes - 1)
     while depth <= full or max_entry > 1:
         m = width or 1 + least_chains(*merged, depth)
+        _refuse_size(depth, m, max_entry)
         chains = arrange(*merged, depth, m - 1, deal)
         a = coefficients(chains.poles, chains.residues)
         if _tau(chains, a) <= max_entry:
@@ -108,6 +114,14 @@ def shallowest_chains(
         f"nested chains cannot bring the entries down to {max_entry:g}: their largest entry tends to 1 as the depth "
         f"grows; ask for more than 1, or take gain stages, which work above 1/width (here {1 / max(modes, 1):.3g})"
     )
+
+
+def _refuse_size(depth: int, width: int, max_entry: float) -> None:
+    if depth * width > LARGEST:
+        raise ValueError(
+            f"entries of {max_entry:.10g} need depth {depth:,} at width {width}, more than the {LARGEST:,} places that "
+            "are built; allow larger entries, or take gain stages"
+        )
 
 
 def _next_depth(depth: int, full: int, peak: float, max_entry: float) -> int:
@@ -132,7 +146,13 @@ def _weave(chains: Chains, a: Complex[np.ndarray, "layers chains"]) -> Parts:
         if k > 0:
             weights[range(1, count + 1), range(1, count + 1)] = tau * after[k - 1] / after[k]
         layers.append(Layer(np.concatenate([[chains.last_pole if end else 0j], chains.poles[k]]), weights))
-    return tuple(layers), tau * np.concatenate([[last], after[-1]]).astype(np.complex128)
+    readout = tau * np.concatenate([[last], after[-1]]).astype(np.complex128)
+    return tuple(layers), readout, _cancels(chains, a)
+
+
+def _cancels(chains: Chains, a: Complex[np.ndarray, "layers chains"]) -> float:
+    alone = cancellation(np.array([chains.last_pole]), np.array([chains.last_residue]))
+    return alone + sum(cancellation(chains.poles[:, j], a[:, j]) for j in range(a.shape[1]))
 
 
 def _shares(a: Complex[np.ndarray, "layers chains"], peak: float) -> Float[np.ndarray, "layers chains"]:
@@ -235,9 +255,10 @@ def gain_stages(
     pad = np.zeros(m - len(poles), dtype=np.complex128)
     poles, shares = np.concatenate([poles, pad]), np.concatenate([residues, pad]) / (peak or 1.0)
     first = Layer(poles, np.full((m, 1), max_entry))
+    cancels = float((peak * np.abs(shares) / (1 - np.abs(poles))).sum())  # every mode is a chain of its own
     if depth == 1:
-        return (first,), peak * shares / max_entry
+        return (first,), peak * shares / max_entry, cancels
     mix = Layer(np.zeros(m), np.tile(max_entry * shares, (m, 1)))
     amplify = Layer(np.zeros(m), np.full((m, m), max_entry))
     left = peak / (max_entry**2 * (m * max_entry) ** (depth - 2) * m)
-    return (first, mix, *[amplify] * (depth - 2)), np.full(m, left, dtype=np.complex128)
+    return (first, mix, *[amplify] * (depth - 2)), np.full(m, left, dtype=np.complex128), cancels

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Literal, NamedTuple
 
@@ -150,10 +149,28 @@ def _sharper(c_from: float, c_to: float) -> float:
     hypotheses=("poles on a ray",),
 )
 def _positive_real(c_from: float, c_to: float) -> float:
-    """The least l with l c_1^2 <= c_2^(l+1): on a ray every factor 1 - b/a lies between 0 and 1."""
+    """The least l with l c_1^2 <= c_2^(l+1): on a ray every factor 1 - b/a lies between 0 and 1.
+
+    (l+1) ln c_2 - ln l - 2 ln c_1 is convex in l and negative at l = 1, so it crosses 0 once: halving finds where.
+
+    >>> _positive_real(10, 3), _positive_real(10, 1 + 1e-7)
+    (5, 238970208)
+    """
     if c_from <= c_to:
         return 1
-    return next(l for l in itertools.count(1) if l * c_from**2 <= c_to ** (l + 1)) if c_to > 1 else math.inf
+    if c_to <= 1:
+        return math.inf
+    low, high = 1, 2  # not enough at low
+    while not _holds(high, c_from, c_to):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _holds(middle, c_from, c_to) else (middle, high)
+    return high
+
+
+def _holds(depth: int, c_from: float, c_to: float) -> bool:
+    return math.log(depth) + 2 * math.log(c_from) <= (depth + 1) * math.log(c_to) + 1e-12
 
 
 @implements(

@@ -12,7 +12,9 @@ from headcount.papers.ssm import deepen, flatten, responses
 from headcount.papers.ssm.chains import Deal, by_modulus, conjugates, least_chains, merge
 from headcount.papers.ssm.layer import Layer, Numbers, complex_array, refuse_unstable
 
-__all__ = ["DeepSSM", "DiagonalSSM"]
+__all__ = ["DeepSSM", "Deepening", "DiagonalSSM"]
+
+TOLERANCE = 1e-6  # of the response: a deep system further off than this is refused
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,22 +97,30 @@ class DiagonalSSM:
         """The output for an input, by recurrence, from a zero state."""
         return responses.scan([Layer(self.poles, np.ones((self.modes, 1)))], self.residues, x)
 
-    def deepen(self, depth: int, width: int | None = None, *, deal: Deal = by_modulus) -> DeepSSM:
+    def deepen(
+        self, depth: int, width: int | None = None, *, deal: Deal = by_modulus, tolerance: float = TOLERANCE
+    ) -> DeepSSM:
         """The deep system with the same response and entries at most 2^((l-1)/(l+1)) c_1^(2/(l+1)).
 
+        c_1 is the norm of the merged system, in which equal poles have added their residues; the number stands on the
+        result as `entry_bound`, and beside it `gap`, how far the response is from this one, and `condition`.
         Without a width, the least that holds the modes (conjugates in conjugate chains where the kernel is real).
-        Refuses more than l(m-1)+1 distinct modes, which no such network can all represent (Theorem 4.1).
+        Refuses more than l(m-1)+1 distinct modes, which no such network can all represent (Theorem 4.1), and a gap
+        above `tolerance`.
         `deal` says which modes share a chain: `by_modulus` as in the proof, `by_angle` for close poles.
 
-        >>> DiagonalSSM([0.9, 0.8, 0.7], [100, -100, 50]).deepen(depth=2).largest_entry < 100 ** (1 / 3) * 2 ** (1 / 3)
-        True
+        >>> deep = DiagonalSSM([0.9, 0.8, 0.7], [100, -100, 50]).deepen(depth=2)
+        >>> deep.gap < 1e-15, round(deep.largest_entry, 3), round(deep.entry_bound**3)
+        (True, 3.684, 200)
         """
         if depth < 1:
             raise ValueError(f"depth must be at least 1, got {depth}")
         m = width if width is not None else 1 + least_chains(*merge(self.poles, self.residues), depth)
-        return DeepSSM(*deepen.nested_chains(self.poles, self.residues, depth, m, deal))
+        return self._deepened(deepen.nested_chains(self.poles, self.residues, depth, m, deal), tolerance)
 
-    def deepen_to(self, max_entry: float, width: int | None = None, *, deal: Deal = by_modulus) -> DeepSSM:
+    def deepen_to(
+        self, max_entry: float, width: int | None = None, *, deal: Deal = by_modulus, tolerance: float = TOLERANCE
+    ) -> DeepSSM:
         """The nested chains of least depth with entries at most `max_entry`, at the least width of each depth.
 
         A larger width shortens the chains and may need less depth; `minimal_depth` says how much.
@@ -118,15 +128,47 @@ class DiagonalSSM:
         >>> DiagonalSSM([0.9, 0.8, 0.7], [100, -100, 50]).deepen_to(2).depth
         5
         """
-        return DeepSSM(*deepen.shallowest_chains(self.poles, self.residues, max_entry, width, deal))
+        return self._deepened(deepen.shallowest_chains(self.poles, self.residues, max_entry, width, deal), tolerance)
 
-    def gain_stages(self, max_entry: float, width: int | None = None) -> DeepSSM:
+    def gain_stages(self, max_entry: float, width: int | None = None, *, tolerance: float = TOLERANCE) -> DeepSSM:
         """The other route: modes in layer 1, then layers that only amplify; width n, fewer layers, more weights.
 
         >>> DiagonalSSM([0.9, 0.8, 0.7], [100, -100, 50]).gain_stages(2).depth
         3
         """
-        return DeepSSM(*deepen.gain_stages(self.poles, self.residues, max_entry, width))
+        return self._deepened(deepen.gain_stages(self.poles, self.residues, max_entry, width), tolerance, max_entry)
+
+    def _deepened(self, parts: deepen.Parts, tolerance: float, promise: float | None = None) -> DeepSSM:
+        """The deep system with what is known about it; refused where its response is another one's."""
+        layers, readout, cancels = parts
+        count = 4 * self.modes + 256
+        wanted = self.impulse(count)
+        peak = float(np.abs(wanted).max()) or 1.0
+        lost = responses.gap(DeepSSM(layers, readout).impulse(count), wanted)
+        # The closed form adds up modes that may cancel; nothing is known better than its own rounding.
+        known = float(np.abs(self.residues).sum()) / peak * 2**-50
+        if not lost <= max(tolerance, known):
+            raise ValueError(
+                f"at depth {len(layers)} the response would be lost by {lost:.1g} of its size (tolerance "
+                f"{tolerance:g}): parts {cancels / peak:.1g} times as large cancel; use less depth and more width"
+            )
+        depth, norm = len(layers), self.merged().largest_entry
+        chains = 2 ** ((depth - 1) / (depth + 1)) * norm ** (2 / (depth + 1))
+        return DeepSSM(layers, readout, Deepening(lost, cancels / peak, chains if promise is None else promise))
+
+
+@dataclass(frozen=True)
+class Deepening:
+    """How a deep system stands to the shallow one it was made from.
+
+    `gap` is the largest difference of the impulse responses, relative to the largest value of the shallow one's, over
+    4 modes + 256 samples. `condition` is how many times as large as that value the parts are whose sum is the response:
+    sum_k |a_k| max|T_k|, so that rounding costs about 2^-53 of it. `entry_bound` is what the largest entry may be.
+    """
+
+    gap: float
+    condition: float
+    entry_bound: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +187,7 @@ class DeepSSM:
 
     layers: Numbers
     readout: Numbers
+    deepening: Deepening | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
@@ -183,6 +226,21 @@ class DeepSSM:
     def largest_entry(self) -> float:
         """The norm c_2: the largest modulus in any B_k and in C. Poles do not count."""
         return float(max(np.abs(part).max() for part in (*(layer.weights for layer in self.layers), self.readout)))
+
+    @property
+    def gap(self) -> float | None:
+        """How far the response is from that of the shallow system it was made from; None if it was not."""
+        return self.deepening.gap if self.deepening else None
+
+    @property
+    def condition(self) -> float | None:
+        """How many times as large as the response the parts are that it is the sum of; see `Deepening`."""
+        return self.deepening.condition if self.deepening else None
+
+    @property
+    def entry_bound(self) -> float | None:
+        """What the construction promises of the largest entry, for the merged system."""
+        return self.deepening.entry_bound if self.deepening else None
 
     @property
     def parameters(self) -> int:

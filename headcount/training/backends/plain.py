@@ -165,9 +165,9 @@ def by_parts(
 ) -> tuple[Tensor, Tensor]:
     """A layer before the last, part by part: the tokens (models, batch, length, embed) and the class token after it."""
     scale, name = bank.scale[:, layer], f"between.{layer}"
-    heard = _heard(p, layer, scale, cls, tokens, present, touch.ask)
-    tokens = _fed(p, name, _mixed(p, layer, scale, tokens, present, touch.mix), touch.feed, residual=True)
-    return tokens, _fed(p, name, heard, fed, residual=True)
+    if bank.class_token == "every":
+        cls = _fed(p, name, _heard(p, layer, scale, cls, tokens, present, touch.ask), fed, residual=True)
+    return _fed(p, name, _mixed(p, layer, scale, tokens, present, touch.mix), touch.feed, residual=True), cls
 
 
 def _fed(p: Stacked, name: str, x: Tensor, feed: Feed, residual: bool) -> Tensor:
@@ -218,10 +218,11 @@ def _states(bank: Bank, p: Stacked, batch: Batch) -> tuple[Tensor, Tensor]:
     tokens = _fed(p, "encoder", batch.tokens(), fed, residual=False)
     cls = p["cls"][:, None, None].expand(-1, tokens.shape[1], 1, -1)
     for layer in range(bank.depth - 1):
-        both = torch.cat([tokens, cls], dim=2)
+        every = bank.class_token == "every"
+        both = torch.cat([tokens, cls], dim=2) if every else tokens
         both = both + _attend(p, layer, bank.scale[:, layer], both, tokens, batch.present)
         both = _fed(p, f"between.{layer}", both, fed, residual=True)
-        tokens, cls = both[:, :, :-1], both[:, :, -1:]
+        tokens, cls = (both[:, :, :-1], both[:, :, -1:]) if every else (both, cls)
     return tokens, cls
 
 

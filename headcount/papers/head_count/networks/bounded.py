@@ -8,13 +8,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from headcount.certificates.arithmetic import up
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate
 from headcount.certificates.domains import Box
+from headcount.certificates.minima import minima_of
 from headcount.certificates.network import ClassTokenNet
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
 from headcount.sources import Source, implements
+from headcount.tasks import LinearMax
 
 __all__ = ["largest_entry", "weight_bounded"]
 
@@ -56,14 +59,24 @@ def weight_bounded(built: Built) -> Built:
     bounded.read_out.fill(inner, outer)
     _copy_attention(net, bounded)
     bounded.cls.copy_(net.cls / _norm(net.cls))
-    return replace(built, net=bounded, certificate=_with_rounding(built.certificate, bounded, box))
+    return replace(built, net=bounded, certificate=_with_rounding(built, bounded, box))
 
 
-def _with_rounding(certificate: Certificate, net: ClassTokenNet, box: Box) -> Certificate:
+def _with_rounding(built: Built, net: ClassTokenNet, box: Box) -> Certificate:
     """The same promise with the rounding of this network: all other terms are about the function, which is the same."""
-    value = rounding_error(net, max(abs(box.low), abs(box.high)), box.length, encoded=1.0, spread=2.0)
-    terms = tuple(replace(t, value=value) if t.name == "rounding" else t for t in certificate.terms)
-    return replace(certificate, terms=terms)
+    largest = max(abs(box.low), abs(box.high))
+    value = rounding_error(net, largest, box.length, encoded=1.0, spread=2.0, leak=_leak(built))
+    terms = tuple(replace(t, value=value) if t.name == "rounding" else t for t in built.certificate.terms)
+    return replace(built.certificate, terms=terms)
+
+
+def _leak(built: Built) -> float:
+    """2 beta gate mu at most, which scaling leaves alone; the certificate's term is sum_i slope_i spread_i mu_i."""
+    assert isinstance(built.net, ClassTokenNet) and isinstance(built.domain, Box)
+    minima = minima_of(built.task, built.domain.high if isinstance(built.task, LinearMax) else None)
+    least = min(slope * top for slope, top in zip(minima.outer.partial_bounds(), minima.tops, strict=True))
+    gate = float(built.net.encoder.weights[-1][0][1::2].abs().max())
+    return 2 * built.net.shape.betas[0] * gate * built.certificate["mass outside the window"].value / least
 
 
 def largest_entry(net: ClassTokenNet) -> float:
@@ -97,7 +110,7 @@ def _largest_norm(net: ClassTokenNet, box: Box) -> float:
         at = torch.cat([knots, ends.to(knots)]).clamp(float(ends[0]), float(ends[1]))
         part = torch.relu(at[:, None] * w1[mine, j] + b1[mine]) @ w2[:, mine].T
         low, high = low + part.amin(dim=0), high + part.amax(dim=0)
-    return float(torch.maximum(low.abs(), high.abs()).norm()) * (1 + 1e-12)
+    return up(float(torch.maximum(low.abs(), high.abs()).norm()))
 
 
 def _bounded_read_out(

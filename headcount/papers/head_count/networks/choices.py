@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from headcount.certificates.arithmetic import smallest
 from headcount.certificates.excess import gibbs_excess, mass_outside
 from headcount.certificates.minima import Minima
 from headcount.certificates.network import refuse_too_large
 from headcount.certificates.relu import interpolation_error, pieces_for
 from headcount.results import Bound
 
-__all__ = ["GATE", "ROUNDING", "Choices", "plan_for"]
+__all__ = ["GATE", "Choices", "plan_for"]
 
 GATE = 2.0  # the paper's 1 is too weak: see bounds.mass_outside
-FEATURES, OUTER, ROUNDING = 0.25, 0.25, (0.001, 0.02, 0.2)  # shares of eps; softmax and gate take what is left
+FEATURES, OUTER = 0.25, 0.25  # shares of the budget; softmax and gate take what is left
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,12 @@ class Choices:
         excesses = [gibbs_excess(m, self.beta).value for m in self.minima.competitors]
         return math.fsum(s * e for s, e in zip(self.slopes, excesses, strict=True))
 
+    @property
+    def leak(self) -> float:
+        """2 beta gate mu of the head that leaves most weight mu behind its gate (see `rounding.moved_by`)."""
+        parts = zip(self.minima.windows, self.spreads, strict=True)
+        return 2 * self.beta * self.gate * max(self._outside(len(w), spread).value for w, spread in parts)
+
     def outside_term(self) -> float:
         """sum_i |dF_0/dz_i| spread_i (weight outside S_i)."""
         parts = zip(self.slopes, self.spreads, self.minima.windows, strict=True)
@@ -73,43 +80,38 @@ class Choices:
         )
 
 
-def plan_for(minima: Minima, eps: float, gate: float, kept: float) -> Choices:
+def plan_for(minima: Minima, eps: float, budget: float, gate: float) -> Choices:
+    """The smallest plan whose terms, rounding apart, add up to at most the budget; `eps` is what was asked for."""
     if gate <= 1.0:
         raise ValueError(
             f"gate {gate:g} is no stronger than the range 1 of a feature, so tokens outside a window keep weight at "
             f"every beta; use more than 1 (the default {GATE:g} repairs the printed proof)"
         )
-    box = minima.box
+    box, outer = minima.box, minima.outer
     # With one piece the reach is widest, so these slopes and curvatures bound those of any plan.
-    widest = Choices(minima, 1, (1,) * len(minima.outer.profiles), 1.0, gate)
-    # features: sum_i slope_i * curve * d * (2 h^2/8)/2 <= FEATURES * eps
+    widest = Choices(minima, 1, (1,) * len(outer.profiles), 1.0, gate)
+    # features: sum_i slope_i * curve * d * (2 h^2/8)/2 <= FEATURES * budget
     scale = math.fsum(widest.slopes) * minima.curve * box.token_dim / 2
-    pieces = pieces_for(FEATURES * eps, 2.0 * scale, box.low, box.high)
-    refuse_too_large(pieces * box.token_dim * (box.token_dim + 2 + 2 * minima.count), f"eps {eps:g}")
-    ridges = list(zip(minima.outer.profiles, minima.outer.intervals(*widest.reach), strict=True))
+    pieces = pieces_for(FEATURES * budget, 2.0 * scale, box.low, box.high)
+    ridges = list(zip(outer.profiles, outer.intervals(*widest.reach), strict=True))
     curved = sum(g.curvature(*interval) > 0 for g, interval in ridges) or 1
-    ridge_pieces = tuple(pieces_for(OUTER * eps / curved, g.curvature(*iv), *iv) for g, iv in ridges)
+    ridge_pieces = tuple(pieces_for(OUTER * budget / curved, g.curvature(*iv), *iv) for g, iv in ridges)
+    parameters = pieces * box.token_dim * (box.token_dim + 2 + 2 * minima.count)
+    parameters += sum(ridge_pieces) * (2 * minima.count + 2)
+    refuse_too_large(parameters, f"eps {eps:g}", eps=eps, rate=0.5)
     plan = Choices(minima, pieces, ridge_pieces, 1.0, gate)
     features = plan.feature_error * math.fsum(plan.slopes)
-    return _sharp_enough(plan, (1 - kept) * eps - features - plan.outer_term())
+    return _sharp_enough(plan, budget - features - plan.outer_term())
 
 
 def _sharp_enough(plan: Choices, budget: float) -> Choices:
-    """The plan with the smallest beta whose softmax and outside terms fit the budget, to 1 part in 10^12."""
-
-    def at(beta: float) -> Choices:
-        return replace(plan, beta=beta)
+    """The plan with the smallest beta whose softmax and outside terms fit the budget."""
 
     def fits(beta: float) -> bool:
-        return at(beta).softmax_term() + at(beta).outside_term() <= budget
+        at = replace(plan, beta=beta)
+        return at.softmax_term() + at.outside_term() <= budget
 
     if max(plan.spreads) >= plan.gate:
         raise ValueError(f"the features spread over {max(plan.spreads):.3g}, more than the gate {plan.gate:g}")
-    high = max(plan.softmax_term() / budget, 1e-9)
-    while not fits(high):
-        high *= 1.25
-    low = high / 1.25
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return at(high)
+    start = max(plan.softmax_term() / budget, 1e-9)
+    return replace(plan, beta=smallest(lambda beta: beta >= 1e-9 and fits(beta), start))

@@ -7,21 +7,23 @@ import math
 import torch
 from torch import Tensor
 
+from headcount.certificates.arithmetic import up
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
-from headcount.certificates.minima import Minima, minima_of
+from headcount.certificates.minima import minima_of
 from headcount.certificates.network import ClassTokenNet, NetworkShape
 from headcount.certificates.relu import interpolant, interpolation_error
+from headcount.certificates.replanning import with_rounding
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
-from headcount.papers.head_count.networks.choices import GATE, ROUNDING, Choices, plan_for
+from headcount.papers.head_count.networks.choices import GATE, Choices, plan_for
 from headcount.papers.head_count.networks.gates import gate_places, gate_steps
 from headcount.papers.head_count.networks.worst_inputs import BetterOutside, WorstTies
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
-__all__ = ["assemble", "enough_heads", "up"]
+__all__ = ["assemble", "enough_heads"]
 
 SOURCE = Source("yu2025heads", "Theorem 2(1)")
 
@@ -48,23 +50,16 @@ def enough_heads(task: Task, eps: float = 1e-3, *, radius: float | None = None, 
     if not (math.isfinite(eps) and eps > 0):
         raise ValueError(f"eps must be a finite number above 0, got {eps}")
     minima = minima_of(task, radius)
-    plan, net, certificate = _certified(minima, eps, gate)
+
+    def planned(budget: float) -> tuple[tuple[Choices, ClassTokenNet], Certificate]:
+        plan = plan_for(minima, eps, budget, gate)
+        net = assemble(plan)
+        return (plan, net), Certificate(_terms(plan, net), SOURCE, _hypotheses(plan))
+
+    (plan, net), certificate = with_rounding(eps, planned)
     ties = WorstTies(minima.slopes, minima.curve, minima.lowest, minima.windows, plan.beta)
     outside = BetterOutside(minima.lowest, minima.highest, minima.windows)
     return Built(net, task, certificate, minima.box, in_box(ties, outside))
-
-
-def _certified(minima: Minima, eps: float, gate: float) -> tuple[Choices, ClassTokenNet, Certificate]:
-    """The first plan, with ever more of eps kept for rounding, whose terms add up to at most eps."""
-    rounding = math.inf
-    for kept in ROUNDING:
-        plan = plan_for(minima, eps, gate, kept)
-        net = assemble(plan)
-        certificate = Certificate(_terms(plan, net), SOURCE, _hypotheses(plan))
-        if certificate.error <= eps:
-            return plan, net, certificate
-        rounding = certificate["rounding"].value
-    raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding alone may add {rounding:.2g}")
 
 
 def assemble(plan: Choices) -> ClassTokenNet:
@@ -143,9 +138,8 @@ def _read_out(plan: Choices) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tenso
 def _terms(plan: Choices, net: ClassTokenNet) -> tuple[Term, ...]:
     box = plan.minima.box
     largest = max(abs(box.low), abs(box.high))
-    rounding = rounding_error(
-        net, largest, box.length, encoded=max(*plan.spreads, plan.gate), spread=max(plan.spreads) + plan.gate
-    )
+    encoded, spread = max(*plan.spreads, plan.gate), max(plan.spreads) + plan.gate
+    rounding = rounding_error(net, largest, box.length, encoded=encoded, spread=spread, leak=plan.leak)
     return (
         Term(
             "features",
@@ -171,8 +165,3 @@ def _hypotheses(plan: Choices) -> tuple[str, ...]:
         f"{minima.count} retrievals, {minima.count} heads of dimension 2",
         "float64 arithmetic",
     )
-
-
-def up(value: float) -> float:
-    """A little more than a number that was computed in float64, so that it stays a bound."""
-    return value * (1 + 1e-12)

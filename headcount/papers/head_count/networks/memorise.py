@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from headcount.certificates.arithmetic import fewest, up
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.minima import Minima, minima_of
 from headcount.certificates.network import ClassTokenNet, NetworkShape, refuse_too_large
 from headcount.certificates.relu import interpolant, interpolation_error, pieces_for
+from headcount.certificates.replanning import with_rounding
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
-from headcount.papers.head_count.networks.enough_heads import up
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
@@ -25,7 +26,7 @@ __all__ = ["Memory", "memorise", "steps_of_maximum"]
 
 SOURCE = Source("yu2025heads", "Theorem 2(3)")
 MAXIMUM = Source("yu2025heads", "Lemma 9")
-FEATURES, OUTER, ROUNDING = 0.25, 0.25, 0.01  # shares of eps; the maximum network takes what is left
+FEATURES, OUTER = 0.25, 0.25  # shares of the budget; the maximum network takes what is left
 
 Layer = tuple[Tensor, Tensor]
 
@@ -125,50 +126,46 @@ def memorise(task: Task, eps: float = 1e-2, *, radius: float | None = None) -> B
     """
     if not (math.isfinite(eps) and eps > 0):
         raise ValueError(f"eps must be a finite number above 0, got {eps}")
-    memory = _memory(minima_of(task, radius), eps)
-    net = _assemble(memory)
-    box, D = memory.minima.box, memory.minima.count
-    terms = (
+    minima = minima_of(task, radius)
+
+    def planned(budget: float) -> tuple[ClassTokenNet, Certificate]:
+        memory = _memory(minima, eps, budget)
+        net = _assemble(memory)
+        return net, Certificate(_terms(memory, net), SOURCE, _hypotheses(minima))
+
+    net, certificate = with_rounding(eps, planned, first=0.01)
+    return Built(net, task, certificate, minima.box, in_box())
+
+
+def _terms(memory: Memory, net: ClassTokenNet) -> tuple[Term, ...]:
+    box = memory.minima.box
+    rounding = rounding_error(net, max(abs(box.low), abs(box.high)), box.length, encoded=1.0, spread=1.0)
+    return (
         Term("features", up(memory.features_term()), f"squares on {memory.pieces} pieces"),
         Term("maximum", up(memory.maximum_term()), f"half a step of {memory.levels} levels per retrieval"),
         Term("outer function", up(memory.outer_term()), f"ridges on {sum(memory.ridge_pieces)} pieces: |g''| h^2/8"),
-        Term(
-            "rounding",
-            rounding_error(net, max(abs(box.low), abs(box.high)), box.length, encoded=1.0, spread=1.0),
-            "float64",
-        ),
+        Term("rounding", rounding, "float64"),
     )
-    hypotheses = (str(box), f"length {box.length}", f"{D} retrievals, one head of dimension T d", "float64 arithmetic")
-    certificate = Certificate(terms, SOURCE, hypotheses)
-    if certificate.error > eps:
-        raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding may add {terms[-1].value:.2g}")
-    return Built(net, task, certificate, box, in_box())
 
 
-def _memory(minima: Minima, eps: float) -> Memory:
+def _hypotheses(minima: Minima) -> tuple[str, ...]:
+    box, D = minima.box, minima.count
+    return (str(box), f"length {box.length}", f"{D} retrievals, one head of dimension T d", "float64 arithmetic")
+
+
+def _memory(minima: Minima, eps: float, budget: float) -> Memory:
     box = minima.box
     widest = Memory(minima, 1, 1, (1,) * len(minima.outer.profiles))
     scale = math.fsum(widest.slopes) * minima.curve * box.token_dim / 2
-    pieces = pieces_for(FEATURES * eps, 2.0 * scale, box.low, box.high)
+    pieces = pieces_for(FEATURES * budget, 2.0 * scale, box.low, box.high)
     ridges = list(zip(minima.outer.profiles, minima.outer.intervals(*widest.reach), strict=True))
     curved = sum(g.curvature(*iv) > 0 for g, iv in ridges) or 1
-    ridge_pieces = tuple(pieces_for(OUTER * eps / curved, g.curvature(*iv), *iv) for g, iv in ridges)
-    levels = _levels(lambda n: Memory(minima, pieces, n, ridge_pieces).proved() <= (1 - ROUNDING) * eps)
+    ridge_pieces = tuple(pieces_for(OUTER * budget / curved, g.curvature(*iv), *iv) for g, iv in ridges)
+    levels = fewest(lambda n: Memory(minima, pieces, n, ridge_pieces).proved() <= budget)
     tokens = sum(len(w) for w in minima.windows)
-    refuse_too_large(box.length * box.token_dim * pieces * tokens * levels, f"one head that memorises within {eps:g}")
+    parameters = box.length * box.token_dim * pieces * tokens * levels
+    refuse_too_large(parameters, f"one head that memorises within {eps:g}", eps=eps, rate=1.5)
     return Memory(minima, pieces, levels, ridge_pieces)
-
-
-def _levels(fits: Callable[[int], bool]) -> int:
-    """The smallest number of levels that fits; more always fit."""
-    high = 1
-    while not fits(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
 
 
 def _assemble(memory: Memory) -> ClassTokenNet:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
 
+from headcount.certificates.arithmetic import up
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.deep_rounding import rounding_through
-from headcount.certificates.domains import Box
+from headcount.certificates.domains import Box, radius_for
 from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.replanning import with_rounding
 from headcount.certificates.wiring import Hidden, Layout, composed, wire
-from headcount.papers.infoflow.networks.positions import RADIUS, LeadBy
+from headcount.papers.infoflow.networks.positions import LeadBy, check_positive
 from headcount.sources import Checked, Source, implements
 from headcount.tasks.linear_max import LinearMax
 
@@ -42,7 +42,7 @@ CONJECTURE = Source("yu2025heads", "Conjecture 1 (L h >= D, without positions)")
     ),
 )
 def carried_retrievals(
-    task: LinearMax, eps: float = 0.05, *, heads: int | None = None, radius: float = RADIUS
+    task: LinearMax, eps: float = 0.05, *, heads: int | None = None, radius: float | None = None
 ) -> Built:
     """Two layers of h heads solve 3 h retrievals within eps, without positions: more than the L h of Conjecture 1.
 
@@ -52,29 +52,28 @@ def carried_retrievals(
     Source: Yu et al. 2025 (heads), Conjecture 1, says that L h >= D is required.
     Departs: a counterexample for L = 2 and L h < D <= 3 h; it uses the class token's own query and the residual.
     """
-    for name, value in (("eps", eps), ("radius", radius)):
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a finite number above 0, got {value}")
+    check_positive(eps, radius)
     D = len(task.directions)
     heads = -(-D // 3) if heads is None else heads
     if not 1 <= D <= 3 * heads:
         raise ValueError(f"two layers of {heads} heads carry 3 x {heads} retrievals, and the task has {D}")
-    beta = D * gibbs_excess(max(1, task.length - 1), 1.0).value / (0.98 * eps)
-    net = _assemble(task, heads, beta)
-    strengths = [radius * sum(map(abs, a)) for a in task.directions]
-    rounding = rounding_through(net, radius, task.length, sizes=_sizes(strengths))
-    terms = (
-        Term(
-            "softmax",
-            D * gibbs_excess(max(1, task.length - 1), beta).value * (1 + 1e-12),
-            f"W((T-1)/e)/beta a retrieval, beta = {beta:.6g}; tokens that found the same average to it",
-        ),
-        Term("rounding", rounding, "forward error analysis of float64"),
-    )
+    radius = radius_for(task.length * task.token_dim) if radius is None else radius
     box = Box(task.length, task.token_dim, -radius, radius)
-    certificate = Certificate(terms, SOURCE, (str(box), f"length {task.length}", "no positions"))
-    if certificate.error > eps:
-        raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding adds up to {rounding:.2g}")
+    strengths = [radius * sum(map(abs, a)) for a in task.directions]
+    excess = D * gibbs_excess(max(1, task.length - 1), 1.0).value
+
+    def planned(budget: float) -> tuple[tuple[ClassTokenNet, float], Certificate]:
+        beta = excess / budget
+        net = _assemble(task, heads, beta)
+        why = f"W((T-1)/e)/beta a retrieval, beta = {beta:.6g}; tokens that found the same average to it"
+        rounding = rounding_through(net, radius, task.length, sizes=_sizes(strengths))
+        terms = (
+            Term("softmax", up(excess / beta), why),
+            Term("rounding", rounding, "forward error analysis of float64"),
+        )
+        return (net, beta), Certificate(terms, SOURCE, (str(box), f"length {task.length}", "no positions"))
+
+    (net, beta), certificate = with_rounding(eps, planned, first=0.02)
     return Built(net, task, certificate, box, in_box(LeadBy(task.directions, beta)))
 
 
@@ -96,10 +95,10 @@ def _assemble(task: LinearMax, heads: int, beta: float) -> ClassTokenNet:
     own = {at["found"][i]: 1.0 for i in range(min(heads, D))}
     read_out.linear({**own, **{at["fetched"][i]: 1.0 for i in range(heads, D)}}, {0: 1.0})
     shape = NetworkShape(
-        encoder=(d + 1, len(encoder.units), at.size),
+        encoder=(d + 1, encoder.width, at.size),
         layers=((heads, 2), (heads, 2)),
         betas=(beta, beta),
-        read_out=(at.size, len(read_out.units), 1),
+        read_out=(at.size, read_out.width, 1),
         between=((at.size, 1, at.size),),
     )
     net = ClassTokenNet(shape)

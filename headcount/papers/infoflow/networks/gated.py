@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headcount.certificates.arithmetic import smallest, up
 from headcount.certificates.attack import Trial
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
@@ -18,6 +19,7 @@ from headcount.certificates.domains import Box
 from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.network import ClassTokenNet, NetworkShape
 from headcount.certificates.relu import Hinges
+from headcount.certificates.replanning import with_rounding
 from headcount.certificates.wiring import Hidden, Layout, composed, wire
 from headcount.sources import Checked, Source, implements
 from headcount.tasks.ranks import KthLargest
@@ -60,31 +62,26 @@ def gated_second_largest(task: KthLargest, eps: float = 0.05) -> Built:
     if not (math.isfinite(eps) and 0 < eps <= 1):
         raise ValueError(f"eps must lie in (0, 1], got {eps}")
     bits = (task.length - 1).bit_length()
-    beta = _beta(task.length, bits, 0.99 * eps)
-    net = _assemble(task.length, bits, beta)
-    soft, outside = _parts(task.length, bits, beta)
-    terms = (
-        Term("softmax", soft * (1 + 1e-12), f"W(m/e)/beta with m < 2^{bits - 1} competitors, beta = {beta:.6g}"),
-        Term("mass outside", outside * (1 + 1e-12), "gate 2 against values in [0, 1]: T exp(-beta)"),
-        Term("rounding", rounding_through(net, 1.0, task.length), "forward error analysis of float64"),
-    )
-    hypotheses = ("tokens in [0, 1]", f"length {task.length}", f"{2 * bits} heads, one layer")
-    certificate = Certificate(terms, SOURCE, hypotheses)
-    if certificate.error > eps:
-        raise ValueError(f"eps {eps:g} is below what float64 can certify here: {terms[2].value:.2g} is rounding")
+
+    def planned(budget: float) -> tuple[tuple[ClassTokenNet, float], Certificate]:
+        beta = smallest(lambda beta: beta > 1e-9 and sum(_parts(task.length, bits, beta)) <= budget, start=1 / budget)
+        net = _assemble(task.length, bits, beta)
+        soft, outside = _parts(task.length, bits, beta)
+        terms = (
+            Term("softmax", up(soft), f"W(m/e)/beta with m < 2^{bits - 1} competitors, beta = {beta:.6g}"),
+            Term("mass outside", up(outside), "gate 2 against values in [0, 1]: T exp(-beta)"),
+            Term("rounding", rounding_through(net, 1.0, task.length), "forward error analysis of float64"),
+        )
+        held = ("tokens in [0, 1]", f"length {task.length}", f"{2 * bits} heads, one layer")
+        return (net, beta), Certificate(terms, SOURCE, held)
+
+    (net, beta), certificate = with_rounding(eps, planned, first=0.01)
     return Built(net, task, certificate, Box(task.length, 1, 0.0, 1.0), in_box(SplitTies(beta)))
 
 
 def _parts(length: int, bits: int, beta: float) -> tuple[float, float]:
     competitors = 2 ** (bits - 1) - 1
     return gibbs_excess(competitors, beta).value if competitors else 0.0, length * math.exp(-beta * (GATE - 1))
-
-
-def _beta(length: int, bits: int, eps: float) -> float:
-    beta = 1.0
-    while sum(_parts(length, bits, beta)) > eps:
-        beta *= 1.01
-    return beta
 
 
 def _assemble(length: int, bits: int, beta: float) -> ClassTokenNet:
@@ -96,7 +93,7 @@ def _assemble(length: int, bits: int, beta: float) -> ClassTokenNet:
         encoder.hinges({1: 1.0}, _bit(b, length), {place: 1.0})
     read_out = _read_out(at, bits)
     shape = NetworkShape(
-        encoder=(2, len(encoder.units), at.size),
+        encoder=(2, encoder.width, at.size),
         layers=((2 * bits, 1),),
         betas=(beta,),
         read_out=(at.size, *(len(bias) for _, bias in read_out)),

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headcount.certificates.arithmetic import smallest, up
 from headcount.certificates.attack import Trial
 from headcount.certificates.attempts import on_samples
 from headcount.certificates.built import Built
@@ -17,6 +18,7 @@ from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.deep_rounding import rounding_through
 from headcount.certificates.domains import Drawn
 from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.replanning import with_rounding
 from headcount.certificates.wiring import Hidden, Layout, composed, integer_square, wire
 from headcount.sources import Source, implements
 from headcount.tasks.places import Induction
@@ -49,17 +51,23 @@ def induction_head(task: Induction, eps: float = 1e-2) -> Built:
     beta1 = math.log(1 + 800.0 * T * 2)
     noise = 4 * 2 / math.expm1(beta1)
     apart = 1 / (2 * T) - noise
-    beta2 = math.log(1 + 1 / (0.98 * eps)) / apart
-    net = _assemble(task, beta1, beta2)
-    matched, unmatched = 1 / math.expm1(beta2 * apart), T * math.exp(-beta2 * (0.5 - noise))
-    terms = (
-        Term("earlier copies", matched * (1 + 1e-12), f"each 1/(2T) further back: 1/(exp({beta2:.4g} gap) - 1)"),
-        Term("other letters", unmatched * (1 + 1e-12), "no match: at least 1/2 below, T exp(-beta/2)"),
-        Term("rounding", rounding_through(net, 1.0, T, sizes=_sizes(task)), "forward error analysis of float64"),
-    )
-    certificate = Certificate(terms, SOURCE, ("one-hot letters whose last one occurred before", f"length {T}"))
-    if certificate.error > eps:
-        raise ValueError(f"eps {eps:g} is below what float64 can certify here: {terms[2].value:.2g} is rounding")
+
+    def terms_at(beta2: float) -> tuple[float, float]:
+        return 1 / math.expm1(min(700.0, beta2 * apart)), T * math.exp(-beta2 * (0.5 - noise))
+
+    def planned(budget: float) -> tuple[ClassTokenNet, Certificate]:
+        beta2 = smallest(lambda beta: beta > 1e-9 and sum(terms_at(beta)) <= budget, start=1 / apart)
+        net = _assemble(task, beta1, beta2)
+        matched, unmatched = terms_at(beta2)
+        rounding = rounding_through(net, 1.0, T, sizes=_sizes(task))
+        terms = (
+            Term("earlier copies", up(matched), f"each 1/(2T) further back: 1/(exp({beta2:.4g} gap) - 1)"),
+            Term("other letters", up(unmatched), "no match: at least 1/2 below, T exp(-beta/2)"),
+            Term("rounding", rounding, "forward error analysis of float64"),
+        )
+        return net, Certificate(terms, SOURCE, ("one-hot letters whose last one occurred before", f"length {T}"))
+
+    net, certificate = with_rounding(eps, planned, first=0.02)
     return Built(net, task, certificate, Drawn(task), on_samples(Runs()))
 
 
@@ -80,7 +88,7 @@ def _assemble(task: Induction, beta1: float, beta2: float) -> ClassTokenNet:
     between.unit({at["one"][0]: 1.0}, 0.0, {at["found"][0]: 0.0})
     read_out.unit({at["found"][0]: 1.0}, 0.0, {0: 1.0})
     shape = NetworkShape(
-        encoder=(V + 1, len(encoder.units), at.size),
+        encoder=(V + 1, encoder.width, at.size),
         layers=((1, max(2, V)), (1, V + 2)),
         betas=(beta1, beta2),
         read_out=(at.size, 1, 1),

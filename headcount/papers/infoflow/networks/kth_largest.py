@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from headcount.certificates.arithmetic import up
 from headcount.certificates.attack import Attempt, Trial
 from headcount.certificates.attempts import AllEqual, Ascent, NearTies, Random, Ties
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
-from headcount.certificates.deep_rounding import rounding_through
 from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.replanning import with_rounding
 from headcount.certificates.wiring import Hidden, Layout, composed, integer_square, wire
+from headcount.papers.infoflow.networks.mask_rounding import mask_rounding
 from headcount.sources import Source, implements
 from headcount.tasks.ranks import KthLargest
 
 __all__ = ["Leader", "Spaced", "kth_largest"]
 
 SOURCE = Source("headcount", "k-th largest by masking")
+MISSES = (2e-4, 0.01, 0.1, 0.5, 0.9)  # shares of uniform samples that may lie outside; the least that float64 allows
 
 
 @implements(
@@ -41,33 +45,32 @@ def kth_largest(task: KthLargest, eps: float = 0.05) -> Built:
     token: score and value c.
     Source: the notes' masking construction for the second largest, two layers of one head.
     Departs: places on a parabola, where the product t m_1 is exact. For k >= 3 the top values must be spaced: a tie for
-    the first place masks nobody, which is harmless only in the last masking layer.
+    the first place masks nobody, which is harmless only in the last masking layer. How far apart is up to beta, which
+    is made large enough to leave out fewer than 1 in 1000 uniform samples; the error is then smaller than asked.
     """
     if not (math.isfinite(eps) and 0 < eps <= 1):
         raise ValueError(f"eps must lie in (0, 1], got {eps}")
     if task.length < 2:
         raise ValueError(f"masking needs at least 2 tokens, got length {task.length}")
-    plan = _plan(task, 0.98 * eps)
-    net = _assemble(task, plan)
-    rounding = _rounding(task, plan)
-    certificate = Certificate(_terms(task, plan, rounding), SOURCE, _hypotheses(task, plan))
-    if certificate.error > eps:
-        raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding adds up to {rounding:.2g}")
+    (net, plan), certificate = _widest(task, eps)
     domain = Spaced(task.length, plan.lead if task.rank > 2 else 0.0, task.rank)
     return Built(net, task, certificate, domain, _attempts(task, plan))
 
 
-def _rounding(task: KthLargest, plan: _Plan) -> float:
-    """Rounding of the last masking layer and the last layer.
+def _widest(task: KthLargest, eps: float) -> tuple[tuple[ClassTokenNet, _Plan], Certificate]:
+    """The plan that leaves out the fewest samples among those that float64 can certify."""
+    *wide, narrow = MISSES if task.rank > 2 else MISSES[:1]
+    for miss in wide:
+        with suppress(ValueError):
+            return with_rounding(eps, partial(_planned, task, miss))
+    return with_rounding(eps, partial(_planned, task, narrow))
 
-    With spaced leaders the masks before are saturated: q is at most 1/8 at the winner and at least 7/8 elsewhere, so as
-    long as rounding moves q by less than 1/8 the clip is exactly 1 or 0, and c is exact up to a few roundings.
-    """
-    last = KthLargest(min(task.rank, 2), task.length)
-    rounding = rounding_through(_assemble(last, plan), 1.0, task.length, sizes=_sizes(last))
-    if task.rank > 2 and 8 * rounding > 1:
-        raise ValueError(f"float64 cannot certify masks at length {task.length} and beta {plan.beta:.3g}")
-    return rounding + (task.rank > 2) * task.rank * 1e-12
+
+def _planned(task: KthLargest, miss: float, budget: float) -> tuple[tuple[ClassTokenNet, _Plan], Certificate]:
+    plan = _plan(task, budget, miss)
+    net = _assemble(task, plan)
+    rounding = mask_rounding(net, task.length, rank=task.rank)
+    return (net, plan), Certificate(_terms(task, plan, rounding), SOURCE, _hypotheses(task, plan))
 
 
 @dataclass(frozen=True)
@@ -79,20 +82,40 @@ class Spaced:
     rank: int = 1
     token_dim: int = 1
 
+    def __post_init__(self) -> None:
+        if not 0 <= max(0, self.rank - 2) * self.lead < 1:
+            raise ValueError(
+                f"no sequence in [0, 1] has {self.rank - 1} leaders {self.lead:.3g} apart: {self.rank - 2} such steps "
+                f"do not fit"
+            )
+
+    @property
+    def steps(self) -> int:
+        """How many gaps must be at least `lead` wide."""
+        return max(0, self.rank - 2) if self.lead else 0
+
+    def covers(self, x: Float[Tensor, "batch length token_dim"]) -> Bool[Tensor, " batch"]:
+        if x.shape[1:] != (self.length, 1):
+            return torch.zeros(len(x), dtype=torch.bool)
+        inside = ((x >= 0) & (x <= 1)).flatten(1).all(dim=1)
+        return inside & self._spaced(x) if self.steps else inside
+
+    def _spaced(self, x: Tensor) -> Tensor:
+        return (-x[:, :, 0].topk(self.steps + 1, dim=1).values.diff(dim=1) >= self.lead).all(dim=1)
+
     def sample(self, batch: int, *, generator: torch.Generator) -> Float[Tensor, "batch length token_dim"]:
         return self.project(torch.rand(batch, self.length, 1, generator=generator, dtype=torch.float64))
 
     def project(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, "batch length token_dim"]:
         """A member near x, in the same order: everything is shrunk and the leaders are lifted apart where needed."""
         x = x.clamp(0.0, 1.0)
-        if not self.lead or self.rank < 3:
+        if not self.steps:
             return x
+        lead = self.lead * (1 + 1e-9) + 1e-15  # so that rounding leaves the gaps wide enough
         place = x[:, :, 0].argsort(dim=1, descending=True).argsort(dim=1)
-        lift = (self.rank - 2 - place).clamp(min=0).to(x.dtype)[:, :, None] * self.lead
-        moved = x * (1 - (self.rank - 2) * self.lead) + lift
-        top = x[:, :, 0].topk(self.rank - 1, dim=1).values
-        spaced = (-top.diff(dim=1) >= self.lead).all(dim=1)
-        return torch.where(spaced[:, None, None], x, moved)
+        lift = (self.steps - place).clamp(min=0).to(x.dtype)[:, :, None] * lead
+        moved = (x * (1 - self.steps * lead) + lift).clamp(0.0, 1.0)
+        return torch.where(self._spaced(x)[:, None, None], x, moved)
 
     def __str__(self) -> str:
         return "tokens in [0, 1]" + (f", leaders {self.lead:.3g} apart" if self.lead else "")
@@ -110,18 +133,21 @@ def _spread(length: int) -> float:
     return (length - 1) * length * (2 * length - 1) / 6
 
 
-def _plan(task: KthLargest, eps: float) -> _Plan:
+def _plan(task: KthLargest, budget: float, miss: float) -> _Plan:
     # Not fully masked means q > 1/4, and q <= exp(-beta lead) sum_s (s - t)^2: the lead is below log(4 V)/beta.
     # With three or more layers q <= 1/8 is asked of all leaders but the last, so that rounding cannot reach the clip.
     c = math.log((4 if task.rank == 2 else 8) * _spread(task.length)) if task.rank > 1 else 0.0
     w = gibbs_excess(task.length - 1, 1.0).value
-    beta = max(c, w) / eps
+    beta = max(c, w) / budget
+    if task.rank > 2:
+        # T uniform numbers leave each of n given gaps at least g wide with probability (1 - n g)^T.
+        beta = max(beta, c * (task.rank - 2) / -math.expm1(math.log1p(-miss) / task.length))
     return _Plan(beta, c / beta, w / beta)
 
 
 def _terms(task: KthLargest, plan: _Plan, rounding: float) -> tuple[Term, ...]:
     # The error is one-sided each way: too high by at most the lead, too low by at most the softmax.
-    worst = max(plan.lead, plan.soft) * (1 + 1e-12)
+    worst = up(max(plan.lead, plan.soft))
     why = "a winner not fully masked leads by less than log(4 V)/beta" if plan.lead > plan.soft else "W((T-1)/e)/beta"
     return (
         Term("masking or softmax", worst, f"{why}, beta = {plan.beta:.6g}; the two have opposite signs"),
@@ -146,13 +172,6 @@ def _layout() -> Layout:
     return Layout(c=1, one=1, t=1, square=1, m1=1, m2=1, best=1)
 
 
-def _sizes(task: KthLargest) -> list[np.ndarray]:
-    T = float(task.length)
-    start = np.array([1.0, 1.0, T, T * T, 0.0, 0.0, 0.0])
-    after = np.array([2.0 * task.rank, 1.0, T, T * T, 0.0, 0.0, 0.0])
-    return [start, *([after] * (task.rank - 1))]
-
-
 def _assemble(task: KthLargest, plan: _Plan) -> ClassTokenNet:
     at, T = _layout(), task.length
     encoder = Hidden(2, at.size)
@@ -165,7 +184,7 @@ def _assemble(task: KthLargest, plan: _Plan) -> ClassTokenNet:
     read_out.linear({at["best"][0]: 1.0}, {0: 1.0})
     masks = task.rank - 1
     shape = NetworkShape(
-        encoder=(2, len(encoder.units), at.size),
+        encoder=(2, encoder.width, at.size),
         layers=((1, 2),) * masks + ((1, 1),),
         betas=(plan.beta,) * task.rank,
         read_out=(at.size, 2, 1),

@@ -10,14 +10,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headcount.certificates.arithmetic import up
 from headcount.certificates.attack import Trial
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.domains import Box
 from headcount.certificates.excess import gibbs_excess
-from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.network import ClassTokenNet, NetworkShape, refuse_too_large
 from headcount.certificates.relu import Hinges, interpolant
+from headcount.certificates.replanning import with_rounding
 from headcount.certificates.wiring import Hidden, Layout, composed, wire
 from headcount.papers.infoflow.networks.pair_rounding import pair_rounding
 from headcount.sources import Source, implements
@@ -26,6 +28,7 @@ from headcount.tasks.opposite import OppositePair
 __all__ = ["NearlyOpposite", "opposite_pair", "root"]
 
 SOURCE = Source("yu2026infoflow", "depth separation (two layers of one head)")
+LARGEST = 2 * 10**7  # parameters: a state of 8 numbers makes them few a unit, and every unit is looked at for rounding
 
 
 def root(high: float, step: float) -> Hinges:
@@ -57,20 +60,21 @@ def opposite_pair(task: OppositePair, eps: float = 0.05) -> Built:
     Source: Yu et al. 2026 (InfoFlow), the abstract: at most eps^-1.
     Departs: carrying x_s alone and squaring it afterwards never gets below 0.27, since at ties softmax averages tokens
     on opposite sides; carrying what the score is linear in makes the mean harmless.
-    In float64 the certificate reaches eps = 1e-3; at 1e-4 rounding of the squares (45,000 pieces) takes too much.
+    In float64 the certificate reaches eps = 3e-4; at 1e-4 rounding of the squares (45,000 pieces) takes too much.
     """
     if not (math.isfinite(eps) and 0 < eps <= 1):
         raise ValueError(f"eps must lie in (0, 1], got {eps}")
-    plan = _plan(task, eps)
-    net = _assemble(task, plan)
     start, after, reads = _sizes(task.token_dim)
-    terms = _terms(plan, *pair_rounding(net, task.length, sizes=(start, after), reads=reads))
-    certificate = Certificate(terms, SOURCE, ("tokens in [-1,1]^d", f"length {task.length}"))
-    if certificate.error > eps:
-        raise ValueError(
-            f"eps {eps:g} is below what float64 can certify here: rounding adds up to {terms[-1].value:.2g}"
-        )
-    return Built(net, task, certificate, Box(task.length, task.token_dim, -1.0, 1.0), in_box(NearlyOpposite(plan.beta)))
+
+    def planned(budget: float) -> tuple[tuple[ClassTokenNet, float], Certificate]:
+        plan = _plan(task, budget)
+        refuse_too_large(_parameters(task, plan), f"eps {eps:g}", eps=eps, at_most=LARGEST)
+        net = _assemble(task, plan)
+        terms = _terms(plan, *pair_rounding(net, task.length, sizes=(start, after), reads=reads))
+        return (net, plan.beta), Certificate(terms, SOURCE, ("tokens in [-1,1]^d", f"length {task.length}"))
+
+    (net, beta), certificate = with_rounding(eps, planned, first=0.125)
+    return Built(net, task, certificate, Box(task.length, task.token_dim, -1.0, 1.0), in_box(NearlyOpposite(beta)))
 
 
 @dataclass(frozen=True)
@@ -82,9 +86,9 @@ class _Plan:
     softmax: float
 
 
-def _plan(task: OppositePair, eps: float) -> _Plan:
-    """Three quarters of eps for the root of the squared distance's error, an eighth for the root itself."""
-    allowed = (0.75 * eps) ** 2
+def _plan(task: OppositePair, budget: float) -> _Plan:
+    """Six sevenths of the budget for the root of the squared distance's error, one for the root itself."""
+    allowed = (6 / 7 * budget) ** 2
     d, competitors = task.token_dim, max(1, task.length - 1)
     # With pieces of length h on [-1, 1] a square is off by h^2/8 after centring: d of them in each of two tokens. The
     # product's squares run over [-2, 2] in pieces of 2h: 2 x_j y_j is off by at most (2h)^2/8.
@@ -92,7 +96,15 @@ def _plan(task: OppositePair, eps: float) -> _Plan:
     h = 2 / pieces
     squares = 0.75 * d * h * h
     beta = 2 * gibbs_excess(competitors, 1.0).value / (allowed - squares)
-    return _Plan(pieces, beta, eps / 2, squares, 2 * gibbs_excess(competitors, beta).value)
+    return _Plan(pieces, beta, 4 / 7 * budget, squares, 2 * gibbs_excess(competitors, beta).value)
+
+
+def _parameters(task: OppositePair, plan: _Plan) -> int:
+    """All feed-forwards' weights and biases, before any is made."""
+    d, state = task.token_dim, 2 * task.token_dim + 4
+    encoder, between = d * (plan.pieces + 1), 2 * d * plan.pieces + 4
+    roots = math.ceil(math.sqrt(4.0 * d + 1.0) / plan.step)
+    return encoder * (d + 2 + state) + between * (2 * state + 1) + roots * (state + 2) + 2 * state + 1
 
 
 def _terms(plan: _Plan, squared: float, computed: float) -> tuple[Term, ...]:
@@ -101,7 +113,7 @@ def _terms(plan: _Plan, squared: float, computed: float) -> tuple[Term, ...]:
     return (
         Term(
             "squared distance",
-            math.sqrt(inside) * (1 + 1e-12),
+            up(math.sqrt(inside)),
             f"|sqrt a - sqrt b| <= sqrt|a - b|; squares on {plan.pieces} pieces {plan.squares:.2e}, "
             f"softmax of two layers {plan.softmax:.2e}",
         ),
@@ -119,11 +131,11 @@ def _assemble(task: OppositePair, plan: _Plan) -> ClassTokenNet:
     at = Layout(x=d, phi=1, one=1, mean=d, mean_phi=1, g=1)
     encoder, between, read_out = _encoder(task, plan, at), _between(plan, at), _read_out(task, plan, at)
     shape = NetworkShape(
-        encoder=(d + 1, len(encoder.units), at.size),
+        encoder=(d + 1, encoder.width, at.size),
         layers=((1, d + 1), (1, 1)),
         betas=(plan.beta, plan.beta),
-        read_out=(at.size, len(read_out.units), 1),
-        between=((at.size, len(between.units), at.size),),
+        read_out=(at.size, read_out.width, 1),
+        between=((at.size, between.width, at.size),),
     )
     net = ClassTokenNet(shape)
     for part, filled in ((net.encoder, encoder), (net.between[0], between), (net.read_out, read_out)):

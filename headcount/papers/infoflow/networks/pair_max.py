@@ -10,24 +10,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headcount.certificates.arithmetic import up
 from headcount.certificates.attack import Trial
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
-from headcount.certificates.deep_rounding import rounding_through
-from headcount.certificates.domains import Box
+from headcount.certificates.domains import Box, radius_for
 from headcount.certificates.excess import gibbs_excess
-from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.network import ClassTokenNet, NetworkShape, refuse_too_large
 from headcount.certificates.relu import interpolant, pieces_for
+from headcount.certificates.replanning import with_rounding
 from headcount.certificates.wiring import Hidden, Layout, composed, wire
+from headcount.papers.infoflow.networks.pair_rounding import sum_rounding
 from headcount.sources import Source, implements
-from headcount.tasks.pairs import PairMax
+from headcount.tasks.pairs import Gaussian, PairMax, UnitSphere
 
 __all__ = ["OneAhead", "pair_max"]
 
 SOURCE = Source("yu2026infoflow", "the intrinsic-dimension prediction (D heads in both layers)")
 NEEDED = Source("yu2026infoflow", "the intrinsic-dimension prediction, that fewer do not suffice")
-RADIUS = 2.0
 
 
 @implements(
@@ -42,30 +43,39 @@ RADIUS = 2.0
     status="proved here",
     hypotheses=("tokens in the box of the certificate",),
 )
-def pair_max(task: PairMax, eps: float = 0.1, *, radius: float = RADIUS) -> Built:
+def pair_max(task: PairMax, eps: float = 0.1, *, radius: float | None = None) -> Built:
     """D heads in each of two layers find sum_i max_{s,t} x_s^T A_i x_t within eps, eps^(-1/2) parameters.
 
     Layer 1, at every token t: head i scores x_s^T A_i x_t and carries the mean of x_s, in which the score is linear.
     The feed-forward forms g_i(t) = mean_i^T A_i x_t by quarter squares along the singular vectors of A_i. Layer 2, at
-    the class token: head i takes the largest g_i. On the box [-radius, radius]^d.
+    the class token: head i takes the largest g_i. On the box [-radius, radius]^d (None: where the task's samples lie).
     Source: Yu et al. 2026 (InfoFlow): h_1 >= D and h_2 >= D are predicted to be needed; here they are shown to suffice.
     """
     if not (math.isfinite(eps) and eps > 0):
         raise ValueError(f"eps must be a finite number above 0, got {eps}")
-    if not (math.isfinite(radius) and radius > 0):
-        raise ValueError(f"radius must be a finite number above 0, got {radius}")
-    plan = _plan(task, eps, radius)
-    net = _assemble(task, plan)
-    rounding = rounding_through(net, radius, task.length, sizes=_sizes(task, plan))
-    certificate = Certificate(
-        _terms(task, plan, rounding),
-        SOURCE,
-        (f"tokens in [-{radius:g}, {radius:g}]^{task.token_dim}", f"length {task.length}"),
-    )
-    if certificate.error > eps:
-        raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding adds up to {rounding:.2g}")
-    box = Box(task.length, task.token_dim, -radius, radius)
-    return Built(net, task, certificate, box, in_box(OneAhead(plan.beta)))
+    within = _radius(task) if radius is None else radius
+    if not (math.isfinite(within) and within > 0):
+        raise ValueError(f"radius must be a finite number above 0, got {within}")
+    box = Box(task.length, task.token_dim, -within, within)
+
+    def planned(budget: float) -> tuple[tuple[ClassTokenNet, float], Certificate]:
+        plan = _plan(task, budget, within)
+        refuse_too_large(_parameters(task, plan), f"eps {eps:g}", eps=eps, rate=0.5)
+        net = _assemble(task, plan)
+        rounding = sum_rounding(net, within, task.length, sizes=_sizes(task, plan))
+        return (net, plan.beta), Certificate(_terms(task, plan, rounding), SOURCE, (str(box), f"length {task.length}"))
+
+    (net, beta), certificate = with_rounding(eps, planned, first=0.03)
+    return Built(net, task, certificate, box, in_box(OneAhead(beta)))
+
+
+def _radius(task: PairMax) -> float:
+    """The box that holds the task's samples, but for fewer than 1 in 5000 sequences."""
+    if isinstance(task.tokens, UnitSphere):
+        return 1.0
+    if isinstance(task.tokens, Gaussian):
+        return radius_for(task.length * task.token_dim, math.sqrt(task.tokens.variance))
+    raise ValueError(f"where tokens drawn by {type(task.tokens).__name__} lie is not stated: give radius=...")
 
 
 @dataclass(frozen=True)
@@ -77,23 +87,30 @@ class _Plan:
     reach: float  # a singular direction of a token, at most
 
 
-def _plan(task: PairMax, eps: float, radius: float) -> _Plan:
-    """A third of eps for the products, almost two thirds for the two layers' softmax."""
+def _plan(task: PairMax, budget: float, radius: float) -> _Plan:
+    """A third of the budget for the products, two thirds for the two layers' softmax."""
     D, d = len(task.matrices), task.token_dim
     strengths = torch.linalg.svdvals(torch.tensor(task.matrices, dtype=torch.float64)).sum().item()
     reach = radius * math.sqrt(d)
     # u v = ((u+v)^2 - (u-v)^2)/4: both quarter squares lie above by at most c, so their difference is off by at most c.
-    pieces = pieces_for(eps / 3 / max(strengths, 1e-300), 0.5, -2 * reach, 2 * reach)
+    pieces = pieces_for(budget / 3 / max(strengths, 1e-300), 0.5, -2 * reach, 2 * reach)
     product = strengths * 0.5 * (4 * reach / pieces) ** 2 / 8
-    beta = 2 * D * gibbs_excess(max(1, task.length - 1), 1.0).value / (0.63 * eps)
+    beta = 2 * D * gibbs_excess(max(1, task.length - 1), 1.0).value / (budget - product)
     return _Plan(radius, pieces, beta, product, reach)
 
 
+def _parameters(task: PairMax, plan: _Plan) -> int:
+    """The feed-forward's weights and biases, before any is made; encoder and read-out are small."""
+    D, d = len(task.matrices), task.token_dim
+    state = d + 1 + D * d + 2 * D
+    return 2 * D * d * plan.pieces * (2 * state + 1)
+
+
 def _terms(task: PairMax, plan: _Plan, rounding: float) -> tuple[Term, ...]:
-    excess = len(task.matrices) * gibbs_excess(max(1, task.length - 1), plan.beta).value * (1 + 1e-12)
+    excess = up(len(task.matrices) * gibbs_excess(max(1, task.length - 1), plan.beta).value)
     return (
         Term("partners", excess, f"softmax of layer 1: W((T-1)/e)/beta a retrieval, beta = {plan.beta:.6g}"),
-        Term("products", plan.product * (1 + 1e-9), f"quarter squares on {plan.pieces} pieces: |A|_1 h^2/16"),
+        Term("products", up(plan.product), f"quarter squares on {plan.pieces} pieces: |A|_1 h^2/16"),
         Term("best pair", excess, "softmax of layer 2: W((T-1)/e)/beta a retrieval"),
         Term("rounding", rounding, "forward error analysis of float64"),
     )
@@ -123,11 +140,11 @@ def _assemble(task: PairMax, plan: _Plan) -> ClassTokenNet:
     encoder.constant({at["one"][0]: 1.0})
     read_out.linear(dict.fromkeys(at["best"], 1.0), {0: 1.0})
     shape = NetworkShape(
-        encoder=(d + 1, len(encoder.units), at.size),
+        encoder=(d + 1, encoder.width, at.size),
         layers=((D, d), (D, 1)),
         betas=(plan.beta, plan.beta),
         read_out=(at.size, 2, 1),
-        between=((at.size, len(between.units), at.size),),
+        between=((at.size, between.width, at.size),),
     )
     net = ClassTokenNet(shape)
     for part, filled in ((net.encoder, encoder), (net.between[0], between), (net.read_out, read_out)):

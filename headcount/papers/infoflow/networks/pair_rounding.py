@@ -1,4 +1,4 @@
-"""Rounding of the opposite pair's network, measured against the target instead of against exact arithmetic.
+"""Rounding of the networks over pairs, measured against the target instead of against exact arithmetic.
 
 At a near tie, scores that are off by a change the weights by a factor exp(2 beta a), and the token that is carried with
 them: a bound on how far the network strays from itself grows like beta, which is eps^-2. But the target does not
@@ -7,7 +7,8 @@ care which of two equals was found. With weights p that are the softmax of -(s +
     E s <= E (s + e) + a <= min (s + e) + W((T-1)/e)/beta + a <= min s + W((T-1)/e)/beta + 2 a,
 
 and E s >= min s: rounding costs 2 a on top of the same softmax term, whatever beta. The product's squares are off by
-no more at one mean of tokens than at another, so nothing else depends on which mean it is.
+no more at one mean of tokens than at another, so nothing else depends on which mean it is. The same holds of the
+largest of s, with both signs changed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from headcount.certificates.network import ClassTokenNet, ReluNet
 from headcount.certificates.rounding import KnownBounds, _plus
 from headcount.nets.transformer import Attention
 
-__all__ = ["pair_rounding"]
+__all__ = ["pair_rounding", "sum_rounding"]
 
 
 def pair_rounding(
@@ -47,3 +48,25 @@ def pair_rounding(
     squared = 2 * partner + 2 * best + float(cls.error[seen].sum())
     exact = KnownBounds(np.minimum(cls.size, reads), np.zeros_like(reads))
     return squared, float(exact.through(net.read_out).error[0])
+
+
+def sum_rounding(
+    net: ClassTokenNet, largest_token: float, length: int, *, sizes: tuple[np.ndarray, np.ndarray]
+) -> float:
+    """What rounding adds to a sum of largest pairs, one head in both layers for each: 2 a of either, and the sums."""
+    first, second = net.attention
+    (between,) = net.between
+    assert isinstance(first, Attention) and isinstance(second, Attention) and isinstance(between, ReluNet)
+    tokens = np.append(np.full(net.shape.token_dim, largest_token), float(length))
+    token = within(KnownBounds(tokens, np.zeros_like(tokens)).through(net.encoder), sizes, 0)
+    cls = KnownBounds(np.abs(net.cls.detach().numpy()), np.zeros(net.shape.embed_dim))
+    heads = range(first.query.shape[0])
+    partners = sum(scores_off(first, i, token, token, net.shape.betas[0]) for i in heads)
+    brought = [averaged(first, i, token, length) for i in heads]
+    for part in brought:
+        token = _plus(token, part)
+    token = within(_plus(token, token.through(between)), sizes, 1)
+    best = sum(scores_off(second, i, cls, token, net.shape.betas[1]) for i in heads)
+    for i in heads:
+        cls = _plus(cls, averaged(second, i, token, length))
+    return 2 * partners + 2 * best + float(cls.through(net.read_out).error[0])

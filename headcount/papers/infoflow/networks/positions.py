@@ -10,25 +10,26 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headcount.certificates.arithmetic import up
 from headcount.certificates.attack import Trial
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
 from headcount.certificates.deep_rounding import rounding_through
-from headcount.certificates.domains import Box
+from headcount.certificates.domains import Box, radius_for
 from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.network import ClassTokenNet, NetworkShape
+from headcount.certificates.replanning import with_rounding
 from headcount.certificates.wiring import Hidden, Layout, composed, wire
 from headcount.sources import Checked, Source, implements
 from headcount.tasks.linear_max import LinearMax
 from headcount.tasks.places import PositionSum
 
-__all__ = ["Contrast", "LeadBy", "position_sum", "retrievals_by_position"]
+__all__ = ["Contrast", "LeadBy", "check_positive", "position_sum", "retrievals_by_position"]
 
 FIXED = Source("yu2026infoflow", "specific-position aggregation")
 CONJECTURE = Source("yu2025heads", "Conjecture 1 (L h >= D, with positions)")
 ROUTED = Source("headcount", "retrievals collected by position")
-RADIUS = 6.0
 
 
 @implements(
@@ -37,18 +38,37 @@ RADIUS = 6.0
     status="proved here",
     hypotheses=("tokens in the box of the certificate",),
 )
-def position_sum(task: PositionSum, eps: float = 1e-3, *, radius: float = RADIUS) -> Built:
+def position_sum(task: PositionSum, eps: float = 1e-3, *, radius: float | None = None) -> Built:
     """One layer of one head sums fixed positions within eps: attention 1/|P| on each, whatever stands there.
 
     Score [t in P], value the sum of the token's coordinates; |P| times the mean is off by |P| times the mass outside
-    times the spread of values, which is attained.
+    times the spread of values, which is attained. On the box [-radius, radius]^d (None: where samples lie).
     Source: Yu et al. 2026 (InfoFlow), specific-position aggregation.
     """
-    _check(eps, radius)
+    check_positive(eps, radius)
+    radius = radius_for(task.length * task.token_dim) if radius is None else radius
+    box = Box(task.length, task.token_dim, -radius, radius)
     inside, outside = len(task.positions), task.length - len(task.positions)
     spread = 2 * radius * task.token_dim
-    # |P| mu spread with mu = (T - |P|) / ((T - |P|) + |P| e^beta) <= 0.99 eps.
-    beta = math.log(max(2.0, outside / inside * (inside * spread / (0.99 * eps) - 1))) if outside else 1.0
+
+    def planned(budget: float) -> tuple[ClassTokenNet, Certificate]:
+        # |P| mu spread with mu = (T - |P|) / ((T - |P|) + |P| e^beta) <= budget.
+        beta = math.log(max(2.0, outside / inside * (inside * spread / budget - 1))) if outside else 1.0
+        net = _summing(task, beta)
+        mass = outside / (outside + inside * math.exp(beta))
+        why = f"{outside} positions at exp(-{beta:.4g}), values {spread:g} apart"
+        rounding = rounding_through(net, radius, task.length)
+        terms = (
+            Term("mass outside", up(inside * mass * spread), why),
+            Term("rounding", rounding, "forward error analysis of float64"),
+        )
+        return net, Certificate(terms, FIXED, (str(box), f"length {task.length}"))
+
+    net, certificate = with_rounding(eps, planned, first=0.01)
+    return Built(net, task, certificate, box, in_box(Contrast(task.positions)))
+
+
+def _summing(task: PositionSum, beta: float) -> ClassTokenNet:
     at = Layout(value=1, place=1, one=1, found=1)
     encoder, read_out = Hidden(task.token_dim + 1, at.size), Hidden(at.size, 1)
     for j in range(task.token_dim):
@@ -56,32 +76,13 @@ def position_sum(task: PositionSum, eps: float = 1e-3, *, radius: float = RADIUS
     for p in task.positions:
         _bump(encoder, task.token_dim, p + 1, at["place"][0])
     encoder.constant({at["one"][0]: 1.0})
-    read_out.linear({at["found"][0]: 1.0}, {0: float(inside)})
+    read_out.linear({at["found"][0]: 1.0}, {0: float(len(task.positions))})
     net = _net(task.token_dim, encoder, ((1, 1),), (beta,), read_out)
-    one = {at["one"][0]: 1.0}
-    wire(
-        net.attention[0],
-        0,
-        query=[one],
-        key=[{at["place"][0]: 1.0}],
-        value=[{at["value"][0]: 1.0}],
-        out=[{at["found"][0]: 1.0}],
-    )
+    asks, keys, values = ([{at[name][0]: 1.0}] for name in ("one", "place", "value"))
+    wire(net.attention[0], 0, query=asks, key=keys, value=values, out=[{at["found"][0]: 1.0}])
     with torch.no_grad():
         net.cls[at["one"][0]] = 1.0
-    mass = outside / (outside + inside * math.exp(beta))
-    terms = (
-        Term(
-            "mass outside",
-            inside * mass * spread * (1 + 1e-12),
-            f"{outside} positions at exp(-{beta:.4g}), values {spread:g} apart",
-        ),
-        Term("rounding", rounding_through(net, radius, task.length), "forward error analysis of float64"),
-    )
-    box = Box(task.length, task.token_dim, -radius, radius)
-    return _built(
-        net, task, Certificate(terms, FIXED, (str(box), f"length {task.length}")), box, eps, Contrast(task.positions)
-    )
+    return net
 
 
 @implements(
@@ -99,50 +100,47 @@ def position_sum(task: PositionSum, eps: float = 1e-3, *, radius: float = RADIUS
         "tokens in the box of the certificate",
     ),
 )
-def retrievals_by_position(task: LinearMax, eps: float = 0.05, *, radius: float = RADIUS) -> Built:
+def retrievals_by_position(task: LinearMax, eps: float = 0.05, *, radius: float | None = None) -> Built:
     """With positions, two layers of one head of dimension D solve D retrievals within eps.
 
     Layer 1: the token at position i <= D asks with e_i among the keys (<a_1, x_s>, ..., <a_D, x_s>) and so carries the
     i-th maximum; the feed-forward keeps coordinate i there and nothing elsewhere. Layer 2: the class token attends to
-    positions 1..D alone and reads all D from one mean.
+    positions 1..D alone and reads all D from one mean. On the box [-radius, radius]^d (None: where samples lie).
     Source: Yu et al. 2025 (heads), Conjecture 1, which this evades: L h >= D is not necessary with positions.
     """
-    _check(eps, radius)
+    check_positive(eps, radius)
     D, T, d = len(task.directions), task.length, task.token_dim
     if D > T:
         raise ValueError(f"each of the {D} retrievals needs a position of its own, and length is {T}")
+    radius = radius_for(T * d) if radius is None else radius
+    box = Box(T, d, -radius, radius)
     strengths = [radius * sum(map(abs, a)) for a in task.directions]
-    beta1 = D * gibbs_excess(max(1, T - 1), 1.0).value / (0.9 * eps)
-    beta2 = math.log(max(2.0, (T - D) * sum(strengths) / (D * 0.05 * eps))) if T > D else 1.0
-    net = _routing(task, (beta1, beta2), strengths)
-    thin = (T - D) / D * math.exp(-beta2) * sum(strengths)
+    excess = D * gibbs_excess(max(1, T - 1), 1.0).value
     largest = np.array([*strengths, *([1.0] * D), 1.0, 1.0])
     sizes = (np.append(largest, np.zeros(2 * D)), np.concatenate([largest, strengths, np.zeros(D)]))
-    terms = (
-        Term(
-            "softmax",
-            D * gibbs_excess(max(1, T - 1), beta1).value * (1 + 1e-12),
-            f"W((T-1)/e)/beta a retrieval, beta = {beta1:.6g}",
-        ),
-        Term("mass outside", thin * (1 + 1e-12), f"{T - D} other positions hold zeros at exp(-{beta2:.4g})"),
-        Term("rounding", rounding_through(net, radius, T, sizes=sizes), "forward error analysis of float64"),
-    )
-    box = Box(T, d, -radius, radius)
-    certificate = Certificate(terms, ROUTED, (str(box), f"length {T}", "two layers of one head, positions"))
-    return _built(net, task, certificate, box, eps, LeadBy(task.directions, beta1))
+
+    def planned(budget: float) -> tuple[tuple[ClassTokenNet, float], Certificate]:
+        beta1 = excess / (0.95 * budget)
+        beta2 = math.log(max(2.0, (T - D) * sum(strengths) / (D * 0.05 * budget))) if T > D else 1.0
+        net = _routing(task, (beta1, beta2), strengths)
+        thin = (T - D) / D * math.exp(-beta2) * sum(strengths)
+        terms = (
+            Term("softmax", up(excess / beta1), f"W((T-1)/e)/beta a retrieval, beta = {beta1:.6g}"),
+            Term("mass outside", up(thin), f"{T - D} other positions hold zeros at exp(-{beta2:.4g})"),
+            Term("rounding", rounding_through(net, radius, T, sizes=sizes), "forward error analysis of float64"),
+        )
+        held = (str(box), f"length {T}", "two layers of one head, positions")
+        return (net, beta1), Certificate(terms, ROUTED, held)
+
+    (net, beta1), certificate = with_rounding(eps, planned, first=0.05)
+    return Built(net, task, certificate, box, in_box(LeadBy(task.directions, beta1)))
 
 
-def _check(eps: float, radius: float) -> None:
+def check_positive(eps: float, radius: float | None) -> None:
+    """Refuse an eps or a radius that is not a finite number above 0."""
     for name, value in (("eps", eps), ("radius", radius)):
-        if not (math.isfinite(value) and value > 0):
+        if value is not None and not (math.isfinite(value) and value > 0):
             raise ValueError(f"{name} must be a finite number above 0, got {value}")
-
-
-def _built(net: ClassTokenNet, task, certificate: Certificate, box: Box, eps: float, special) -> Built:
-    if certificate.error > eps:
-        rounding = certificate["rounding"].value
-        raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding adds up to {rounding:.2g}")
-    return Built(net, task, certificate, box, in_box(special))
 
 
 def _net(
@@ -154,11 +152,11 @@ def _net(
     *between: Hidden,
 ) -> ClassTokenNet:
     shape = NetworkShape(
-        encoder=(token_dim + 1, len(encoder.units), encoder.outputs),
+        encoder=(token_dim + 1, encoder.width, encoder.outputs),
         layers=layers,
         betas=betas,
-        read_out=(encoder.outputs, len(read_out.units), 1),
-        between=tuple((encoder.outputs, len(b.units), encoder.outputs) for b in between),
+        read_out=(encoder.outputs, read_out.width, 1),
+        between=tuple((encoder.outputs, b.width, encoder.outputs) for b in between),
     )
     net = ClassTokenNet(shape)
     for part, filled in zip((net.encoder, *net.between, net.read_out), (encoder, *between, read_out), strict=True):

@@ -1,0 +1,67 @@
+"""What is predicted for every stored InfoFlow measurement, said again without training.
+
+`python -m benchmarks.infoflow_predictions` prints every cell whose prediction changed;
+the measurements stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.battery import battery, confusion
+from benchmarks.infoflow_stored import stored, written
+from headcount.papers.infoflow import predict
+from headcount.papers.infoflow.experiments import pair_cells, position_cells, triangle_cells, window_cells
+from headcount.papers.infoflow.trained_cells import Entry
+
+DATA = Path("docs/data")
+TABLES = {
+    "sphere": pair_cells("sphere"),
+    "triangle": triangle_cells(),
+    "positions": position_cells(),
+    "windows": window_cells(),
+}
+
+
+def main() -> None:
+    battery_file, tables_file = DATA / "infoflow_battery.json", DATA / "infoflow_tables.json"
+    trained, tables = stored(battery_file), stored(tables_file)
+    changes = [*_battery(trained), *_tables(tables)]
+    written(battery_file, trained)
+    written(tables_file, tables)
+    print(*changes, f"{len(changes)} cells changed", sep="\n")
+
+
+def _battery(data: dict[str, Any]) -> Iterator[str]:
+    for group, run in data["runs"].items():
+        rows = [row for row in data["rows"] if row["group"] == group]
+        for row, cell in zip(rows, battery(run["length"])[group], strict=True):
+            yield from _updated(row, cell, digits=3)
+            prediction = predict(cell.task, cell.arch)
+            row["limiting"], row["warrant"] = prediction.limiting, prediction.warrant
+            row["agree"] = (row["trained"] == "solved") == prediction.cheap
+    data["confusion"] = confusion(data["rows"])
+
+
+def _tables(data: dict[str, Any]) -> Iterator[str]:
+    for name, cells in TABLES.items():
+        known = {cell.name: cell for cell in cells}
+        for row in data.get(name, {"rows": []})["rows"]:
+            if row["cell"] in known:
+                yield from _updated(row, known[row["cell"]], digits=None)
+
+
+def _updated(row: dict[str, Any], cell: Entry, digits: int | None) -> Iterator[str]:
+    prediction = predict(cell.task, cell.arch)
+    exponent = prediction.exponent if prediction.feasible else None
+    rounded = exponent if exponent is None or digits is None else round(exponent, digits)
+    before = (row["predicted"], row["exponent"])
+    row["predicted"], row["exponent"] = prediction.verdict, rounded
+    if before != (prediction.verdict, rounded):
+        yield f"{row['cell']}: {before} -> {(prediction.verdict, rounded)} ({prediction.warrant})"
+
+
+if __name__ == "__main__":
+    main()

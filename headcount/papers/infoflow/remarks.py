@@ -1,0 +1,120 @@
+"""What limits a plan, what would mend it and what to beware of: values with fields, and their sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headcount.nets.architecture import Architecture
+
+__all__ = ["Caution", "Fix", "Limit"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What sets the exponent: the kind of limit, and the numbers it is made of."""
+
+    kind: Literal["score", "aggregation", "dimensions", "comparisons", "order of tokens"]
+    exponent: float = 1.0
+    numbers: int = 0
+    dims: int = 0
+    token_dim: int = 0
+    whole: bool = False
+    retrieval: str = ""
+    order: int = 0
+    needed: int = 0
+    made: int = 0
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "score":
+                return "the features of a score: piecewise linear, eps^-1, whatever the length"
+            case "aggregation":
+                what = f"all {self._tokens} tokens of {self.token_dim}" if self.whole else f"{self.numbers}"
+                return f"{what} numbers pass through {self.dims} dimensions at the class token: {self._ratio}"
+            case "dimensions":
+                return f"what heads carry and states hold shares their dimensions: exponent {self.exponent:.3g}"
+            case "comparisons":
+                return (
+                    f"retrieval {self.retrieval!r} compares {self.order} tokens at a time: {self.needed:,} "
+                    f"comparisons, and the heads make at most {self.made:,}; the read-out must make the rest from "
+                    f"{self.numbers} numbers in {self.dims} dimensions"
+                )
+            case _:
+                return (
+                    f"retrieval {self.retrieval!r} asks for tokens by place, and without position features a network "
+                    f"sees its tokens as a bag"
+                )
+
+    @property
+    def _tokens(self) -> int:
+        return self.numbers // max(1, self.token_dim)
+
+    @property
+    def _ratio(self) -> str:
+        share = self.numbers / max(1, self.dims)
+        return f"{self.numbers}/{self.dims} = {share:.3g} in each" + (", separated" if share <= 1 else "")
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A single change after which the shape is cheap: what changes, in which layer (0: in all), and the shape."""
+
+    what: Literal["positions", "heads", "layers", "head_dim", "embed_dim"]
+    now: int
+    wanted: int
+    arch: Architecture
+    layer: int = 0
+
+    def __str__(self) -> str:
+        match self.what:
+            case "positions":
+                return "position features (now none)"
+            case "heads" if self.layer:
+                return f"{_several(self.wanted, 'head')} in layer {self.layer} (now {self.now})"
+            case "heads":
+                return f"{_several(self.wanted, 'head')} in every layer"
+            case "layers":
+                heads = self.arch.layers[-1][0]
+                return f"{_several(self.wanted, 'layer')} of {_several(heads, 'head')} (now {self.now})"
+            case "head_dim":
+                return f"heads of dimension {self.wanted} in every layer (now {self.now})"
+            case _:
+                return f"a state of width {self.wanted} (now {self.now})"
+
+    def as_row(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        fields = {"what": self.what, "layer": self.layer, "now": self.now, "wanted": self.wanted}
+        return {**fields, "architecture": self.arch.as_dict(), "says": str(self)}
+
+
+def _several(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+@dataclass(frozen=True)
+class Caution:
+    """Something the verdict leaves out of account."""
+
+    name: Literal["ties", "spaced leaders", "bag", "rank of a score", "one map"]
+    numbers: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        match self.name:
+            case "ties":
+                return (
+                    "without positions a winner knows itself by its value alone: off exact ties the plan holds, "
+                    "on ties both copies step back"
+                )
+            case "spaced leaders":
+                return "masking twice or more needs the leaders apart: a tie for the first place masks nobody"
+            case "bag":
+                return "memorising a bag of tokens in as many dimensions as it has numbers is possible, rarely trained"
+            case "one map":
+                return f"the {self.numbers[0]} links of the chain are taken for one look-up, repeated"
+            case _:
+                short, full = self.numbers
+                return (
+                    f"a head of dimension {short} compares through a matrix of rank {short} < token_dim {full}; the "
+                    f"paper leaves the rank out of account"
+                )

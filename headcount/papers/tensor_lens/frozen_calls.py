@@ -1,0 +1,315 @@
+"""What is not linear in the tokens, call by call, and how each is written as a linear map with a frozen factor.
+
+Activations become z * ratio + phi(0), norms a frozen scale, softmax frozen weights, gates a frozen branch, choices
+frozen indices; fused calls (attention, norms, gated units) are opened into their parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from headcount.papers.tensor_lens.marks import is_live, mark, mark_of, tensors
+
+__all__ = ["HANDLERS", "Handler", "SHAPES_ONLY", "ratio"]
+
+SHAPES = (
+    "size dim numel stride is_floating_point zeros_like ones_like empty_like full_like new_zeros new_ones new_full "
+    "new_empty new_tensor rand_like randn_like element_size is_complex len data_ptr is_contiguous get_device "
+    "ndimension repr format storage_offset requires_grad is_inference nelement register_hook"
+)
+SHAPES_ONLY = frozenset(SHAPES.split())
+ACTIVATIONS = (
+    "relu gelu silu tanh sigmoid erf softplus mish elu selu celu leaky_relu rrelu prelu hardswish hardsigmoid hardtanh "
+    "relu6 softsign logsigmoid tanhshrink square abs clamp clamp_min clamp_max threshold hardshrink softshrink clip "
+    "log1p arctan atan"
+)
+SCALES = "sqrt rsqrt reciprocal norm vector_norm linalg_norm linalg_vector_norm std"
+
+
+@runtime_checkable
+class FrozenPass(Protocol):
+    """What a handler asks of the pass it is called in."""
+
+    branch: str
+
+    def take(self, make: Callable[[], Any], kind: str = "") -> Any: ...
+    def site(self, kind: str, value: Tensor) -> None: ...
+
+
+Call = Callable[..., Any]
+Do = Callable[[FrozenPass, Call, Sequence[Any], dict[str, Any]], Any]
+
+
+class Handler(NamedTuple):
+    """When a call has to be frozen, and what is computed in its place."""
+
+    when: Callable[[Sequence[Any], Mapping[str, Any]], bool]
+    do: Do
+
+
+def ratio(phi: Callable[[Tensor], Tensor], z: Tensor) -> tuple[Tensor, Tensor]:
+    """(phi(z) - phi(0)) / z with its limit phi'(0) at z = 0, and phi(0).
+
+    >>> ratio(F.gelu, torch.tensor([0.0, 1.0]))[0]
+    tensor([0.5000, 0.8413])
+    """
+    z = z.detach()
+    with torch.enable_grad():
+        nought = torch.zeros_like(z).requires_grad_()
+        at_nought = phi(nought)
+        slope = torch.autograd.grad(at_nought.sum(), nought)[0]
+    start = at_nought.detach()
+    return torch.where(z == 0, slope, (phi(z) - start) / torch.where(z == 0, 1, z)), start
+
+
+def _activation(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    z, rest = args[0], args[1:]
+    kwargs = {**kwargs, "inplace": False} if "inplace" in kwargs else kwargs
+    phi = _out_of_place(func)
+    whole: list[Tensor] = []
+    kind = "power" if func.__name__.strip("_") == "pow" else "activation ratio"
+    factor = p.take(lambda: whole.extend(ratio(lambda t: phi(t, *rest, **kwargs), z)) or whole[0], kind)
+    start = p.take(lambda: whole[1] if whole[1].any() else None)
+    out = z * factor if start is None else z * factor + start
+    p.site("feed-forward", out)
+    return mark(_in_place(func, z, out), "gate")
+
+
+def _out_of_place(func: Call) -> Call:
+    name = func.__name__
+    if name.endswith("_") and not name.endswith("__"):
+        return getattr(F, name[:-1], None) or getattr(torch, name[:-1])
+    return func
+
+
+def _in_place(func: Call, target: Tensor, out: Tensor) -> Tensor:
+    name = func.__name__
+    changes = (name.endswith("_") and not name.endswith("__")) or (name.startswith("__i") and name != "__invert__")
+    return target.copy_(out) if changes else out
+
+
+def _power(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A root below the line is a norm's scale; any other power is an activation."""
+    return (_whole("norm scale") if args[1] < 0 or args[1] == 0.5 else _activation)(p, func, args, kwargs)
+
+
+def _whole(kind: str) -> Do:
+    def freeze(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        kept = p.take(lambda: _out_of_place(func)(*args, **kwargs), kind)
+        alike = kept.dim() == args[0].dim() > 0 and len(kept) == 1
+        return kept.expand(len(args[0]), *kept.shape[1:]) if alike and len(args[0]) > 1 else kept
+
+    return freeze
+
+
+def _product(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The gate of a gated unit is frozen (or, where asked, the branch that it multiplies)."""
+    one, other = args[:2]
+    gate_first = mark_of(one) == "gate" or one is other
+    first = p.take(lambda: gate_first == (p.branch == "gate"))
+    kind = "square" if one is other else p.branch
+    factor = p.take(lambda: one if first else other, kind)
+    out = (other if first else one) * factor
+    p.site("feed-forward", out)
+    return mark(_in_place(func, one, out), "gate")
+
+
+def _quotient(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What is divided by is a scale; an exponential over a sum of exponentials is a softmax."""
+    above, below = args[:2]
+    weights = p.take(lambda: mark_of(above) == "exp" or not is_live(above))
+    if weights:
+        kind = "softmax" if mark_of(above) == "exp" else "norm scale"
+        return p.take(lambda: torch.div(above, below), kind)
+    return _in_place(func, above, above / p.take(lambda: below, "norm scale"))
+
+
+def _exponential(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    p.take(lambda: None)
+    return mark(func(*args, **kwargs), "exp")
+
+
+def _layer_norm(
+    p: FrozenPass, x: Tensor, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+) -> Tensor:
+    dims = tuple(range(-len(shape), 0))
+    centred = x - x.mean(dims, keepdim=True)
+    return _scaled(p, centred, dims, eps, weight, bias)
+
+
+def _rms_norm(p: FrozenPass, x: Tensor, shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Tensor:
+    small = torch.finfo(x.dtype).eps if eps is None else eps
+    return _scaled(p, x, tuple(range(-len(shape), 0)), small, weight, None)
+
+
+def _scaled(p: FrozenPass, x: Tensor, dims: tuple[int, ...], eps: float, weight: Any, bias: Any) -> Tensor:
+    out = x * p.take(lambda: (x.square().mean(dims, keepdim=True) + eps).rsqrt(), "norm scale")
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
+
+
+def _normalize(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    given = {"p": 2.0, "dim": 1, "eps": 1e-12, **dict(zip(("p", "dim", "eps"), args[1:], strict=False)), **kwargs}
+    x, dim = args[0], given["dim"]
+    return x / p.take(lambda: x.norm(given["p"], dim, keepdim=True).clamp_min(given["eps"]), "norm scale")
+
+
+def _glu(p: FrozenPass, x: Tensor, dim: int = -1) -> Tensor:
+    value, gate = x.chunk(2, dim)
+    out = value * p.take(lambda: torch.sigmoid(gate), "gate")
+    p.site("feed-forward", out)
+    return out
+
+
+def _attention(
+    p: FrozenPass,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Scaled dot-product attention, its weights computed again from queries and keys; a row that sees nothing is 0."""
+    if enable_gqa and k.shape[-3] != q.shape[-3]:
+        k, v = (t.repeat_interleave(q.shape[-3] // t.shape[-3], -3) for t in (k, v))
+
+    def weights() -> Tensor:
+        scores = q @ k.mT * (scale if scale is not None else 1 / math.sqrt(q.shape[-1]))
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)
+        if is_causal:
+            scores = scores.masked_fill(~seen.tril(), -torch.inf)
+        if attn_mask is not None:
+            whether = attn_mask.dtype == torch.bool
+            scores = scores.masked_fill(~attn_mask, -torch.inf) if whether else scores + attn_mask
+        return torch.softmax(scores, dim=-1).nan_to_num(0.0)
+
+    kept = p.take(weights, "softmax")
+    p.site("attention", v)
+    return kept @ v
+
+
+def _multi_head(p: FrozenPass, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """The one call of `nn.MultiheadAttention`, opened; tokens first, as the module hands them over."""
+    import inspect
+
+    a = inspect.signature(F.multi_head_attention_forward).bind(*args, **kwargs)
+    a.apply_defaults()
+    o = a.arguments
+    if o["bias_k"] is not None or o["add_zero_attn"] or o["static_k"] is not None or o["static_v"] is not None:
+        raise ValueError("attention with bias_k, static keys or an added zero is not opened; use plain attention")
+    query, key, value, heads = o["query"], o["key"], o["value"], o["num_heads"]
+    batched = query.dim() == 3
+    query, key, value = (t if batched else t.unsqueeze(1) for t in (query, key, value))
+    if o["use_separate_proj_weight"]:
+        maps = [o["q_proj_weight"], o["k_proj_weight"], o["v_proj_weight"]]
+    else:
+        maps = list(o["in_proj_weight"].chunk(3))
+    biases = [None] * 3 if o["in_proj_bias"] is None else list(o["in_proj_bias"].chunk(3))
+    q, k, v = (_split(F.linear(t, w, b), heads) for t, w, b in zip((query, key, value), maps, biases, strict=True))
+    out = _attention(p, q, k, v, _masks(o, q), is_causal=o["is_causal"] and o["attn_mask"] is None)
+    joined = out.permute(2, 0, 1, 3).flatten(2)
+    result = F.linear(joined, o["out_proj_weight"], o["out_proj_bias"])
+    return (result if batched else result.squeeze(1)), None
+
+
+def _split(t: Tensor, heads: int) -> Tensor:
+    """(length, batch, embed) into (batch, heads, length, head_dim)."""
+    return t.unflatten(2, (heads, -1)).permute(1, 2, 0, 3)
+
+
+def _masks(o: Mapping[str, Any], q: Tensor) -> Tensor | None:
+    """The attention mask and the padding mask as one tensor that is added to the scores."""
+    total = None
+    if o["attn_mask"] is not None:
+        mask = o["attn_mask"]
+        total = _added(mask, q).unflatten(0, (-1, q.shape[1])) if mask.dim() == 3 else _added(mask, q)
+    if o["key_padding_mask"] is not None:
+        padding = _added(o["key_padding_mask"], q)
+        padding = padding[:, None, None, :] if padding.dim() == 2 else padding
+        total = padding if total is None else total + padding
+    return total
+
+
+def _added(mask: Tensor, q: Tensor) -> Tensor:
+    return torch.zeros(mask.shape, dtype=q.dtype).masked_fill(mask, -torch.inf) if mask.dtype == torch.bool else mask
+
+
+def _chosen(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Top-k and sorting: the places are frozen, the values are read there."""
+    x = args[0]
+    named = ("k", "dim") if func.__name__ == "topk" else ("dim", "descending")
+    given = {**dict(zip(named, args[1:], strict=False)), **kwargs}
+    dim = given.get("dim", -1)
+    where = p.take(lambda: func(*args, **kwargs).indices, "choices")
+    kind = torch.return_types.topk if func.__name__ == "topk" else torch.return_types.sort
+    return kind((x.gather(dim if dim is not None else -1, where), where))
+
+
+def _moved(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Frozen weights times values: attention spelt out; nothing to freeze, a place to look at."""
+    parts = list(tensors(args))
+    at = p.take(lambda: next(i for i, t in enumerate(parts) if is_live(t)))
+    p.site("attention", parts[at])
+    return func(*args, **kwargs)
+
+
+def _opened(part: Callable[..., Any]) -> Do:
+    return lambda p, func, args, kwargs: part(p, *args, **kwargs)
+
+
+def _first_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return is_live(args[0] if args else kwargs.get("input"))
+
+
+def _any_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return any(is_live(t) for t in tensors([args, kwargs]))
+
+
+def _both_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    gated = any(mark_of(t) == "gate" for t in args[:2]) or (len(args) > 1 and args[0] is args[1])
+    return all(is_live(t) for t in args[:2]) and gated
+
+
+def _below_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return len(args) > 1 and is_live(args[1])
+
+
+def _by_number(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return _first_live(args, kwargs) and len(args) > 1 and isinstance(args[1], int | float)
+
+
+def _weights_times_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    parts = list(tensors(args))
+    return len(parts) == 2 and {is_live(t) for t in parts} == {True, False} and "softmax" in map(mark_of, parts)
+
+
+HANDLERS: dict[str, Handler] = {
+    **{name: Handler(_first_live, _activation) for name in ACTIVATIONS.split()},
+    **{name: Handler(_by_number, _activation) for name in ("maximum", "minimum")},
+    **{name: Handler(_first_live, _whole("norm scale")) for name in SCALES.split()},
+    **{name: Handler(_weights_times_live, _moved) for name in ("matmul", "bmm", "einsum")},
+    "softmax": Handler(_first_live, _whole("softmax")),
+    "softmin": Handler(_first_live, _whole("softmax")),
+    "exp": Handler(_first_live, _exponential),
+    "pow": Handler(_by_number, _power),
+    "mul": Handler(_both_live, _product),
+    "div": Handler(_below_live, _quotient),
+    "topk": Handler(_first_live, _chosen),
+    "sort": Handler(_first_live, _chosen),
+    "layer_norm": Handler(_first_live, _opened(_layer_norm)),
+    "rms_norm": Handler(_first_live, _opened(_rms_norm)),
+    "normalize": Handler(_first_live, _normalize),
+    "glu": Handler(_first_live, _opened(_glu)),
+    "scaled_dot_product_attention": Handler(_any_live, _opened(_attention)),
+    "multi_head_attention_forward": Handler(_any_live, _opened(_multi_head)),
+}

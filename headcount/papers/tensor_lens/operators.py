@@ -1,0 +1,291 @@
+"""The whole network at one input as one affine map of its tokens, exactly, for any model that can be recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headcount.papers.tensor_lens.budgets import Budget, words_for
+from headcount.papers.tensor_lens.exactness import AffineCertificate, certify, refuse_nonlinear
+from headcount.papers.tensor_lens.subjects import EmbeddedModel, subject_of
+from headcount.papers.tensor_lens.tape import NotAffine, Recording, Replay, Site, Tape, own_backwards_opened
+from headcount.papers.tensor_lens.token_maps import TokenMap, norm
+from headcount.sources import Source, implements
+
+__all__ = ["Operator", "ReadOut", "Singular", "operator"]
+
+LARGEST_MATRIX = 2**28  # bytes
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class ReadOut:
+    """One number of the output split over the tokens by one backward pass, and where it was moved.
+
+    `value` = sum of `tokens` + `constant`. `attention` (layer by token): what each attention layer takes from each
+    token's values on the way to the number. `feed_forward` (layer): what passes through each layer's hidden units.
+    A contribution may pass through several layers, so layers do not add up; tokens do.
+    """
+
+    value: float
+    tokens: Float[Tensor, " length"]
+    constant: float
+    attention: Float[Tensor, "layers length"]
+    feed_forward: Float[Tensor, " layers"]
+
+
+@dataclass(frozen=True)
+class Singular:
+    """Leading singular values of T, with directions in the outputs and in the tokens."""
+
+    values: Float[Tensor, " k"]
+    outputs: Float[Tensor, "k places width"]
+    tokens: Float[Tensor, "k length embed"]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """F(x) = T x + c at one input x: attention weights, norm scales, activation ratios and gates frozen as they are.
+
+    T says what was moved, not why: a token that only decides where another looks (query, key) contributes nothing.
+    T is not the Jacobian: whoever wants to predict the output at another input uses the Jacobian. And a sum that is
+    exact is no evidence that the parts are faithful; that is what `masking_curve` measures.
+    """
+
+    subject: EmbeddedModel = field(repr=False)
+    tape: Tape = field(repr=False)
+    output: Float[Tensor, "places width"] = field(repr=False)
+    certificate: AffineCertificate
+    budget: Budget = field(repr=False)
+    tiled: bool = False
+
+    @property
+    def x(self) -> Float[Tensor, "length embed"]:
+        """The tokens at which the network was frozen."""
+        return self.subject.x
+
+    @cached_property
+    def constant(self) -> Float[Tensor, "places width"]:
+        """c: what every bias, position and class token puts into the output, the tokens being 0."""
+        return self.replay(torch.zeros_like(self.x)[None])[0]
+
+    @cached_property
+    def gap(self) -> float:
+        """The largest entry of sum_j contributions + c - F(x)."""
+        return float((self.contributions().sum(1) + self.constant - self.output).abs().max())
+
+    def apply(self, x: Float[Tensor, "length embed"]) -> Float[Tensor, "places width"]:
+        """T x + c at other tokens, still frozen at the first ones."""
+        return self.replay(x[None])[0]
+
+    def replay(self, rows: Float[Tensor, "rows length embed"]) -> Float[Tensor, "rows places width"]:
+        """T row + c for every row, from the tape."""
+        with torch.no_grad(), Replay(self._tape(len(rows))), own_backwards_opened():
+            return self.subject(rows)
+
+    def _tape(self, rows: int) -> Tape:
+        if not self.tiled or rows == 1:
+            return self.tape
+        return _record(self.subject, rows, self.tape.branch)[0]
+
+    def contributions(self, progress: Progress | None = None) -> Float[Tensor, "places length width"]:
+        """Ctr[i, j] = T[i, :, j, :] x_j, by replaying the tape on one row per token, in pieces that fit the budget."""
+        length, embed = self.x.shape
+        self.budget.allow(self.output.numel() * length * self.output.element_size(), "the slice")
+        parts = []
+        for first in range(0, length, self.budget.rows):
+            here = range(first, min(first + self.budget.rows, length))
+            rows = self.x.new_zeros(len(here) + 1, length, embed)  # the last row stays 0: it gives the constant
+            rows[range(len(here)), here] = self.x[first : first + len(here)]
+            out = self.replay(rows)
+            parts.append(out[:-1] - out[-1])
+            if progress:
+                progress(here.stop, length)
+        return torch.cat(parts).transpose(0, 1)
+
+    def tokens(self, by: TokenMap = norm) -> Float[Tensor, "places length"]:
+        """One number for each token and each place read: `norm`, `share` or `logit(direction)`."""
+        return by(self.contributions(), self.output)
+
+    def read(self, direction: Float[Tensor, "*places width"], place: int = -1) -> ReadOut:
+        """<direction, F_place> split over tokens and layers by one backward pass of the frozen network.
+
+        A direction of the shape of the whole output reads all places at once.
+        """
+        u = torch.zeros_like(self.output)
+        if direction.dim() == 2:
+            u = u + direction
+        else:
+            u[place] = direction
+        with _still(self.subject.model), torch.enable_grad():
+            x = self.x.clone().requires_grad_()
+            tokens = x.clone()[None]
+            with Replay(self.tape) as frozen, own_backwards_opened():
+                out = self.subject(tokens)
+            value = (out[0] * u).sum()
+            sites = [site for site in frozen.sites if site.value.requires_grad]
+            grads = torch.autograd.grad(value, [x, *(s.value for s in sites)], allow_unused=True)
+        parts = (grads[0] * self.x).sum(-1)
+        attention, hidden = _moved(sites, grads[1:], len(parts))
+        constant = (self.constant * u).sum()
+        return ReadOut(float(value.detach()), parts, float(constant), attention, hidden)
+
+    def matrix(self) -> Float[Tensor, "places width length embed"]:
+        """T itself; refused above 256 MB (its size is that of output times input)."""
+        size = self.output.numel() * self.x.numel() * self.output.element_size()
+        if size > LARGEST_MATRIX:
+            limit = words_for(LARGEST_MATRIX)
+            raise ValueError(f"the whole matrix would take {words_for(size)} (at most {limit}); use contributions()")
+        out = self.output
+        basis = torch.eye(out.numel(), dtype=out.dtype, device=out.device).unflatten(1, out.shape)
+        rows = torch.cat([self.adjoint(some) for some in basis.split(max(1, self.budget.rows // 2))])
+        return rows.unflatten(0, out.shape)
+
+    def adjoint(self, outputs: Float[Tensor, "rows places width"]) -> Float[Tensor, "rows length embed"]:
+        """T^T applied to directions of the whole output, by one backward pass of the frozen network."""
+        with _still(self.subject.model), torch.enable_grad():
+            x = self.x.expand(len(outputs), -1, -1).clone().requires_grad_()
+            tokens = x.clone()
+            with Replay(self._tape(len(x))), own_backwards_opened():
+                out = self.subject(tokens)
+            return torch.autograd.grad(out, x, outputs)[0]
+
+    def singular(self, k: int = 1) -> Singular:
+        """The k leading singular directions of T, by Lanczos on products with T and T^T: the matrix is never built."""
+        from scipy.sparse.linalg import LinearOperator, svds
+
+        out, x = self.output, self.x
+        most = min(out.numel(), x.numel()) - 1
+        if not 1 <= k <= most:
+            raise ValueError(f"k must lie in 1..{most} for a map of {x.numel()} numbers to {out.numel()}, got {k}")
+
+        def forward(v: Any) -> Any:
+            return (self.apply(torch.as_tensor(v).to(x).reshape(x.shape)) - self.constant).flatten().cpu().numpy()
+
+        def backward(u: Any) -> Any:
+            return self.adjoint(torch.as_tensor(u).to(out).reshape(1, *out.shape)).flatten().cpu().numpy()
+
+        kind = self.output.cpu().numpy().dtype
+        product = LinearOperator((out.numel(), x.numel()), matvec=forward, rmatvec=backward, dtype=kind)  # pyright: ignore
+        start = torch.ones(min(out.numel(), x.numel()), dtype=out.dtype).numpy()
+        found: Any = svds(product, k=k, v0=start)
+        u, s, v = found
+        order = s.argsort()[::-1].copy()
+        u, v = torch.as_tensor(u.T[order].copy()), torch.as_tensor(v[order].copy())
+        return Singular(torch.as_tensor(s[order].copy()), u.unflatten(1, out.shape), v.unflatten(1, x.shape))
+
+
+@implements(
+    Source("atad2026lens", "the network as one input-dependent linear operator"),
+    test="tests/test_tensor_lens_exact.py::test_contributions_and_constant_add_up_to_the_output",
+)
+def operator(
+    model: nn.Module,
+    x: Tensor,
+    *,
+    at: Sequence[int] | None = None,
+    attention_mask: Tensor | None = None,
+    freeze: str = "gate",
+    memory: int | str | None = None,
+) -> Operator:
+    """The network at x as one affine map of its tokens, F(x) = T x + c, with a certificate that it is one.
+
+    `x`: embedded tokens (length, embed_dim), or token ids for a Hugging Face model; `at`: the places of the output to
+    read (None: all); `freeze`: which factor of a gated unit is frozen, its "gate" or the "branch" it multiplies (both
+    splits are exact, and differ); `memory`: bytes to stay below, as a number or as "4G".
+    Source: Atad et al. 2026 (TensorLens).
+    Departs: the printed identity F(x) = T x leaves out biases; here they are the constant c.
+
+    >>> from headcount.nets import Architecture, Transformer
+    >>> net = Transformer(Architecture(layers=((2, 4),), width=8), token_dim=3, seed=0).double().eval()
+    >>> seen = operator(net, torch.ones(5, 3, dtype=torch.float64))
+    >>> seen.contributions().shape, seen.gap < 1e-12
+    (torch.Size([1, 5, 1]), True)
+    """
+    if freeze not in ("gate", "branch"):
+        raise ValueError(f"freeze must be 'gate' or 'branch', got {freeze!r}")
+    subject = subject_of(model, x, at=at, attention_mask=attention_mask)
+    with torch.no_grad():
+        plain = subject.plain()
+    tape, recorded = _record(subject, 1, freeze)
+    budget = Budget.of(memory, tape, subject.x, recorded)
+    found = Operator(subject, tape, recorded[0], _unknown(), budget)
+    try:
+        return _certified(found, plain)
+    except (RuntimeError, IndexError, NotAffine):  # tokens or heads may share an axis with the rows: record as many
+        return _certified(replace(found, tiled=True), plain)
+
+
+def _certified(found: Operator, plain: Tensor) -> Operator:
+    rows = found.replay(_rows_far_apart(found.x))
+    here = found.output
+    certificate = certify(found.tape, here, plain.reshape(here.shape), (rows[0], rows[1], rows[2]), MIX)
+    return replace(found, certificate=certificate.check())
+
+
+MIX = 0.37
+
+
+def _unknown() -> AffineCertificate:
+    return AffineCertificate(*(float("nan"),) * 5, dtype="", frozen=())
+
+
+def _rows_far_apart(x: Tensor) -> Tensor:
+    """x, an independent x' as large as x, and a point on the line through both."""
+    noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(2601_17958), dtype=torch.float64).to(x)
+    along = (noise * x).sum() / x.square().sum().clamp_min(torch.finfo(x.dtype).tiny)
+    far = (noise - along * x) * x.square().mean().sqrt()  # orthogonal to x, lest x was drawn from the same seed
+    return torch.stack([x, far, MIX * x + (1 - MIX) * far])
+
+
+def _record(subject: EmbeddedModel, rows: int, branch: str) -> tuple[Tape, Tensor]:
+    tape = Tape(branch=branch)
+    with _still(subject.model), torch.enable_grad():
+        x = subject.x.clone().requires_grad_()
+        tokens = x.clone().expand(rows, -1, -1).clone()
+        with Recording(tape), own_backwards_opened():
+            out = subject(tokens)
+        refuse_nonlinear(out, tape)
+    return tape, out.detach()
+
+
+@contextmanager
+def _still(model: nn.Module) -> Iterator[None]:
+    """Parameters that ask for no gradient, so that what autograd follows is the tokens; as they were afterwards."""
+    asked = [p for p in model.parameters() if p.requires_grad]
+    for p in asked:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in asked:
+            p.requires_grad_(True)
+
+
+def _moved(sites: list[Site], grads: Sequence[Tensor | None], length: int) -> tuple[Tensor, Tensor]:
+    """What each attention takes from each token, and what the hidden units after it pass on."""
+    attention, hidden = list[Tensor](), list[float]()
+    for site, grad in zip(sites, grads, strict=True):
+        if grad is None:
+            continue
+        through = grad * site.value.detach()
+        if site.kind == "attention":
+            attention.append(_by_token(through, length))
+            hidden.append(0.0)
+        elif hidden:
+            hidden[-1] += float(through.sum())
+    layers = torch.stack(attention) if attention else torch.zeros(0, length)
+    return layers, torch.tensor(hidden, dtype=layers.dtype)
+
+
+def _by_token(through: Tensor, length: int) -> Tensor:
+    """Values lie as (..., tokens, head_dim)."""
+    found = through.sum(-1).flatten(0, -2).sum(0) if through.dim() > 1 else through
+    return found if len(found) == length else found.new_full((length,), float("nan"))

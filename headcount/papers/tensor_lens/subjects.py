@@ -1,0 +1,114 @@
+"""How a model is called on embedded tokens, and which of its outputs is read: ours, Hugging Face's, any module."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+__all__ = ["EmbeddedModel", "subject_of"]
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class EmbeddedModel:
+    """A model in evaluation mode as a function of embedded tokens, and the one input that it is looked at with."""
+
+    model: nn.Module
+    x: Float[Tensor, "length embed"]
+    call: Callable[[Tensor], Tensor]
+    plain: Callable[[], Tensor]
+
+    def __call__(self, rows: Float[Tensor, "rows length embed"]) -> Float[Tensor, "rows places width"]:
+        out = self.call(rows)
+        if out.dim() < 3:
+            return out.reshape(len(rows), 1, -1)
+        return out.flatten(2)
+
+
+def subject_of(
+    model: nn.Module, x: Tensor, *, at: Sequence[int] | None = None, attention_mask: Tensor | None = None
+) -> EmbeddedModel:
+    """The model as a function of embedded tokens; every reason not to look at it is one line."""
+    model = getattr(model, "_orig_mod", model)  # a compiled module keeps the one it was made of
+    _refuse_model(model)
+    if hasattr(model, "get_input_embeddings") and hasattr(model, "config"):
+        return _pretrained(model, x, at, attention_mask)
+    if not x.is_floating_point():
+        raise ValueError("token ids need a model with input embeddings; give the embedded tokens of this one")
+    tokens = _one(x, model)
+    keep = {} if attention_mask is None else {"present": attention_mask.bool().reshape(1, -1)}
+
+    def call(rows: Tensor) -> Tensor:
+        given = {name: value.expand(len(rows), -1) for name, value in keep.items()}
+        return _places(model(rows, **given), at)
+
+    return EmbeddedModel(model, tokens, call, lambda: call(tokens[None]))
+
+
+def _places(out: Tensor, at: Sequence[int] | None) -> Tensor:
+    return out if at is None or out.dim() < 3 else out[:, list(at)]
+
+
+def _refuse_model(model: nn.Module) -> None:
+    if any(isinstance(part, torch.jit.ScriptModule) for part in model.modules()):
+        raise ValueError("a scripted module hides its operations from the recorder; give the module it was made of")
+    training = sum(part.training for part in model.modules() if isinstance(part, nn.Dropout) or part is model)
+    if model.training or training:
+        raise ValueError("the model is in training mode, so dropout would change it between passes; call model.eval()")
+    half = next((p.dtype for p in model.parameters() if p.dtype in HALVES), None)
+    if half is not None:
+        raise ValueError(f"the weights are {str(half)[6:]}, too coarse for a certificate; call model.float()")
+
+
+def _one(x: Tensor, model: nn.Module) -> Tensor:
+    x = x[0] if x.dim() == 3 and len(x) == 1 else x
+    if x.dim() != 2:
+        raise ValueError(f"give one text at a time: tokens of shape (length, embed_dim), got {tuple(x.shape)}")
+    if not len(x):
+        raise ValueError("the text is empty: an operator needs at least one token")
+    if x.dtype in HALVES:
+        raise ValueError(f"the tokens are {str(x.dtype)[6:]}, too coarse for a certificate; give float32 or float64")
+    like = next(model.parameters(), x)
+    return x.detach().to(like.device)
+
+
+def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask: Tensor | None) -> EmbeddedModel:
+    if getattr(model.config, "is_encoder_decoder", False) and hasattr(model, "get_decoder"):
+        raise ValueError("an encoder-decoder has two inputs; look at model.get_encoder() alone")
+    takes = inspect.signature(model.forward).parameters
+    if "inputs_embeds" not in takes:
+        raise ValueError(f"{type(model).__name__} takes no inputs_embeds, so its tokens cannot be varied")
+    ids = None if x.is_floating_point() else x.reshape(1, -1) if x.dim() == 1 else x
+    if ids is not None and len(ids) != 1:
+        raise ValueError(f"give one text at a time: token ids of shape (length,), got {tuple(x.shape)}")
+    with torch.no_grad():
+        tokens = _one(x if ids is None else model.get_input_embeddings()(ids.to(_device(model))), model)
+    options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes or "kwargs" in takes else {}
+    if "use_cache" not in takes and not hasattr(model.config, "use_cache"):
+        options = {}
+    heads = at is not None and "logits_to_keep" in takes
+    if heads:
+        options["logits_to_keep"] = torch.tensor([i % len(tokens) for i in at or ()], device=tokens.device)
+    mask = None if attention_mask is None else attention_mask.reshape(1, -1).to(tokens.device)
+
+    def call(rows: Tensor | None) -> Tensor:
+        given: dict[str, Any] = {"inputs_embeds": rows} if rows is not None else {"input_ids": ids.to(tokens.device)}  # pyright: ignore[reportOptionalMemberAccess]
+        if mask is not None:
+            given["attention_mask"] = mask.expand(1 if rows is None else len(rows), -1)
+        out = model(**given, **options, return_dict=True)
+        logits = getattr(out, "logits", None)
+        read = logits if logits is not None else out.last_hidden_state
+        return read if heads else _places(read, at)
+
+    return EmbeddedModel(model, tokens, call, lambda: call(None if ids is not None else tokens[None]))
+
+
+def _device(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device

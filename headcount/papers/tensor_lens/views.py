@@ -1,0 +1,135 @@
+"""What a person sees of one text in one model: tokens by contribution, the constant, layers, the certificate."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headcount.nets import Transformer
+from headcount.papers.tensor_lens.operators import Operator, ReadOut, operator
+
+__all__ = ["LensView", "view_of_network", "view_of_text"]
+
+
+@dataclass(frozen=True)
+class LensView:
+    """One read-out of one model at one input, split over its tokens; `value` = sum of `tokens` + `constant`."""
+
+    model: str
+    read: str
+    value: float
+    pieces: tuple[str, ...]
+    tokens: tuple[float, ...]
+    constant: float
+    attention: tuple[tuple[float, ...], ...]
+    feed_forward: tuple[float, ...]
+    certificate: dict[str, Any]
+
+    @property
+    def gap(self) -> float:
+        """How far the parts are from the whole, relative to the whole."""
+        return abs(sum(self.tokens) + self.constant - self.value) / (abs(self.value) or 1.0)
+
+    @property
+    def sentence(self) -> str:
+        """The finding in one sentence."""
+        top = sorted(range(len(self.tokens)), key=lambda i: -abs(self.tokens[i]))[:2]
+        named = " and ".join(f"{self.pieces[i].strip()!r} ({self.tokens[i]:+.3g})" for i in top)
+        return f"{named} move {self.read} most; constants give {self.constant:+.3g} of {self.value:.3g}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields, ready for JSON."""
+        return {**asdict(self), "gap": self.gap}
+
+
+def view_of_text(
+    name: str,
+    model: Any,
+    tokenizer: Any,
+    text: str,
+    *,
+    token: str = "",
+    against: str = "",
+    coordinate: int | None = None,
+    memory: int | str | None = None,
+) -> LensView:
+    """A language model's next-token logit, or a sentence embedding's similarity or coordinate, split over the text.
+
+    The logit is counted from the mean of all logits, which is what a softmax sees.
+    """
+    if not text.strip():
+        raise ValueError("the text is empty: give some words to --text")
+    ids = torch.tensor(tokenizer(text)["input_ids"])
+    speaks = hasattr(model, "lm_head") or model.get_output_embeddings() is not None
+    seen = operator(model, ids, at=[-1] if speaks else None, memory=memory)
+    if speaks:
+        direction, read = _logit(seen, tokenizer, token)
+    elif coordinate is not None:
+        direction, read = _coordinate(seen, coordinate), f"coordinate {coordinate} of the embedding"
+    else:
+        direction, read = _similarity(seen, model, tokenizer, against)
+    pieces = _spaced([tokenizer.decode([i]) or "·" for i in ids.tolist()])
+    return _view(name, read, pieces, seen, seen.read(direction))
+
+
+def view_of_network(name: str, net: Transformer, x: Tensor, *, output: int = 0) -> LensView:
+    """One output of a network of our own at one input."""
+    seen = operator(net.eval(), x)
+    direction = torch.zeros(seen.output.shape[-1], dtype=x.dtype)
+    direction[output] = 1.0
+    pieces = tuple(f"x{t + 1}" for t in range(len(x)))
+    return _view(name, "the output", pieces, seen, seen.read(direction))
+
+
+def _view(name: str, read: str, pieces: tuple[str, ...], seen: Operator, out: ReadOut) -> LensView:
+    rows = tuple(tuple(row) for row in out.attention.tolist())
+    hidden = tuple(out.feed_forward.tolist())
+    certificate = seen.certificate.as_dict()
+    return LensView(name, read, out.value, pieces, tuple(out.tokens.tolist()), out.constant, rows, hidden, certificate)
+
+
+def _spaced(pieces: list[str]) -> tuple[str, ...]:
+    """Pieces as they stand in the text: word pieces that leave out their spaces get them back.
+
+    >>> _spaced(["[CLS]", "windows", "##ill"]), _spaced(["The", " cat"])
+    (('[CLS]', ' windows', 'ill'), ('The', ' cat'))
+    """
+    if any(piece.startswith(" ") for piece in pieces):
+        return tuple(pieces)
+    return (*pieces[:1], *(p[2:] if p.startswith("##") else f" {p}" for p in pieces[1:]))
+
+
+def _logit(seen: Operator, tokenizer: Any, token: str) -> tuple[Tensor, str]:
+    chosen = int(seen.output[-1].argmax())
+    if token:
+        found = tokenizer(token, add_special_tokens=False)["input_ids"]
+        if len(found) != 1:
+            raise ValueError(f"--token must be one token of the model, {token!r} is {len(found)}")
+        chosen = found[0]
+    direction = torch.full((seen.output.shape[-1],), -1 / seen.output.shape[-1])
+    direction[chosen] += 1.0
+    return direction, f"the logit of {tokenizer.decode([chosen])!r}"
+
+
+def _coordinate(seen: Operator, coordinate: int) -> Tensor:
+    places, width = seen.output.shape
+    if not 0 <= coordinate < width:
+        raise ValueError(f"coordinate must lie in 0..{width - 1}, got {coordinate}")
+    direction = torch.zeros(places, width)
+    direction[:, coordinate] = 1 / places
+    return direction
+
+
+def _similarity(seen: Operator, model: Any, tokenizer: Any, against: str) -> tuple[Tensor, str]:
+    """The cosine of the mean state with another text's; its own length is frozen as a norm's scale is."""
+    own = seen.output.mean(0)
+    other = own
+    if against:
+        with torch.no_grad():
+            ids = torch.tensor([tokenizer(against)["input_ids"]])
+            other = model(input_ids=ids).last_hidden_state[0].mean(0)
+    direction = other / (other.norm() * own.norm()) / len(seen.output)
+    return direction.expand_as(seen.output), f"similarity to {against!r}" if against else "the embedding itself"

@@ -1,0 +1,158 @@
+"""What a command writes, a command reads: for every command of the app, so that a new one must say who reads it."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import headcount
+from headcount.cli.door import EXTRAS, main
+from tests.app_commands import commands
+from tests.test_cli_allocation import folder, text  # noqa: F401
+from tests.test_training_sweeps import SPEC
+
+# Commands that only print, or write what a person looks at: pages, pictures, and the same facts as JSON.
+FOR_PEOPLE = {
+    "advise", "allocate", "bound", "collide", "fit", "lens", "predict", "report", "runs", "saturation", "ssm depth",
+    "ssm quantise", "ssm table", "ssm train", "tasks",
+}  # fmt: skip
+
+
+@pytest.fixture
+def call(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main([str(a) for a in arguments])
+        printed = capsys.readouterr()
+        assert stop.value.code == 0, printed.err
+        return printed.out
+
+    return run
+
+
+def sweep(call, tmp_path, request):
+    (tmp_path / "small.toml").write_text(SPEC)
+    call("sweep", "small.toml", "--store", "kept")
+    assert json.loads(call("runs", ".", "--json"))[0]["kept"] == 8
+    assert len(json.loads(call("export", "kept", "--json"))) == 8
+    assert "report.html" in call("report", "kept", "--out", "page")
+
+
+def export(call, tmp_path, request):
+    (tmp_path / "small.toml").write_text(SPEC)
+    call("sweep", "small.toml", "--store", "kept")
+    call("export", "kept", "--out", "given")
+    assert json.loads(call("export", "given/study.json", "--json")) == json.loads(call("export", "kept", "--json"))
+
+
+def demo(call, tmp_path, request):
+    request.getfixturevalue("monkeypatch").setattr("headcount.papers.head_count.first_study.SPEC", SPEC)
+    call("demo", "--out", "look")
+    assert len(json.loads(call("export", "look/study", "--json"))) == 8
+
+
+def measure(call, tmp_path, request):
+    g = np.random.default_rng(0)
+    x = g.normal(size=(64, 4, 2))
+    np.savez(tmp_path / "mine.npz", x=x, y=x[:, :, 0].max(axis=1))
+    call("measure", "mine.npz", "--heads", "1-3", "--seeds", "2", "--steps", "60", "--out", "found")
+    assert "report.html" in call("report", "found/study.json", "--out", "again")
+
+
+def build(call, tmp_path, request):
+    call("build", "--retrievals", "2", "--length", "32", "--eps", "1e-2", "--no-check", "--out", "net")
+    assert not json.loads(call("collide", "--net", "net/net.safetensors", "--free", "4", "--json"))["found"]
+
+
+def probe(call, tmp_path, request):
+    task = ("LinearMax", "--with", "retrievals=2", "--with", "token_dim=2", "--length", "6")
+    one = json.loads(call("probe", *task, "--layers", "1x2", "--epochs", "1", "--save", "net.safetensors", "--json"))
+    again = json.loads(call("probe", *task, "--net", "net.safetensors", "--json"))
+    assert again["attends"] == one["attends"]
+
+
+def compress(call, tmp_path, request):
+    model, words = request.getfixturevalue("folder"), request.getfixturevalue("text")
+    call("compress", model, "--measure", "weights", "--out", "small")
+    options = ("--text", words, "--lengths", "8", "--samples", "1", "--json")
+    assert len(json.loads(call("saturation", "small/compact", *options))["layers"]) == 2
+
+
+def deepen_and_flatten(call, tmp_path, request):
+    system = headcount.ssm.DiagonalSSM([0.9, -0.5, 0.3], [100.0, 5.0, 2.0])
+    headcount.ssm.save(system, tmp_path / "system.json")
+    call("ssm", "deepen", "system.json", "--depth", "2", "--out", "deep")
+    (made,) = (tmp_path / "deep").glob("*.json")
+    call("ssm", "flatten", made, "--out", "flat")
+    (back,) = (tmp_path / "flat").glob("*.json")
+    call("ssm", "deepen", back, "--depth", "2", "--out", "again")
+    gap = headcount.ssm.load(back).impulse(32) - system.impulse(32)
+    assert np.abs(gap).max() < 1e-9 * np.abs(system.impulse(32)).max()
+
+
+def reproduce(call, tmp_path, request):
+    call("reproduce", "allocation:e-128", "--out", "made")
+    call("reproduce", "--redraw", "made", "--out", "page")
+    assert (tmp_path / "page/reproduction.md").read_text() == (tmp_path / "made/reproduction.md").read_text()
+
+
+READ_BACK = {
+    "build": build,
+    "compress": compress,
+    "demo": demo,
+    "export": export,
+    "measure": measure,
+    "probe": probe,
+    "reproduce": reproduce,
+    "ssm deepen": deepen_and_flatten,
+    "ssm flatten": deepen_and_flatten,
+    "sweep": sweep,
+}
+
+
+@pytest.mark.parametrize("command", READ_BACK)
+def test_what_a_command_writes_a_command_reads(command, call, tmp_path, request):
+    if command == "compress":
+        pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    READ_BACK[command](call, tmp_path, request)
+
+
+def test_every_command_is_read_back_or_written_for_people():
+    every = set(commands())
+    assert len(every) >= 23
+    assert every - FOR_PEOPLE == set(READ_BACK)
+
+
+@pytest.mark.parametrize("command", sorted(commands()))
+def test_every_command_has_help_in_eighty_columns_and_prints_json_on_demand(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*command.split(), "--help"])
+    out = capsys.readouterr().out
+    assert stop.value.code == 0 and max(map(len, out.splitlines())) <= 80
+    assert "--json" in out
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0 and capsys.readouterr().out == f"headcount {headcount.__version__}\n"
+
+
+def test_a_missing_extra_is_named_as_pip_wants_it(capsys, monkeypatch, tmp_path):
+    import sys
+    import tomllib
+    from pathlib import Path
+
+    extras = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]
+    assert set(EXTRAS) <= set(extras["optional-dependencies"])
+    monkeypatch.setitem(sys.modules, "flint", None)
+    for module in ("headcount.certificates.enclosure", "headcount.certificates.recheck"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(SystemExit) as stop:
+        main(["build", "--retrievals", "2", "--length", "8", "--eps", "0.1", "--no-check", "--certify"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.endswith("pip install 'headcount[certify]'\n")
