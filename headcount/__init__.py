@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
     from headcount.nets import Architecture
-    from headcount.papers import allocation, attention_svm, head_count, infoflow, ssm
-    from headcount.papers import allocation, head_count, infoflow, ssm, tensor_lens
+    from headcount.papers import allocation, attention_svm, head_count, infoflow, prompts, ssm, tensor_lens
     from headcount.papers.infoflow import advise, build, predict
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
@@ -68,6 +67,7 @@ __all__ = [
     "operator",
     "papers",
     "predict",
+    "prompts",
     "report",
     "reproduction",
     "results",
@@ -106,6 +106,7 @@ __getattr__, __dir__ = lazily(
         "papers.attention_svm",
         "papers.head_count",
         "papers.infoflow",
+        "papers.prompts",
         "papers.ssm",
         "papers.tensor_lens",
         "report",

@@ -29,6 +29,7 @@ ROOMS = (
     "allocation",
     "ssm",
     "margin",
+    "prompting",
     "reproducing",
 )
 

@@ -10,13 +10,23 @@ from headcount.papers.head_count.cifar import CIFAR
 from headcount.papers.head_count.reproduce import SYNTHETIC
 from headcount.papers.head_count.text_retrieval import TEXT
 from headcount.papers.infoflow.reproduce import INFOFLOW
+from headcount.papers.prompts.reproduce import PROMPTS
 from headcount.papers.ssm.reproduce import SSM
 from headcount.refusals import nearest
 from headcount.results.record import Reproduction
 
 __all__ = ["REPRODUCTIONS", "chosen", "named"]
 
-REPRODUCTIONS: tuple[Reproduction, ...] = (*SYNTHETIC, CIFAR, TEXT, *INFOFLOW, *ALLOCATION, *SSM, *ATTENTION_SVM)
+REPRODUCTIONS: tuple[Reproduction, ...] = (
+    *SYNTHETIC,
+    CIFAR,
+    TEXT,
+    *INFOFLOW,
+    *ALLOCATION,
+    *SSM,
+    *ATTENTION_SVM,
+    *PROMPTS,
+)
 
 
 def named(name: str) -> Reproduction:
