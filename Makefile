@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
 	$(RUN) -m pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev,hf,certify,onnx,parquet]'
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev,hf,certify,onnx,parquet,figures]'
 	touch $@
 
 demo: $(READY)

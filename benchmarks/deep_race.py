@@ -14,7 +14,7 @@ from headcount.training.backends.choice import fused, layered, recorded
 from headcount.training.backends.fused import gradient
 from headcount.training.backends.tiles import LayerTile, Tile
 
-__all__ = ["DEEP", "DEEP_GROUPS", "cells", "deep_contestants", "ratios", "table"]
+__all__ = ["DEEP", "DEEP_GROUPS", "WIDE", "cells", "deep_contestants", "ratios", "table"]
 
 DEEP = [
     Size(128, 32, layers=2, steps_per_epoch=8),
@@ -30,16 +30,11 @@ WIDE = [
 ]
 GROWTH = [Size(models, 32, layers=2, steps_per_epoch=8) for models in (64, 256, 1024)]
 TILES = [
-    LayerTile(registers=None),
-    LayerTile(warps=2),
     LayerTile(rows=64),
-    LayerTile(rows=64, registers=None),
-    LayerTile(warps=8, registers=None),
-    LayerTile(warps=2, registers=None),
-    LayerTile(composed=16),
-    LayerTile(composed=64),
-    LayerTile(fine=True),
-    LayerTile(programs=2112),
+    LayerTile(registers=128),
+    LayerTile(composed=32),
+    LayerTile(feed=True),
+    LayerTile(strip=32),
 ]
 DEEP_GROUPS = {
     "deep": 90.0, "deep JAX": 120.0, "tiles": 120.0, "wide": 50.0, "wide JAX": 60.0, "deep growth": 40.0,
@@ -63,6 +58,9 @@ def deep_contestants(group: str) -> dict[str, Contestant]:
         return {_name(tile): partial(of_path, path=layered(tile=tile)) for tile in TILES}
     path = fused() if group == "wide" else layered()
     ours = {path.name: partial(of_path, path=path)}
+    if group == "deep":
+        parts = layered(at_once=False)
+        ours[parts.name] = partial(of_path, path=parts)
     if group == "wide":
         small = replace(path, gradient=partial(gradient, tile=Tile(tail=4096)))
         return {**ours, f"{path.name}, tail=4096": partial(of_path, path=small)}

@@ -5,16 +5,19 @@
 
 Banks come in families that are padded to the same sizes, so that a family is compiled once; what is padded differs.
 Every process writes what it found after each bank, so that a stop loses nothing.
+The family that once met an illegal address comes first.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path as File
@@ -29,7 +32,7 @@ from headcount.training.backends.choice import Path, differentiated, fused, laye
 from headcount.training.backends.plain import Batch, Touch, collapsed
 from headcount.training.bank import Bank
 
-FAMILY = 5  # banks of one family
+FAMILY, FAILED = 5, 185  # banks of one family; the bank that met an illegal address
 
 
 class Drawn(NamedTuple):
@@ -105,6 +108,7 @@ def parts() -> dict[str, Path]:
     """The kernels of a deeper bank one at a time, everything else by batched products."""
     whole = kernels.in_kernels()
     each = {name: replace(Touch(), **{name: getattr(whole, name)}) for name in ("mix", "ask", "feed", "layer")}
+    each["by parts"] = replace(whole, layer=None)
     return {
         name: replace(layered(), gradient=differentiated(partial(collapsed, touch=touch)))
         for name, touch in each.items()
@@ -150,25 +154,41 @@ def examine(numbers: list[int], device: str, limit: float, file: File) -> None:
         file.write_text(json.dumps(rows))
 
 
-def apart(asked: argparse.Namespace) -> list[dict[str, Any]]:
-    """All banks, dealt family by family to processes."""
-    families = [list(range(k, min(k + FAMILY, asked.cases))) for k in range(0, asked.cases, FAMILY)]
-    with tempfile.TemporaryDirectory() as folder:
-        files = [File(folder) / f"{n}.json" for n in range(asked.processes)]
-        options = ["--device", asked.device, "--limit", str(asked.limit)]
-        started = []
-        for n, file in enumerate(files):
-            numbers = ",".join(str(k) for family in families[n :: asked.processes] for k in family)
-            if numbers:
-                command = [sys.executable, "-W", "ignore", "-m", "benchmarks.fuzz", *options, "--numbers", numbers]
-                started.append(subprocess.Popen([*command, "--json", str(file)]))
-        end = time.perf_counter() + asked.limit + 60
-        for process in started:
-            try:
-                process.wait(timeout=max(1.0, end - time.perf_counter()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-        return sorted((r for f in files if f.exists() for r in json.loads(f.read_text())), key=lambda r: r["bank"])
+def apart(cases: int, processes: int, limit: float, device: str, file: File) -> list[dict[str, Any]]:
+    """All banks, dealt family by family to processes; what was found so far is in the file at all times.
+
+    A process that an illegal address has spoiled ends, and another takes the rest of its banks.
+    """
+    families = [list(range(k, min(k + FAMILY, cases))) for k in range(0, cases, FAMILY)]
+    families.sort(key=lambda family: FAILED not in family)
+    shares = [[k for family in families[n::processes] for k in family] for n in range(processes)]
+    end, found = time.perf_counter() + limit, {}
+
+    def work(numbers: list[int], part: File) -> None:
+        while numbers and (left := end - time.perf_counter()) > 5:
+            command = [sys.executable, "-W", "ignore", "-m", "benchmarks.fuzz", "--device", device]
+            command += ["--limit", str(left - 2), "--numbers", ",".join(str(k) for k in numbers), "--json", str(part)]
+            part.unlink(missing_ok=True)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(command, check=False, timeout=left)
+            rows = json.loads(part.read_text()) if part.exists() else []
+            found.update({row["bank"]: row for row in rows})
+            file.write_text(json.dumps([found[k] for k in sorted(found)], indent=1) + "\n")
+            if not rows:
+                return
+            numbers = [k for k in numbers if k not in found]
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(processes) as pool:
+        parts = [File(folder) / f"{n}.json" for n in range(processes)]
+        list(pool.map(work, shares, parts))
+    return [found[k] for k in sorted(found)]
+
+
+def run(file: File, cases: int, processes: int, limit: float, device: str = "cuda") -> None:
+    """The whole fuzz, written and summed up."""
+    rows = apart(cases, processes, limit, device, file)
+    file.write_text(json.dumps(rows, indent=1) + "\n")
+    print(summary(rows))
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
@@ -194,9 +214,7 @@ def main() -> None:
     if asked.numbers:
         examine([int(n) for n in asked.numbers.split(",")], asked.device, asked.limit, asked.json)
         return
-    rows = apart(asked)
-    asked.json.write_text(json.dumps(rows, indent=1) + "\n")
-    print(summary(rows))
+    run(asked.json, asked.cases, asked.processes, asked.limit, asked.device)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""docs/performance.md and its picture, drawn from docs/data/bank_speed.json.
+"""docs/performance.md and its picture, drawn from docs/data/bank_speed.json, deep_speed.json and fuzz.json.
 
 python -m benchmarks.performance_page                      draw the page again
-python -m benchmarks.performance_page --add RUN.json       take a new run in (bank_speed --json), then draw
+python -m benchmarks.performance_page --add RUN.json       take a new run in, then draw: of bank_speed (with --deep or
+                                                           not), gpu_round2 or fuzz
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bank_speed import OURS, PEER, REFERENCE, slope
+from benchmarks.deep_page import deep_lines
 from benchmarks.measuring import ALONE
 from headcount.drawing.axes import Frame, below, beside, decades
 from headcount.drawing.panels import Panel, figure_of, legend
@@ -20,6 +22,7 @@ from headcount.drawing.svg import Figure, Scale, power_of_ten, tag, text
 
 DOCS = Path(__file__).parent.parent / "docs"
 DATA, PAGE, PICTURE = DOCS / "data/bank_speed.json", DOCS / "performance.md", DOCS / "images/bank_speed.svg"
+DEEP_DATA, FUZZ_DATA = DOCS / "data/deep_speed.json", DOCS / "data/fuzz.json"
 TITLES = {"cuda": "On a GPU", "cpu": "On a CPU"}
 
 HEAD = """# How fast a bank is
@@ -45,17 +48,20 @@ twice the bits, gradients are scaled to size one, and evaluation pools with twic
 
 DEEP_CELL = ("models", "length", "heads", "width")
 DEEPER = """
-In banks of several layers (`headcount/training/backends/layered.py`) tokens attend to tokens, the class token attends
-to them and feed-forwards run in kernels that keep scores and hidden activations on the chip, forwards and backwards;
-queries, keys, values and outputs stay batched products. PyTorch's own fused attention was tried first and left: in
-float32 with heads of dimension 8 its backward made the whole step slower than scores in memory (7,764 against 12,280
-model-steps per second at K=128, T=32, in one run), and the compiler brought 8% to 10% on top of it.
+In banks of several layers, part by part (`headcount/training/backends/layered.py`), tokens attend to tokens, the class
+token attends to them and feed-forwards run in kernels that keep scores and hidden activations on the chip, forwards and
+backwards; queries, keys, values and outputs stay batched products. PyTorch's own fused attention was tried first and
+left: in float32 with heads of dimension 8 its backward made the whole step slower than scores in memory (7,764 against
+12,280 model-steps per second at K=128, T=32, in one run), and the compiler brought 8% to 10% on top of it.
 """
 
 
 def add(file: Path) -> None:
     """Take one run's measurements in, in place of the last on that kind of device."""
     run = json.loads(file.read_text())
+    if isinstance(run, list) or "ratios" in run:  # the fuzz's banks, or the race of deep and wide banks
+        (FUZZ_DATA if isinstance(run, list) else DEEP_DATA).write_text(json.dumps(run, indent=1) + "\n")
+        return
     whole = json.loads(DATA.read_text()) if DATA.exists() else {}
     if all(r["layers"] > 1 for r in run["cells"]):  # the group "two layers" by itself
         whole["deep"] = run
@@ -237,7 +243,13 @@ def page(whole: dict[str, Any]) -> str:
             lines += checked(whole["check"])
         if kind == "cuda" and "deep" in whole:
             lines += ["### Deeper banks", "", *deeper(whole["deep"])]
+        if kind == "cuda":
+            lines += deep_lines(_read(DEEP_DATA), _read(FUZZ_DATA))
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _read(file: Path) -> Any:
+    return json.loads(file.read_text()) if file.exists() else None
 
 
 def main() -> None:

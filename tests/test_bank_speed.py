@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from benchmarks.bank_speed import slope
+from benchmarks.deep_page import deep_lines
+from benchmarks.deep_race import ratios
 from benchmarks.peers import one_by_one, vmapped
 from benchmarks.problem import Problem, Size, of_path
 from headcount.training.backends.choice import eager, reference
@@ -37,3 +39,16 @@ def test_the_slope_of_a_power_law_is_its_exponent():
 def test_a_step_cannot_avoid_416_products_a_token_forwards():
     size = Size(512, 32)
     assert size.operations() == 3 * 2 * 416 * size.batch * size.length
+
+
+def test_the_page_of_deep_banks_shows_ratios_failures_and_lost_banks():
+    shape = {"models": 128, "length": 32, "batch": 256, "heads": 4, "layers": 2, "width": 32}
+    ours, theirs = {"way": "layers in kernels (half)", **shape}, {"way": "JAX vmap + scan", **shape}
+    rows = [{**ours, "rate": 60.0, "loss": 1.5}, {**theirs, "rate": 20.0, "loss": 1.5001}]
+    run = {"device": "a GPU", "torch": "2", "date": "today", "ratios": ratios(rows), "cells": rows}
+    run["failed"] = [{**ours, "error": "no room"}]
+    bank = {"bank": 1, "members": 3, "gap": 1e-3, "beyond": 0}
+    text = "\n".join(deep_lines(run, [bank, {"bank": 2, "error": "lost"}]))
+    assert "| 60 | layers in kernels (half) | 20 (JAX vmap + scan) | 3.0 | to 4 digits |" in text
+    assert "no room" in text and "- bank 2: lost" in text and "Could not run: 1." in text
+    assert deep_lines(None, None) == []

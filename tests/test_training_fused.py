@@ -74,10 +74,33 @@ def test_a_step_has_the_gradient_of_the_plain_bank_in_float64(device):
 @on_each_device
 def test_layers_in_kernels_have_the_gradient_of_the_plain_bank_in_float64(device):
     found = answers(device)["deep"]
-    assert len(found) == 14
+    assert len(found) == 20
     assert answers(device)["fine"] < TOLERANCE["half"]
+    assert max(answers(device)["fed"].values()) < TOLERANCE["half"]
     for name, gap in found.items():
         assert gap < TOLERANCE[name.rsplit(", ", 1)[1]], name
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+def test_no_kernel_touches_an_address_outside_of_its_tensors():
+    found = answers("cpu")["guarding"]
+    assert found["launches"] > 0 and found["outside"] == 0
+    assert found["caught"] > 0  # and a tensor that is too short is noticed
+
+
+def test_of_the_ways_that_prove_themselves_a_wrong_one_is_left_out_with_one_line(capsys):
+    def wrong(*given: Any) -> torch.Tensor:
+        return 2 * eager.gradient(*given)
+
+    bank = Bank([Architecture(layers=((2, 4), (1, 4)), width=8)], 3, [0])
+    batch = Batch(torch.randn(1, 5, 4, 3), torch.zeros(1, dtype=torch.int64), torch.arange(5)[None])
+    right = replace(eager, name="by parts", tolerance=rounding(2), failed=[])
+    path = replace(right, name="at once", gradient=wrong, rivals=(right,), failed=[])
+    assert proved(path, bank, batch, torch.ones(1, 5)) is right
+    said = capsys.readouterr().err
+    assert said.startswith("headcount: at once: the gradient of 2x4+1x4 is off by 1.0e+00")
+    assert "by parts instead" in said
+    assert proved(replace(path, gradient=right.gradient), bank, batch, torch.ones(1, 5)).name == "at once"
 
 
 @on_each_device

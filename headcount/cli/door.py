@@ -25,6 +25,7 @@ ROOMS = (
     "sweeping",
     "fits",
     "report",
+    "figures",
     "measuring",
     "allocation",
     "ssm",

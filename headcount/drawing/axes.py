@@ -23,6 +23,8 @@ __all__ = [
     "ticks",
 ]
 
+CLEAR = 9  # the first shade whose contrast to the ground is 3 or more, light and dark
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -110,6 +112,6 @@ def end_labels(places: Sequence[float], ends: Sequence[tuple[float, float]], wor
 
 
 def shade(index: int, count: int) -> int:
-    """The shade of one of several ordered curves, all of them clear of the ground."""
-    first = STEPS // 3 + 1
+    """The shade of one of several ordered curves, all of them with a contrast of 3 or more to the ground."""
+    first = CLEAR
     return (first + STEPS - 1) // 2 + 2 if count == 1 else first + round(index * (STEPS - 1 - first) / (count - 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["STEPS", "contrast", "luminance", "ramp", "stylesheet"]
+__all__ = ["STEPS", "contrast", "luminance", "plain_stylesheet", "ramp", "stylesheet"]
 
 STEPS = 16  # shades of the heat map and of ordered lines
 
@@ -17,6 +17,8 @@ CATEGORIES = (("#c2410c", "#23679f", "#0f766e", "#7c3aed"), ("#ff9a5c", "#6db3e8
 DARK = {"ink": "#e6eaf0", "soft": "#9aa6b5", "rule": "#313b48", "ground": "#12171e", "accent": "#ff9a5c"}
 LABELS = ("#000000", "#ffffff")  # on any colour one of the two has contrast 4.5 or more
 FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
+
+PLAIN_FONT = "Helvetica,Arial,sans-serif"
 
 SHAPES = """
 .hc{font-family:FONT;font-variant-numeric:tabular-nums}
@@ -52,6 +54,19 @@ def stylesheet() -> str:
     dark = ".hc,:root{" + _inks(DARK) + "}" + _shades(DARK_RAMP) + _categories(CATEGORIES[1])
     shapes = SHAPES.replace("FONT", FONT).replace("\n", "")
     return f"{light}{shapes}@media(prefers-color-scheme:dark){{{dark}}}"
+
+
+def plain_stylesheet() -> str:
+    """The light rules with plain colours and one named font: no variables, no media queries, for any reader of SVG.
+
+    >>> "var(" in plain_stylesheet() or "@media" in plain_stylesheet()
+    False
+    """
+    rules = SHAPES.replace("FONT", PLAIN_FONT).replace("\n", "")
+    for name, colour in LIGHT.items():
+        rules = rules.replace(f"var(--{name})", colour)
+    # Readers that know classes but no descendants see every rule: figures in files stand alone.
+    return (_shades(LIGHT_RAMP) + _categories(CATEGORIES[0]) + rules).replace(".hc ", "")
 
 
 def _inks(inks: dict[str, str]) -> str:

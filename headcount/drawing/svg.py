@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from headcount.drawing.palette import stylesheet
+from headcount.drawing.palette import plain_stylesheet, stylesheet
 
 __all__ = ["Figure", "Scale", "dodged", "path", "power_of_ten", "tag", "text"]
 
@@ -55,6 +56,25 @@ class Figure:
         head = f'<svg xmlns="http://www.w3.org/2000/svg" class="hc" {size} role="img">'
         words = f"<title>{html.escape(self.title)}</title><desc>{html.escape(self.description)}</desc>"
         return f"{head}{words}<style>{stylesheet()}</style>{self.body}</svg>\n"
+
+    def printed(self, width: str = "") -> str:
+        """The figure for paper and other programs: plain colours and fonts on white, `width` such as 3.25in.
+
+        >>> Figure(10, 5, "", "t", "d").printed("2in").count('width="2in" height="1in"')
+        1
+        """
+        size = f'width="{self.width}" height="{self.height}"' if not width else _sized(width, self.height / self.width)
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width} {self.height}">'
+        words = f"<title>{html.escape(self.title)}</title><desc>{html.escape(self.description)}</desc>"
+        ground = f'<rect width="{self.width}" height="{self.height}" fill="#ffffff"/>'
+        return f"{head}{words}<style>{plain_stylesheet()}</style>{ground}{self.body}</svg>\n"
+
+
+def _sized(width: str, ratio: float) -> str:
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*(in|cm|mm|pt|px)", width.strip())
+    if found is None or not float(found[1]) > 0:
+        raise ValueError(f"a width is a number with in, cm, mm, pt or px, as 3.25in; got {width!r}")
+    return f'width="{float(found[1]):g}{found[2]}" height="{float(found[1]) * ratio:.4g}{found[2]}"'
 
 
 def tag(name: str, content: str = "", **attributes: object) -> str:

@@ -49,6 +49,7 @@ class Path:
     `gradient` is the gradient of each member's mean `loss`, `update` moves the parameters along it, `record` makes a
     step repeatable, `pack` prepares the resident data. `tolerance` is how far a member's gradient may be from the plain
     one, relative to its norm, by rounding alone (0: it is computed the plain way); `failed` says why the path gave way.
+    `rivals` are other ways to the same gradient: which of them is fastest depends on the shape, and is measured.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Path:
     loss: Loss = squared
     tolerance: float = 0.0
     failed: list[str] = field(default_factory=list)
+    rivals: tuple[Path, ...] = ()
 
     @property
     def backend(self) -> str:
@@ -88,7 +90,9 @@ def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "
     if arch.outputs > 1 or dtype != "float32":
         return recorded
     try:
-        return where_it_compiles(replace(fused() if arch.depth == 1 else layered(), tolerance=rounding(arch.depth)))
+        ways = [fused()] if arch.depth == 1 else [layered(), layered(at_once=False)]
+        first, *others = (where_it_compiles(replace(way, tolerance=rounding(arch.depth))) for way in ways)
+        return replace(first, rivals=tuple(others))
     except ImportError as missing:
         print(f"headcount: no kernels without Triton ({missing}); {recorded.name} instead", file=sys.stderr)  # noqa: T201
         return recorded
@@ -128,21 +132,59 @@ def rounding(layers: int) -> float:
 
 
 def proved(path: Path, bank: Bank, batch: Batch, target: Tensor) -> Path:
-    """The path, if its gradients on some samples of this batch are the plain ones; else the recorded, with one line."""
+    """The fastest of the path and its rivals whose gradients on some samples of this batch are the plain ones.
+
+    If none has them, the recorded one; a line for every way that is left out.
+    """
     if not path.tolerance:
         return path
-    path.gradient(bank, batch, target)  # as large as every step will be: does it compile, does it fit
+    ways = {way.name: (way, _complaint(way, bank, batch, target)) for way in (path, *path.rivals)}
+    right = [way for way, complaint in ways.values() if complaint is None]
+    usable = [way for way in right if not way.failed] or right
+    if len(usable) > 1 and bank.theta.is_cuda:
+        usable.sort(key=lambda way: _seconds(way, bank, batch, target))
+    taken = usable[0] if usable else recorded
+    for name, (_, complaint) in ways.items():
+        if complaint is not None:
+            print(f"headcount: {name}: {complaint}; {taken.name} instead", file=sys.stderr)  # noqa: T201
+    return taken
+
+
+def _complaint(path: Path, bank: Bank, batch: Batch, target: Tensor) -> str | None:
+    """Whose gradient is off and by how much, where it is more than rounding; or that there is no room for it."""
+    try:
+        path.gradient(bank, batch, target)  # as large as every step will be: does it compile, does it fit
+    except torch.OutOfMemoryError:
+        if not bank.theta.is_cuda:
+            raise
+        torch.cuda.empty_cache()
+        return "it does not fit the device's memory"
     few = _few(bank, batch)
     part = Batch(batch.data, batch.which, batch.rows[:, :few].contiguous(), batch.present, batch.packed)
     gaps = member_gaps(bank, part, target[:, :few].contiguous(), path)
-    worst = int(gaps.nan_to_num(nan=torch.inf).argmax())
     if path.failed or bool((gaps <= path.tolerance).all()):
-        return path
-    said = (
+        return None
+    worst = int(gaps.nan_to_num(nan=torch.inf).argmax())
+    return (
         f"the gradient of {bank.archs[worst].name} is off by {gaps[worst].item():.1e}, {path.tolerance:.1e} is rounding"
     )
-    print(f"headcount: {path.name}: {said}; {recorded.name} instead", file=sys.stderr)  # noqa: T201
-    return recorded
+
+
+def _seconds(path: Path, bank: Bank, batch: Batch, target: Tensor, times: int = 5) -> float:
+    """What one gradient takes on a GPU, recorded as every step will be."""
+
+    def step() -> None:
+        path.gradient(bank, batch, target)
+
+    again = path.record(step, ())
+    again()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(times):
+        again()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3 / times
 
 
 def member_gaps(bank: Bank, batch: Batch, target: Tensor, path: Path) -> Float[Tensor, " models"]:
@@ -166,15 +208,15 @@ def ordinary(device: torch.device | str, loss: Loss) -> Path:
     return replace(base, gradient=differentiated(base.forward, loss), loss=loss)
 
 
-def layered(precision: str = "half", tile: LayerTile | None = None) -> Path:
-    """A bank of several layers, each layer before the last one kernel where it fits, recorded.
+def layered(precision: str = "half", tile: LayerTile | None = None, at_once: bool = True) -> Path:
+    """A bank of several layers in kernels, recorded: the attention of a layer `at_once` where it fits, or in parts.
 
     Trained with `precision` ("half", or "ieee" for float32 throughout), evaluated in float32.
     """
     from headcount.training.backends import fused as kernels
     from headcount.training.backends.layered import in_kernels
 
-    slope = differentiated(partial(collapsed, touch=in_kernels(precision, tile)))
+    slope = differentiated(partial(collapsed, touch=in_kernels(precision, tile, at_once)))
 
     def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
         was = torch.backends.cuda.matmul.allow_tf32
@@ -184,7 +226,7 @@ def layered(precision: str = "half", tile: LayerTile | None = None) -> Path:
         finally:
             torch.backends.cuda.matmul.allow_tf32 = was
 
-    name = f"layers in kernels ({precision}), CUDA graph"
+    name = f"layers in kernels ({precision}{'' if at_once else ', by parts'}), CUDA graph"
     return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half)
 
 

@@ -35,15 +35,14 @@ __all__ = ["ask", "feed", "in_kernels", "layer", "mix"]
 
 # What one program keeps on the chip: a sample's tokens, and a member's matrices. Beyond, batched products do it.
 LONGEST, LARGEST = 128, 8192
-HELD = 2048  # numbers of a feed-forward's matrix that stay on the chip from tile to tile, with their gradient
 PROGRAMS = 528  # four for each multiprocessor of a large GPU
 
 
-def in_kernels(precision: str = "half", tile: LayerTile | None = None) -> Touch:
-    """A layer at once, or its three parts, with their products in one precision."""
+def in_kernels(precision: str = "half", tile: LayerTile | None = None, at_once: bool = True) -> Touch:
+    """A layer `at_once`, or its three parts, with their products in one precision."""
     tile = replace(tile or LayerTile(), precision=precision)
-    feeding, mixing = (partial(part, precision=precision) for part in (feed, mix))
-    return Touch(mixing, ask, feeding, partial(layer, tile=tile))
+    feeding, mixing = partial(feed, precision=precision, cut=tile.feeding), partial(mix, precision=precision)
+    return Touch(mixing, ask, feeding, partial(layer, tile=tile) if at_once else None)
 
 
 def layer(
@@ -59,21 +58,28 @@ def layer(
     """What `plain.by_parts` computes, the tokens' residual stream alone in memory; by parts where it is too large."""
     query, key, value, output = (p[f"attention.{number}.{name}"] for name in ("query", "key", "value", "output"))
     name = f"between.{number}"
-    feeds = [p[f"{name}.{part}"] for part in ("inner.weight", "inner.bias", "outer.weight", "outer.bias")]
-    (_, _, length, embed), hidden = tokens.shape, feeds[0].shape[1]
-    cuts = [tile.cut(length, embed, query.shape[2], hidden, backward=back) for back in (False, True)]
+    inner, bias, outer, shift = feeds = tuple(
+        p[f"{name}.{part}"] for part in ("inner.weight", "inner.bias", "outer.weight", "outer.bias")
+    )
+    cut = tile.cut(tokens.shape[2], tokens.shape[3], query.shape[2], inner.shape[1])
     ragged = present is not None and present.ndim > 2
-    if None in cuts or ragged or tokens.dtype != torch.float32 or power(length) * power(embed) > LARGEST:
+    if cut is None or ragged or tokens.dtype != torch.float32:
         return by_parts(bank, p, number, tokens, cls, present, touch)
     scale, counts = bank.scale[:, number], bank.heads[:, number].contiguous()
-    directions = asking(p, number, scale, cls)
+    every = bank.class_token == "every"
+    directions = asking(p, number, scale, cls) if every else None
     query = query * scale[:, None, None, None]
     matrices = [query.mT, key.mT, value.mT, output]
-    if max(16, power(embed)) <= tile.composed:
+    if cut["COMPOSED"]:
         matrices = [query.mT @ key, value.mT @ output.mT]
-    launch = _LayerLaunch(cuts[0] or {}, cuts[1] or {}, tile, counts, lengths_of(present, counts), present is not None)
-    tokens, heard = _Layer.apply(tokens, directions, torch.stack(matrices, dim=2), launch, *feeds)  # pyright: ignore[reportGeneralTypeIssues]
-    return tokens, fed(answered(p, number, cls, heard), *feeds, residual=True)
+    launch = _LayerLaunch(cut, tile, counts, lengths_of(present, counts), present is not None)
+    within = feeds if cut["FEED"] else ()
+    tokens, heard = _Layer.apply(tokens, directions, torch.stack(matrices, dim=2), launch, *within)  # pyright: ignore[reportGeneralTypeIssues]
+    if not within:
+        tokens = touch.feed(tokens.flatten(1, 2), inner, bias, outer, shift, True).view(tokens.shape)
+    if every:
+        cls = fed(answered(p, number, cls, heard), inner, bias, outer, shift, residual=True)
+    return tokens, cls
 
 
 def lengths_of(present: Tensor | None, otherwise: Tensor) -> Int32[Tensor, " models"]:
@@ -83,20 +89,19 @@ def lengths_of(present: Tensor | None, otherwise: Tensor) -> Int32[Tensor, " mod
 
 @dataclass(frozen=True)
 class _LayerLaunch:
-    forward: dict[str, int]
-    backward: dict[str, int]
+    cut: dict[str, Any]
     tile: LayerTile
     counts: Tensor
     lengths: Tensor
     ragged: bool
     causal: bool = False  # no token hears a later one
 
-    def options(self, cut: dict[str, int]) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         asked = {"RAGGED": self.ragged, "CAUSAL": self.causal, "FINE": self.tile.fine, "PRECISION": self.tile.precision}
-        return {**cut, **asked, "num_stages": 1}
+        return {**self.cut, **asked, "num_stages": 1}
 
-    def grid(self, models: int, batch: int, cut: dict[str, int]) -> tuple[int, int]:
-        blocks = -(-batch // cut["SAMPLES"])
+    def grid(self, models: int, batch: int) -> tuple[int, int]:
+        blocks = -(-batch // self.cut["SAMPLES"])
         share = -(-blocks // min(blocks, -(-self.tile.programs // models)))  # equal shares: nobody waits for the last
         return models, -(-blocks // share)
 
@@ -135,19 +140,21 @@ def feed(
     shift: Float[Tensor, "models outputs"],
     residual: bool,
     precision: str = "half",
+    cut: tuple[int, int] | None = None,
 ) -> Float[Tensor, "models rows outputs"]:
     """What `forward.fed` computes, without hidden activations in memory."""
     hidden, inputs = inner.shape[1:]
     if x.dtype != torch.float32 or power(hidden) * max(power(inputs), power(outer.shape[1])) > LARGEST:
         return fed(x, inner, bias, outer, shift, residual)
-    out = _Feed.apply(x, inner, bias, outer, shift, residual, precision)
+    out = _Feed.apply(x, inner, bias, outer, shift, residual, precision, cut)
     assert isinstance(out, Tensor)
     return out
 
 
-def _feed_cut(hidden: int, backward: bool) -> dict[str, int]:
-    """Rows of a block and warps, as measured fastest on an H200."""
-    return {"ROWS": 128 if hidden <= 32 else 32 if backward else 64, "num_warps": 4}
+def _feed_cut(hidden: int, backward: bool, cut: tuple[int, int] | None) -> dict[str, int]:
+    """Rows of a block and warps: as measured fastest on an H200, or as asked for backwards."""
+    rows, warps = cut if cut and backward else (128 if hidden <= 32 else 32 if backward else 64, 4)
+    return {"ROWS": rows, "num_warps": warps}
 
 
 def _sizes(slope: Tensor) -> Float[Tensor, " models"]:
@@ -220,49 +227,58 @@ class _Ask(torch.autograd.Function):
 
 
 class _Layer(torch.autograd.Function):
-    """The tokens after a layer, and what the class token's heads hear of the tokens before it."""
+    """The tokens after a layer (or after its attention), and what the class token's heads hear of those before it."""
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
-        x, directions, matrices, launch, inner, bias, outer, shift = given
-        x, directions = x.contiguous(), directions.contiguous()
-        (models, batch, longest, embed), (heads, many, _, dim), hidden = x.shape, matrices.shape[1:], inner.shape[1]
-        cut, half = launch.forward, launch.tile.precision == "half"
-        room = (models, heads, many, cut["EMBED"], cut["DIM"])
-        kind = torch.float16 if half else x.dtype
-        fine = x.dtype if launch.tile.fine else kind
-        packed = _padded(matrices, room, kind)
-        first = _padded(inner.mT, (models, cut["EMBED"], cut["HIDDEN"]), fine)
-        second = _padded(outer.mT, (models, cut["HIDDEN"], cut["EMBED"]), kind)
-        middle = torch.empty_like(x, dtype=fine)
+    def forward(
+        ctx: Any, x: Tensor, directions: Tensor | None, matrices: Tensor, launch: _LayerLaunch, *feeds: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        x = x.contiguous()
+        (models, batch, longest, embed), (heads, many, _, dim), cut = x.shape, matrices.shape[1:], launch.cut
+        kind = torch.float16 if launch.tile.precision == "half" else x.dtype
+        packed = _padded(matrices, (models, heads, many, cut["EMBED"], cut["DIM"]), kind)
+        ctx.asking = heard = None
+        if directions is not None:
+            directions = directions.contiguous()
+            ctx.asking = _Asking(x, directions, launch.lengths, launch.ragged)
+            heard = ctx.asking.forward(x, directions)
         out = torch.empty_like(x)
-        ctx.asking = _Asking(x, directions, launch.lengths, launch.ragged)
-        heard = ctx.asking.forward(x, directions)
+        first, bias, second, shift, middle, hidden = packed, x, packed, x, out, 0  # what nobody reads
+        if cut["FEED"]:
+            inner, bias, outer, shift = feeds
+            hidden, fine = inner.shape[1], x.dtype if launch.tile.fine else kind
+            first = _padded(inner.mT, (models, cut["EMBED"], cut["HIDDEN"]), fine)
+            second = _padded(outer.mT, (models, cut["HIDDEN"], cut["EMBED"]), kind)
+            middle = torch.empty_like(x, dtype=fine)
         ctx.sizes, ctx.launch, ctx.dim = (batch, longest, heads, embed, hidden), launch, dim
-        layer_forward[launch.grid(models, batch, cut)](
+        layer_forward[launch.grid(models, batch)](
             x, packed, launch.counts, launch.lengths, first, bias, second, shift, middle, out,
-            bias.stride(0), shift.stride(0), *ctx.sizes, COMPOSED=many == 2, **launch.options(cut),
+            bias.stride(0), shift.stride(0), *ctx.sizes, **launch.options(),
         )  # fmt: skip
-        ctx.save_for_backward(x, directions, packed, middle, first, bias, second)
+        kept = (middle, first, bias, second) if cut["FEED"] else ()
+        ctx.save_for_backward(x, directions, packed, *kept)
         return out, heard
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor, heard: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        x, directions, packed, middle, first, bias, second = ctx.saved_tensors
+    def backward(ctx: Any, slope: Tensor, heard: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, directions, packed, *kept = ctx.saved_tensors
         launch, (batch, _, _, embed, hidden) = ctx.launch, ctx.sizes
-        cut, models, slope = launch.backward, x.shape[0], slope.contiguous()
-        d_x, d_directions = ctx.asking.backward(x, directions, heard)
-        grid = launch.grid(models, batch, cut)
+        models, slope, asked = x.shape[0], slope.contiguous(), ctx.asking is not None
+        d_x, d_directions = ctx.asking.backward(x, directions, heard) if asked else (torch.empty_like(x), None)
+        grid = launch.grid(models, batch)
         d_packed = x.new_zeros(models, grid[1], *packed.shape[1:])
-        shapes = (first.shape[1:], (hidden,), second.shape[1:], (embed,))
-        hold = cut["EMBED"] * cut["HIDDEN"] <= HELD
-        shares = [(x.new_empty if hold else x.new_zeros)(models, grid[1], *shape) for shape in shapes]
+        middle, first, bias, second = kept or (x, packed, x, packed)
+        shares = [d_packed] * 4
+        if kept:
+            shapes = (first.shape[1:], (hidden,), second.shape[1:], (embed,))
+            shares = [x.new_empty(models, grid[1], *shape) for shape in shapes]
         layer_backward[grid](
             x, packed, launch.counts, launch.lengths, first, bias, second, middle, slope, d_x, d_packed, *shares,
-            bias.stride(0), *ctx.sizes, COMPOSED=packed.shape[2] == 2, **launch.options(cut), HOLD=hold,
-            maxnreg=launch.tile.registers,
+            bias.stride(0), *ctx.sizes, **launch.options(), MORE=asked, maxnreg=launch.tile.registers,
         )  # fmt: skip
         d_matrices = d_packed.sum(dim=1)[..., :embed, : ctx.dim]
+        if not kept:
+            return d_x, d_directions, d_matrices, None
         d_inner, d_bias, d_outer, d_shift = (share.sum(dim=1) for share in shares)
         d_inner, d_outer = d_inner[:, :embed, :hidden].mT, d_outer[:, :hidden, :embed].mT
         return d_x, d_directions, d_matrices, None, d_inner, d_bias, d_outer, d_shift
@@ -277,16 +293,17 @@ def _padded(x: Tensor, shape: tuple[int, ...], kind: torch.dtype) -> Tensor:
 class _Feed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, inner: Tensor, bias: Tensor, outer: Tensor, shift: Tensor, residual: bool, precision: str
-    ) -> Tensor:
-        x = x.contiguous()
+        ctx: Any, x: Tensor, inner: Tensor, bias: Tensor, outer: Tensor, shift: Tensor, residual: bool, precision: str,
+        asked: tuple[int, int] | None,
+    ) -> Tensor:  # fmt: skip
+        x, ctx.asked = x.contiguous(), asked
         (models, rows, inputs), (hidden, outputs) = x.shape, (inner.shape[1], outer.shape[1])
         ctx.sizes, ctx.strides = (inputs, hidden, outputs), tuple(w.stride(0) for w in (inner, bias, outer))
         ctx.constants = {
             **dict(zip(("INPUTS", "HIDDEN", "OUTPUTS"), (max(16, power(n)) for n in ctx.sizes), strict=True)),
             "RESIDUAL": residual, "PRECISION": precision, "num_stages": 1,
         }  # fmt: skip
-        cut, out = _feed_cut(hidden, backward=False), x.new_empty(models, rows, outputs)
+        cut, out = _feed_cut(hidden, False, asked), x.new_empty(models, rows, outputs)
         feed_forward[models, _parts(models, rows, cut["ROWS"])](
             x, inner, bias, outer, shift, out, rows, *ctx.strides, shift.stride(0), *ctx.sizes, **cut, **ctx.constants
         )
@@ -297,7 +314,7 @@ class _Feed(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, inner, bias, outer = ctx.saved_tensors
         (models, rows, _), (inputs, hidden, outputs) = x.shape, ctx.sizes
-        cut, slope, deeper = _feed_cut(hidden, backward=True), slope.contiguous(), ctx.needs_input_grad[0]
+        cut, slope, deeper = _feed_cut(hidden, True, ctx.asked), slope.contiguous(), ctx.needs_input_grad[0]
         parts = _parts(models, rows, cut["ROWS"])
         d_x = torch.empty_like(x) if deeper else x
         shapes = ((hidden, inputs), (hidden,), (outputs, hidden), (outputs,))
@@ -306,7 +323,7 @@ class _Feed(torch.autograd.Function):
             x, inner, bias, outer, slope, d_x, *shares, rows, *ctx.strides, *ctx.sizes,
             DEEPER=deeper, **cut, **ctx.constants,
         )  # fmt: skip
-        return d_x if deeper else None, *(share.sum(dim=1) for share in shares), None, None
+        return d_x if deeper else None, *(share.sum(dim=1) for share in shares), None, None, None
 
 
 def _parts(models: int, rows: int, block: int) -> int:

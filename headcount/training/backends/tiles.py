@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["LayerTile", "Tile", "lanes", "power"]
 
@@ -41,38 +42,44 @@ class Tile:
 
 @dataclass(frozen=True)
 class LayerTile:
-    """How a whole layer is cut: rows of a tile (samples of short sequences share one), warps, programs in all.
+    """How a layer is cut: rows of a tile (samples of short sequences share one), rows of a warp, programs in all.
 
-    `precision` is "half" (float16 factors, float32 sums) or "ieee"; `fine` gives the feed-forward's inner product twice
-    the bits, which decide the units that are awake.
+    `precision` is "half" (float16 factors, float32 sums) or "ieee". `feed` takes a small feed-forward into the same
+    program, and `fine` gives its inner product twice the bits, which decide the units that are awake. There are never
+    more warps than strips of `strip` rows: the others would compute the same again.
     """
 
     rows: int = 32
-    warps: int = 4
-    programs: int = 1056  # eight for each multiprocessor of a large GPU
+    strip: int = 16
+    programs: int = 2112  # sixteen for each multiprocessor of a large GPU
     precision: str = "half"
+    feed: bool = False
+    feeding: tuple[int, int] | None = None  # rows and warps of a feed-forward by itself, backwards
     fine: bool = False
-    registers: int | None = 128  # of a thread, backwards
-    composed: int = 32  # the widest states for which a head is two square matrices
-    largest: int = 8192  # numbers of one matrix on the chip
+    registers: int | None = None  # of a thread, backwards
+    composed: int = 16  # the widest states for which a head is two square matrices
+    largest: int = 4096  # numbers of one matrix on the chip
 
-    def cut(self, longest: int, embed: int, head_dim: int, hidden: int, *, backward: bool) -> dict[str, int] | None:
+    def cut(self, longest: int, embed: int, head_dim: int, hidden: int) -> dict[str, Any] | None:
         """Samples, tokens and padded sizes of a tile; None where a program cannot hold it.
 
-        >>> LayerTile().cut(16, 32, 8, 32, backward=True)
-        {'SAMPLES': 2, 'TOKENS': 16, 'EMBED': 32, 'DIM': 32, 'HIDDEN': 32, 'num_warps': 4}
-        >>> LayerTile().cut(100, 180, 16, 128, backward=True) is None
+        >>> LayerTile(feed=True).cut(16, 32, 8, 32)["SAMPLES"]
+        2
+        >>> LayerTile().cut(64, 48, 8, 128)["num_warps"]
+        4
+        >>> LayerTile().cut(100, 180, 16, 128) is None
         True
         """
         tokens, wide, inner = power(longest), max(16, power(embed)), max(16, power(hidden))
         samples = max(1, max(16, self.rows) // tokens)
-        rows = samples * tokens
-        if max(rows * wide, rows * inner, wide * inner, rows * rows) > self.largest:
+        rows, composed = samples * tokens, wide <= self.composed
+        if max(rows * wide, rows * rows) > self.largest or wide > 64:
             return None
-        warps = self.warps * (2 if max(rows * wide, rows * inner, wide * inner) > 4096 else 1)
-        dim = wide if wide <= self.composed else max(16, power(head_dim))
-        sizes = {"SAMPLES": samples, "TOKENS": tokens, "EMBED": wide, "DIM": dim}
-        return {**sizes, "HIDDEN": inner, "num_warps": min(8, warps)}
+        feeds = self.feed and max(rows, 2 * wide) * inner <= self.largest
+        sizes = {"SAMPLES": samples, "TOKENS": tokens, "EMBED": wide, "HIDDEN": inner if feeds else 16}
+        dim = wide if composed else max(16, power(head_dim))
+        warps = min(4, max(1, rows // self.strip))
+        return {**sizes, "DIM": dim, "COMPOSED": composed, "FEED": feeds, "num_warps": warps}
 
 
 def lanes(features: int) -> int:

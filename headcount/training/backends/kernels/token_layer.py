@@ -1,6 +1,7 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportOperatorIssue=false
 # pyright: reportPossiblyUnboundVariable=false
-"""A whole layer for the tokens: attention, residual, feed-forward, residual, in one program for a tile of samples.
+"""A layer for the tokens: attention and its residual, in one program for a tile of samples, and where it is small the
+feed-forward with its residual too (`FEED`); larger ones have a kernel of their own.
 
 Queries, keys, values, scores and hidden activations live on the chip alone; only the residual stream goes to memory.
 A program takes one member and every so-many-th tile of `SAMPLES` sequences by `TOKENS` positions, whose rows make one
@@ -116,12 +117,14 @@ def layer_forward(
     bias_row, shift_row, batch, longest, heads, embed, hidden,
     SAMPLES: tl.constexpr, TOKENS: tl.constexpr, EMBED: tl.constexpr, DIM: tl.constexpr, HIDDEN: tl.constexpr,
     COMPOSED: tl.constexpr, RAGGED: tl.constexpr, CAUSAL: tl.constexpr, FINE: tl.constexpr, PRECISION: tl.constexpr,
+    FEED: tl.constexpr,
 ):  # fmt: skip
-    """middle = x + sum_h W_O,h softmax(q_h k_h^T) v_h, out = middle + W2 relu(W1 middle + b1) + b2."""
+    """middle = x + sum_h W_O,h softmax(q_h k_h^T) v_h, out = middle + W2 relu(W1 middle + b1) + b2, or middle."""
     model, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
-    w1 = tl.load(_whole(inner + model * EMBED * HIDDEN, EMBED, HIDDEN))
-    w2 = tl.load(_whole(outer + model * EMBED * HIDDEN, HIDDEN, EMBED))
-    b1, b2 = _vector(bias + model * bias_row, hidden, HIDDEN), _vector(shift + model * shift_row, embed, EMBED)
+    if FEED:
+        w1 = tl.load(_whole(inner + model * EMBED * HIDDEN, EMBED, HIDDEN))
+        w2 = tl.load(_whole(outer + model * EMBED * HIDDEN, HIDDEN, EMBED))
+        b1, b2 = _vector(bias + model * bias_row, hidden, HIDDEN), _vector(shift + model * shift_row, embed, EMBED)
     packed += model * heads * (2 if COMPOSED else 4) * EMBED * DIM
     x += model * batch * longest * embed
     middle += model * batch * longest * embed
@@ -149,10 +152,11 @@ def layer_forward(
                 p = _rounded(_weights(q, k, hears, PRECISION), PRECISION)
                 mixed = _rounded(_times(p, v, PRECISION), PRECISION)
                 y += _times(mixed, tl.trans(_head(at, 3, EMBED, DIM)), PRECISION)
-        tl.store(middle + place, y.to(middle.dtype.element_ty), mask=within)
-        a = _activation(y, w1, b1, FINE, PRECISION)
-        z = y + _times(_rounded(a, PRECISION), w2, PRECISION) + b2[None, :]
-        tl.store(out + place, z, mask=within)
+        if FEED:
+            tl.store(middle + place, y.to(middle.dtype.element_ty), mask=within)
+            a = _activation(y, w1, b1, FINE, PRECISION)
+            y += _times(_rounded(a, PRECISION), w2, PRECISION) + b2[None, :]
+        tl.store(out + place, y, mask=within)
 
 
 @triton.jit(do_not_specialize=("batch", "longest", "heads", "bias_row"))
@@ -162,27 +166,26 @@ def layer_backward(
     bias_row, batch, longest, heads, embed, hidden,
     SAMPLES: tl.constexpr, TOKENS: tl.constexpr, EMBED: tl.constexpr, DIM: tl.constexpr, HIDDEN: tl.constexpr,
     COMPOSED: tl.constexpr, RAGGED: tl.constexpr, CAUSAL: tl.constexpr, FINE: tl.constexpr, PRECISION: tl.constexpr,
-    HOLD: tl.constexpr,
+    FEED: tl.constexpr, MORE: tl.constexpr,
 ):  # fmt: skip
     """Gradients from g = dL/dout, everything but `x` and `middle` computed again.
 
     Through the feed-forward: da = relu'(a) W2^T g, dy = g + W1^T da. Through a head, with p its weights:
     do = W_O^T dy, dv = p^T do, dp = do v^T, ds = p (dp - sum_t p dp), dq = ds k, dk = ds^T q, and x collects
     W_Q^T dq + W_K^T dk + W_V^T dv beside dy; composed, dz = p^T dy, dp = dy z^T, dt = ds x with z = x B, t = x A, and x
-    collects dz B^T + dt A^T + ds^T t. `d_x` comes holding what else the states are asked for, and is added to.
+    collects dz B^T + dt A^T + ds^T t. With `MORE`, `d_x` comes holding what else the states
+    are asked for, and is added to.
     A tile's slopes are scaled to one size, as float16 holds none that are much smaller, and back at the end.
-    Small feed-forwards stay on the chip from tile to tile, their gradients too (`HOLD`); large ones are read again.
+    A feed-forward that is part of this stays on the chip from tile to tile, its gradient too.
     """
     model, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     here = model * parts + part
-    inner += model * EMBED * HIDDEN
-    outer += model * EMBED * HIDDEN
-    d_inner += here * EMBED * HIDDEN
-    d_outer += here * EMBED * HIDDEN
-    if HOLD:
-        w1, w2 = tl.load(_whole(inner, EMBED, HIDDEN)), tl.load(_whole(outer, HIDDEN, EMBED))
+    if FEED:
+        w1 = tl.load(_whole(inner + model * EMBED * HIDDEN, EMBED, HIDDEN))
+        w2 = tl.load(_whole(outer + model * EMBED * HIDDEN, HIDDEN, EMBED))
+        b1 = _vector(bias + model * bias_row, hidden, HIDDEN)
         d_w1, d_w2 = tl.zeros((EMBED, HIDDEN), tl.float32), tl.zeros((HIDDEN, EMBED), tl.float32)
-    b1 = _vector(bias + model * bias_row, hidden, HIDDEN)
+        d_b1, d_b2 = tl.zeros((HIDDEN,), tl.float32), tl.zeros((EMBED,), tl.float32)
     packed += model * heads * (2 if COMPOSED else 4) * EMBED * DIM
     d_packed += here * heads * (2 if COMPOSED else 4) * EMBED * DIM
     x += model * batch * longest * embed
@@ -192,31 +195,24 @@ def layer_backward(
     count, length = tl.load(counts + model), longest
     if RAGGED:
         length = tl.load(lengths + model)
-    d_b1, d_b2 = tl.zeros((HIDDEN,), tl.float32), tl.zeros((EMBED,), tl.float32)
     for block in range(part, tl.cdiv(batch, SAMPLES), parts):
         place, within = _places(block, batch, longest, embed, SAMPLES, TOKENS, EMBED)
         hears = _hears(block, batch, length, SAMPLES, TOKENS, CAUSAL)
         g = tl.load(slope + place, mask=within, other=0.0)
         size = tl.maximum(tl.max(tl.max(tl.abs(g), 1), 0), 1e-30) / HIGH
         g = g / size
-        y = tl.load(middle + place, mask=within, other=0.0)
-        if not HOLD:
-            w1, w2 = tl.load(_whole(inner, EMBED, HIDDEN)), tl.load(_whole(outer, HIDDEN, EMBED))
-        a = _activation(y, w1, b1, FINE, PRECISION)
-        rounded = _rounded(g, PRECISION)
-        da = tl.where(a > 0.0, _times(rounded, tl.trans(w2), PRECISION), 0.0)
-        d_b1 += tl.sum(da, 0) * size
-        d_b2 += tl.sum(g, 0) * size
-        da = _rounded(da, PRECISION)
-        more1 = _times(tl.trans(_rounded(y, PRECISION)), da, PRECISION) * size
-        more2 = _times(tl.trans(_rounded(a, PRECISION)), rounded, PRECISION) * size
-        if HOLD:
-            d_w1 += more1
-            d_w2 += more2
-        else:
-            _add(d_inner, more1, EMBED, HIDDEN)
-            _add(d_outer, more2, HIDDEN, EMBED)
-        dx = g + _times(da, tl.trans(_rounded(w1, PRECISION)), PRECISION)
+        dx = g
+        if FEED:
+            y = tl.load(middle + place, mask=within, other=0.0)
+            a = _activation(y, w1, b1, FINE, PRECISION)
+            rounded = _rounded(g, PRECISION)
+            da = tl.where(a > 0.0, _times(rounded, tl.trans(w2), PRECISION), 0.0)
+            d_b1 += tl.sum(da, 0) * size
+            d_b2 += tl.sum(g, 0) * size
+            da = _rounded(da, PRECISION)
+            d_w1 += _times(tl.trans(_rounded(y, PRECISION)), da, PRECISION) * size
+            d_w2 += _times(tl.trans(_rounded(a, PRECISION)), rounded, PRECISION) * size
+            dx += _times(da, tl.trans(_rounded(w1, PRECISION)), PRECISION)
         dy = _rounded(dx, PRECISION)
         seen = _rounded(tl.load(x + place, mask=within, other=0.0), PRECISION)
         turned = tl.trans(seen)
@@ -258,10 +254,13 @@ def layer_backward(
                 dk = _rounded(_times(tl.trans(ds), q, PRECISION), PRECISION)
                 _add_head(to, 1, _times(turned, dk, PRECISION) * size, EMBED, DIM)
                 dx += _times(dk, tl.trans(wk), PRECISION)
-        tl.store(d_x + place, tl.load(d_x + place, mask=within, other=0.0) + dx * size, mask=within)
+        dx *= size
+        if MORE:
+            dx += tl.load(d_x + place, mask=within, other=0.0)
+        tl.store(d_x + place, dx, mask=within)
         tl.debug_barrier()  # the next tile reads the shares that this one wrote
-    if HOLD:
-        tl.store(_whole(d_inner, EMBED, HIDDEN), d_w1)
-        tl.store(_whole(d_outer, HIDDEN, EMBED), d_w2)
-    _keep_vector(d_bias + here * hidden, d_b1, hidden, HIDDEN)
-    _keep_vector(d_shift + here * embed, d_b2, embed, EMBED)
+    if FEED:
+        tl.store(_whole(d_inner + here * EMBED * HIDDEN, EMBED, HIDDEN), d_w1)
+        tl.store(_whole(d_outer + here * EMBED * HIDDEN, HIDDEN, EMBED), d_w2)
+        _keep_vector(d_bias + here * hidden, d_b1, hidden, HIDDEN)
+        _keep_vector(d_shift + here * embed, d_b2, embed, EMBED)

@@ -1,0 +1,109 @@
+"""D pair retrievals by two layers of D heads as a network that banks train: where training can start from.
+
+With unit tokens and u = A_i^T x_s the pair score is x_s^T A_i x_t = (|u + x_t|^2 - |u|^2 - 1) / 2. Every token asks, by
+head i, for the s with the largest score and fetches u and |u|^2; the feed-forward between the layers takes the squares of
+u + x_t coordinate by coordinate, piecewise linearly; the class token asks once, at the end, for the largest score.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from headcount.nets import Architecture, Transformer
+from headcount.nets.transformer import Attention, FeedForward
+from headcount.tasks import PairMax, UnitSphere
+
+__all__ = ["pair_start"]
+
+BETA = (200.0, 200.0)  # of the tokens' question and of the class token's
+
+
+def pair_start(task: PairMax, arch: Architecture, mean: float = 0.0, spread: float = 1.0) -> Transformer:
+    """The network for unit tokens in an architecture of D heads of head_dim at least token_dim + 1 in both layers.
+
+    Its output is (y - mean) / spread; it is as fine as its feed-forwards are wide.
+
+    >>> task = PairMax.random(1, 2, 6, tokens=UnitSphere())
+    >>> net = pair_start(task, Architecture(((1, 4), (1, 4)), width=128, embed_dim=16))
+    >>> x, y = task.sample(64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    >>> (net(x) - y).abs().max().item() < 0.05
+    True
+    """
+    D, d, E = len(task.matrices), task.token_dim, arch.embed_dim
+    if not isinstance(task.tokens, UnitSphere):
+        raise ValueError("this network is for tokens on the unit sphere")
+    if E < (need := d + D * (d + 3) + 2) or any(h < D or n < d + 1 for h, n in arch.layers) or arch.depth != 2:
+        raise ValueError(f"two layers of {D} heads of head_dim {d + 1} and embed_dim {need} are needed, got {arch}")
+    net = Transformer(arch, d).double()
+    first, last, between = net.attention[0], net.attention[1], net.between[0]
+    assert isinstance(first, Attention) and isinstance(last, Attention) and isinstance(between, FeedForward)
+    # The state: the token, |u|^2 for each i, what was fetched (u and |u|^2) for each i, the score, a one, the answer.
+    x, norm = slice(0, d), [d + i for i in range(D)]
+    got = [slice(d + D + i * (d + 1), d + D + (i + 1) * (d + 1)) for i in range(D)]
+    score, one, answer = [d + D + D * (d + 1) + i for i in range(D)], need - 2, need - 1
+    A = torch.tensor(task.matrices, dtype=torch.float64)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.zero_()
+        encoder = _Units(net.encoder)
+        for j in range(d):
+            encoder.linear({j: 1.0}, j, bound=1.0)
+        each = (arch.width - encoder.used) // (D * d)
+        for i in range(D):
+            for j in range(d):
+                column = A[i, :, j]
+                encoder.square({k: float(column[k]) for k in range(d)}, norm[i], float(column.norm()), each)
+        net.encoder.outer.bias[one] = 1.0
+        net.cls[one] = 1.0
+        squares = _Units(between)
+        each = arch.width // (D * d)
+        for i in range(D):
+            first.query[i, :d, x] = BETA[0] * math.sqrt(first.query.shape[1]) * torch.eye(d, dtype=torch.float64)
+            first.key[i, :d, x] = first.value[i, :d, x] = A[i].T
+            first.value[i, d, norm[i]] = 1.0
+            first.output[i, got[i], : d + 1] = torch.eye(d + 1, dtype=torch.float64)
+            for j in range(d):
+                reach = 1.0 + float(A[i, :, j].norm())
+                squares.square({got[i].start + j: 1.0, j: 1.0}, score[i], reach, each, weight=0.5)
+            # - (|u|^2 + 1) / 2 is linear: the class token's key and value read it beside the squares
+            last.query[i, 0, one] = BETA[1] * math.sqrt(last.query.shape[1])
+            last.key[i, 0, score[i]] = last.value[i, 0, score[i]] = 1.0
+            last.key[i, 0, got[i].stop - 1] = last.value[i, 0, got[i].stop - 1] = -0.5
+            last.value[i, 0, one] = -0.5
+            last.output[i, answer, 0] = 1.0
+        net.read_out.inner.weight[0, answer], net.read_out.inner.weight[1, answer] = 1.0, -1.0
+        net.read_out.outer.weight[0, :2] = torch.tensor([1.0, -1.0], dtype=torch.float64) / spread
+        net.read_out.outer.bias[0] = -mean / spread
+    return net
+
+
+class _Units:
+    """The hidden units of a feed-forward, taken one after another."""
+
+    def __init__(self, layer: FeedForward) -> None:
+        self.layer, self.used = layer, 0
+
+    def _add(self, inputs: dict[int, float], bias: float, output: int, weight: float) -> None:
+        for k, w in inputs.items():
+            self.layer.inner.weight[self.used, k] = w
+        self.layer.inner.bias[self.used] = bias
+        self.layer.outer.weight[output, self.used] = weight
+        self.used += 1
+
+    def linear(self, inputs: dict[int, float], output: int, bound: float) -> None:
+        """z = relu(z + bound) - bound for |z| <= bound."""
+        self._add(inputs, bound, output, 1.0)
+        self.layer.outer.bias[output] -= bound
+
+    def square(self, inputs: dict[int, float], output: int, reach: float, units: int, weight: float = 1.0) -> None:
+        """z^2 on [-reach, reach] by `units` units: linear between knots, off by a quarter of their distance squared at most."""
+        knots = torch.linspace(-reach, reach, units + 1, dtype=torch.float64)
+        slopes: Tensor = knots[1:] + knots[:-1]
+        steps = torch.diff(slopes, prepend=torch.zeros(1, dtype=torch.float64))
+        for knot, step in zip(knots[:-1].tolist(), steps.tolist(), strict=True):
+            self._add(inputs, -knot, output, weight * step)
+        gap = float((knots[1] - knots[0]) ** 2) / 8  # half of the largest error: as much above as below
+        self.layer.outer.bias[output] += weight * (reach**2 - gap)

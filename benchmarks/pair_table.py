@@ -1,0 +1,172 @@
+"""The pair table with a class token that asks once, at the end: `python -m benchmarks.pair_table --device cuda`.
+
+Rule, fixed before looking: unit tokens, length 64, token_dim 4, E = 64, head_dim 16, width 128, fresh samples, four seeds, one
+learning rate for all cells, the one that is best by median for (2,2) at D = 2 in a short search. A cell's number is
+its smallest validation NMSE over the run; the best and the median over seeds are shown. Parts are written as they finish:
+`rates`, `sphere` (D = 2 to 6), `gaussian` (D = 2), `near` (from the constructed network disturbed by 10%), each followed by
+`late`: the same networks trained on with a larger batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.infoflow_stored import stored, today, written
+from benchmarks.pair_start import pair_start
+from benchmarks.routed import disturbed
+from headcount.nets import Transformer
+from headcount.papers.infoflow.experiments import PAIRS, pair_cells
+from headcount.papers.infoflow.trained_cells import Entry
+from headcount.training import Member, Outcome, Recipe, train
+from headcount.training.data import Resident
+from headcount.training.fresh import OnDevice
+from headcount.training.sweeps import environment
+
+RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+DECAY = 1e-2
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=60_000)
+    parser.add_argument("--late", type=int, default=8_000, help="steps with four times the batch, after the others")
+    parser.add_argument("--search", type=int, default=4_000, help="steps of the search for a learning rate")
+    parser.add_argument("--near-steps", type=int, default=16_000)
+    parser.add_argument("--parts", default="rates,sphere,gaussian,near")
+    parser.add_argument("--lr", type=float, help="skip the search")
+    parser.add_argument("--out", type=Path, default=Path("docs/data/pair_table.json"))
+    parser.add_argument("--tiny", action="store_true")
+    options = parser.parse_args()
+    torch.set_float32_matmul_precision("high")
+    if options.tiny:
+        options.seeds, options.steps, options.late, options.search, options.near_steps = 1, 16, 8, 8, 8
+    table = stored(options.out)
+    for part in options.parts.split(","):
+        start = time.perf_counter()
+        table[part] = PARTS[part](options, table)
+        table[part] |= {"seconds": round(time.perf_counter() - start, 1), "date": today(), **_where(options.device)}
+        written(options.out, table)
+        _show(part, table[part])
+
+
+def rates(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
+    """The learning rate for all cells: the best by median for (2,2) at D = 2."""
+    cell = _cells("sphere", options.tiny)[0]
+    seeds = max(1, options.seeds // 2)
+    members = [Member(cell.task, cell.arch, s, 0, lr, DECAY) for lr in RATES for s in range(seeds)]
+    outcome = train(members, _recipe(options.search, options), device=options.device, data=OnDevice)
+    nmse = [row["nmse"] for row in outcome.rows]
+    rows = [{"lr": lr, **_levels(nmse[i * seeds : (i + 1) * seeds])} for i, lr in enumerate(RATES)]
+    return {"rows": rows, "chosen": min(rows, key=lambda row: row["median"])["lr"], "steps": options.search}
+
+
+def sphere(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
+    """Every D at its three shapes, unit tokens."""
+    return _table(_cells("sphere", options.tiny), options, table)
+
+
+def gaussian(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
+    """D = 2 with Gaussian tokens."""
+    return _table(_cells("gaussian", options.tiny)[:3], options, table)
+
+
+def near(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
+    """(D, D) for D = 2, 3, 4 from the constructed network disturbed by 10%: is the level there to be reached?"""
+    cells = _cells("sphere", options.tiny)[0::3][:3]
+    start = [_near(cell, seed) for cell in cells for seed in range(options.seeds)]
+    return _table(cells, options, table, start, options.near_steps)
+
+
+PARTS = {"rates": rates, "sphere": sphere, "gaussian": gaussian, "near": near}
+
+
+def _cells(tokens: str, tiny: bool) -> list[Entry]:
+    size: dict[str, int] = {"length": 8, "width": 32} if tiny else {}
+    cells = pair_cells(tokens, head_dim=16, **size)
+    return [replace(cell, arch=replace(cell.arch, class_token="last")) for cell in cells]
+
+
+def _near(cell: Entry, seed: int) -> Transformer:
+    _, y = cell.task.sample(65536, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    net = pair_start(cell.task, cell.arch, float(y.mean()), float(y.std()))  # pyright: ignore[reportArgumentType]
+    return disturbed(net, 0.1, torch.Generator().manual_seed(seed))
+
+
+def _recipe(steps: int, options: argparse.Namespace, batch: int = 256) -> Recipe:
+    batch = 16 if options.tiny else batch
+    samples = 8 * batch if options.tiny else 256 * batch
+    epochs = max(1, steps * batch // samples)
+    validation = 64 if options.tiny else 16384
+    return Recipe(samples, validation, epochs, batch, fresh=True, evaluations=min(epochs, 64))
+
+
+def _table(
+    cells: Sequence[Entry],
+    options: argparse.Namespace,
+    table: dict[str, Any],
+    start: Sequence[Transformer] | None = None,
+    steps: int = 0,
+) -> dict[str, Any]:
+    lr = options.lr or table["rates"]["chosen"]
+    members = [Member(c.task, c.arch, s, 0, lr, DECAY) for c in cells for s in range(options.seeds)]
+    first = _train(members, _recipe(steps or options.steps, options), options, start)
+    late = [replace(m, lr=lr / 4) for m in members]
+    nets = [first.net(k) for k in range(len(members))]
+    second = _train(late, _recipe(options.late, options, batch=1024), options, nets)
+    begun = [row["nmse"] for row in first.rows]
+    ended = [min(a["nmse"], b["nmse"]) for a, b in zip(first.rows, second.rows, strict=True)]
+    rows = []
+    for i, cell in enumerate(cells):
+        mine = slice(i * options.seeds, (i + 1) * options.seeds)
+        shape = i % 3 if len(cells) % 3 == 0 and start is None else 0
+        D = len(cell.task.matrices)  # pyright: ignore[reportAttributeAccessIssue]
+        rows.append(
+            {
+                "cell": cell.name,
+                "retrievals": D,
+                "layers": cell.arch.name,
+                "published": PAIRS[D][shape],
+                **_levels(ended[mine]),
+                "before_late": _levels(begun[mine]),
+            }
+        )
+    setup = {"lr": lr, "steps": steps or options.steps, "late": options.late, "seeds": options.seeds}
+    return {"rows": rows, **setup, "backend": first.path}
+
+
+def _train(
+    members: Sequence[Member], recipe: Recipe, options: argparse.Namespace, start: Sequence[Transformer] | None
+) -> Outcome:
+    data = OnDevice if recipe.fresh else Resident
+    return train(members, recipe, device=options.device, data=data, start=start)
+
+
+def _levels(nmse: Sequence[float]) -> dict[str, Any]:
+    digits = [float(f"{v:.4g}") for v in nmse]
+    return {"best": min(digits), "median": float(f"{median(digits):.4g}"), "nmse": digits}
+
+
+def _where(device: str) -> dict[str, Any]:
+    made = environment(device, "bank")
+    return {"device": made["device"], "torch": made["torch"]}
+
+
+def _show(part: str, made: dict[str, Any]) -> None:
+    print(f"{part}: {made['seconds']} s", flush=True)
+    for row in made["rows"]:
+        name = row.get("cell", f"lr {row.get('lr')}")
+        print(f"  {name:<24} best {row['best']:.2e}  median {row['median']:.2e}  {row.get('published', '')}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
