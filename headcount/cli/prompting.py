@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
         tokens: Annotated[str, typer.Option(help="Lengths of prompts, separated by commas.")] = "1,4,16",
         starts: Annotated[int, typer.Option(help="Starts of the training at each length.")] = 4,
         token_dim: Annotated[int, typer.Option(help="Without a file: coordinates of a token.")] = 6,
-        seed: Annotated[int, typer.Option(help="Without a file: which layer.")] = 0,
+        seed: Annotated[int, typer.Option(help="Without a file: which layer.")] = 3,
         out: Out = None,
         as_json: AsJson = False,
     ) -> None:
@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
         if as_json:
             emit_json(rows)
             return
-        show_table(rows, ("tokens", "floor", "least", "built", "trained"), "sum of squares missed at the last token")
+        show_table(_shown(rows), ("tokens", "floor", "least", "built", "trained"), "squares missed at the last token")
         if out:
             say(f"wrote {out / 'prompt.html'}\nwrote {out / 'prompt.npz'}")
         say(f"\n{answer}")
@@ -96,6 +96,11 @@ def _rows(
     return rows, built, trained
 
 
+def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with the digits in which floor and losses differ."""
+    return [{k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+
+
 def _answer(rows: list[dict[str, Any]]) -> str:
     every = rows[-1]
     if every["floor"] > 1e-9:
@@ -118,6 +123,7 @@ def _write(out: Path, problem: PromptProblem, rows: list[dict[str, Any]], built:
         figures = tuple(strip_figure(problem.layer, problem.last, shown, width) for width in (640, 360))
     facts = {"sequences": len(problem.contexts), "token_dim": problem.layer.token_dim}
     tuned = [] if data else tuning_rows(problem.layer.token_dim, seed=seed)
-    page = prompt_page(answer, rows, figures, facts, tuned, f"headcount prompt {data.name if data else ''}".strip())
+    command = f"headcount prompt {data.name}" if data else f"headcount prompt --seed {seed}"
+    page = prompt_page(answer, _shown(rows), figures, facts, tuned, command)
     out_file(out, "prompt.html", page)
     write_problem(out / "prompt.npz", problem, built)

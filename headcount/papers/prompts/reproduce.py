@@ -26,8 +26,8 @@ def floors(setting: Setting) -> Measured:
     return Measured(
         {"loss of the hard pair by layer": losses},
         (Claim("there are two sequences that no prompt of any length memorises",
-               f"{below} of {len(rows)} trained prompts below the floor of their length, every floor above "
-               f"{min(row['floor'] for row in rows):.3f}", below == 0),),
+               f"{below} of {len(rows)} trained prompts below the floor of their length; the least floor is "
+               f"{min(row['floor'] for row in rows):.4f}", below == 0),),
         {"token_dim": 6, "starts": starts},
         (f"the best trained prompt misses what is reachable by, at each length, median {middle}",),
     )  # fmt: skip

@@ -34,15 +34,15 @@ def strip_figure(
     top = math.log(max(prompts))
     (one,) = frames(1, width=width, height=HEIGHT)
     frame = Frame(one.left, one.right, one.top, one.bottom)
-    panel = plain_panel(frame, x, [-0.3, top + 0.6])
+    panel = plain_panel(frame, x, [-0.3, top + 2.4])
     body = panel.axes + panel.title("log Z - g.p of trained prompts")
     for tone, (m, points) in enumerate(placed.items()):
         body += panel.line([(v, math.log(m)) for v in x], f"line dots ks{tone % 4}")
         body += panel.marks([(a, b - a) for a, b in points], tone % 4, "ring" if tone % 2 else "dot")
     body += panel.line([(v, 0.0) for v in x], "predicted")
     body += panel.below([(v, f"{v:g}") for v in round_numbers(x[0], x[1])], "g.p")
-    names = [f"{m} token{'s' if m > 1 else ''}, at most log {m}" for m in prompts]
-    body += legend(names, frame.right - 150, frame.top + 6)
+    names = [f"{m} token{'s' if m > 1 else ''}" for m in prompts]
+    body += legend(names, frame.right - 100, frame.top + 6)
     words = "Trained prompts lie between 0 and the logarithm of their length, whatever they were trained for."
     return figure_of([body], width=width, height=HEIGHT, title="The reachable strip", words=words)
 
@@ -65,7 +65,11 @@ def prompt_page(answer: str, rows: Sequence[Mapping[str, Any]], figures: tuple[F
     )
     sections = [Passage("What prompts reach", (about,), rows=tuple(rows))]
     if figures:
-        shown = Exhibit(figures[0], "Prompts from every start of the training.", figures[1])
+        shown = Exhibit(
+            figures[0],
+            "Prompts from every start of the training; a dotted line is the logarithm of its length.",
+            figures[1],
+        )
         sections.append(Passage("The strip", (strip,), (shown,)))
     if tuned:
         low = "The same pair by rank-one updates: losses of the layer's outputs, and how many numbers were tuned."
