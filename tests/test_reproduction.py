@@ -32,7 +32,7 @@ NAMES = [
     "ssm:norms",
     "ssm:learning",
 ]
-CHEAP = ("head-count:exponents", "allocation:e-128", "ssm:norms")
+CHEAP = ("head-count:exponents", "allocation:e-128", "ssm:norms", "prompts:memory")
 
 
 def run(capsys, *arguments):
