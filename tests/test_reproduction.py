@@ -36,7 +36,11 @@ NAMES = [
     "induction:curve",
     "induction:selection",
 ]
+<<<<<<< HEAD
 CHEAP = ("head-count:exponents", "allocation:e-128", "ssm:norms", "icl:claims", "consistency:rate", "hardmax:exact")
+=======
+CHEAP = ("head-count:exponents", "allocation:e-128", "ssm:norms", "prompts:memory")
+>>>>>>> svm
 
 
 def run(capsys, *arguments):

@@ -31,6 +31,8 @@ ROOMS = (
     "allocation",
     "ssm",
     "generalise",
+    "margin",
+    "prompting",
     "reproducing",
 )
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headcount.papers.allocation.reproduce import ALLOCATION
+<<<<<<< HEAD
 from headcount.papers.born.reproduce import BORN
 from headcount.papers.consistency.reproduce import CONSISTENCY
 from headcount.papers.hardmax.reproduce import HARDMAX
+=======
+from headcount.papers.attention_svm.reproduce import ATTENTION_SVM
+>>>>>>> svm
 from headcount.papers.head_count.cifar import CIFAR
 from headcount.papers.head_count.reproduce import SYNTHETIC
 from headcount.papers.head_count.text_retrieval import TEXT
 from headcount.papers.icl.reproduce import ICL
 from headcount.papers.induction.reproduce import INDUCTION
 from headcount.papers.infoflow.reproduce import INFOFLOW
+from headcount.papers.prompts.reproduce import PROMPTS
 from headcount.papers.ssm.reproduce import SSM
 from headcount.refusals import nearest
 from headcount.results.record import Reproduction
@@ -27,11 +32,16 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
     *INFOFLOW,
     *ALLOCATION,
     *SSM,
+<<<<<<< HEAD
     *ICL,
     *CONSISTENCY,
     *BORN,
     *INDUCTION,
     *HARDMAX,
+=======
+    *ATTENTION_SVM,
+    *PROMPTS,
+>>>>>>> svm
 )
 
 

@@ -1,0 +1,96 @@
+"""`headcount margin`: the attention matrix of least norm that puts chosen tokens first, with a proof either way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+from headcount.refusals import nearest
+
+if TYPE_CHECKING:
+    from headcount.papers.attention_svm import InfeasibleError
+    from headcount.papers.attention_svm.instance_files import SelectionFile
+
+Data = Annotated[
+    Path, typer.Argument(help="npz: tokens, queries and chosen, or labels and read_out.", show_default=False)
+]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("margin")
+    def margin(
+        data: Data,
+        norm: Annotated[str, typer.Option(help="frobenius or nuclear.")] = "frobenius",
+        steps: Annotated[int, typer.Option(help="Steps of the path drawn with --out.")] = 2000,
+        out: Out = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Find the attention matrix of least norm that puts the chosen tokens first, or prove that there is none."""
+        from headcount.papers.attention_svm import InfeasibleError
+        from headcount.papers.attention_svm.instance_files import read_selection
+
+        if norm not in NORMS:
+            raise ValueError(f"unknown norm {norm!r}; {nearest(norm, NORMS)}")
+        held = read_selection(data)
+        try:
+            _solved(held, data, norm, steps, out, as_json=as_json)
+        except InfeasibleError as none:
+            _infeasible(held, none, as_json=as_json)
+
+
+NORMS = ("frobenius", "nuclear")
+
+
+def _solved(held: SelectionFile, data: Path, norm: str, steps: int, out: Path | None, *, as_json: bool) -> None:
+    from headcount.papers import attention_svm as svm
+    from headcount.papers.attention_svm.instance_files import trained_gaps, write_solution
+    from headcount.papers.attention_svm.path_picture import margin_page, solution_rows
+
+    wanted = NORMS if out else (norm,)
+    parts = {"frobenius": svm.frobenius, "nuclear": svm.nuclear}
+    solved = {name: svm.max_margin(held.tokens, held.queries, held.chosen, parts[name]) for name in wanted}
+    one = solved[norm]
+    answer = (
+        f"So: a matrix of {norm} norm {one.norm:.6g} puts every chosen token first by 1; "
+        f"none with a norm smaller by {max(one.gap, 0):.0e} of it does."
+    )
+    files = []
+    if out:
+        page = margin_page(solved, held.sizes, trained_gaps(held, steps), answer, f"headcount margin {data.name}")
+        files = [out_file(out, "margin.html", page), write_solution(out / "margin.npz", held, one)]
+    if as_json:
+        rows = solution_rows({norm: one})[0] | {"feasible": True, "chosen": held.chosen.tolist()}
+        emit_json(rows | {"support": one.support, "singular values": one.singular_values.tolist()})
+        return
+    show_table(solution_rows(solved), ("norm", "value", "duality gap", "least margin", "support", "rank"))
+    for path in files:
+        say(f"wrote {path}")
+    say(f"\n{answer}")
+
+
+def _infeasible(held: SelectionFile, none: InfeasibleError, *, as_json: bool) -> None:
+    """The Farkas combination: weights of constraints that add up to nothing, so that no margins can all be positive."""
+    rows = _combination(held, none)
+    if as_json:
+        emit_json({"feasible": False, "combination": rows})
+        return
+    say(f"{none}\n")
+    show_table(rows[:20], ("weight", "sequence", "chosen", "token"))
+    if len(rows) > 20:
+        say(f"and {len(rows) - 20} more")
+    say(f"\nSo: no matrix puts these tokens first: {len(rows)} of the constraints, so weighted, add up to nothing.")
+
+
+def _combination(held: SelectionFile, none: InfeasibleError) -> list[dict[str, Any]]:
+    from headcount.papers.attention_svm.margins import constraint_rows
+
+    _, names = constraint_rows(held.tokens, held.queries, held.chosen)
+    rows = [
+        {"weight": float(w), "sequence": i, "chosen": int(held.chosen[i]), "token": t}
+        for w, (i, t) in zip(none.combination, names, strict=True)
+        if w > 1e-12
+    ]
+    return sorted(rows, key=lambda row: -row["weight"])

@@ -1,0 +1,129 @@
+"""`headcount prompt`: the loss that no prompt goes below, beside prompts that were built and trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from headcount.papers.prompts.layer_files import PromptProblem
+
+Data = Annotated[
+    Path | None,
+    typer.Argument(help="npz: query, key, value, last, contexts, targets. None: a hard pair.", show_default=False),
+]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command("prompt")
+    def prompt(
+        data: Data = None,
+        tokens: Annotated[str, typer.Option(help="Lengths of prompts, separated by commas.")] = "1,4,16",
+        starts: Annotated[int, typer.Option(help="Starts of the training at each length.")] = 4,
+        token_dim: Annotated[int, typer.Option(help="Without a file: coordinates of a token.")] = 6,
+        seed: Annotated[int, typer.Option(help="Without a file: which layer.")] = 3,
+        out: Out = None,
+        as_json: AsJson = False,
+    ) -> None:
+        """Say what no prompt can do: a floor under the loss of every prompt of a length, and of any length."""
+        from headcount.papers.prompts.layer_files import read_problem
+
+        lengths = _lengths(tokens)
+        if starts < 1:
+            raise ValueError(f"--starts must be at least 1, got {starts}")
+        problem = _hard_pair(token_dim, seed) if data is None else read_problem(data)
+        rows, built, trained = _rows(problem, lengths, starts, seed)
+        answer = _answer(rows)
+        if out:
+            _write(out, problem, rows, built, trained, answer, data, seed)
+        if as_json:
+            emit_json(rows)
+            return
+        show_table(_shown(rows), ("tokens", "floor", "least", "built", "trained"), "squares missed at the last token")
+        if out:
+            say(f"wrote {out / 'prompt.html'}\nwrote {out / 'prompt.npz'}")
+        say(f"\n{answer}")
+
+
+def _lengths(words: str) -> list[int]:
+    try:
+        lengths = sorted({int(word) for word in words.split(",")})
+    except ValueError:
+        raise ValueError(f"--tokens must be whole numbers separated by commas, got {words!r}") from None
+    if lengths[0] < 1 or lengths[-1] > 4096:
+        raise ValueError(f"--tokens must be from 1 to 4096, got {words!r}")
+    return lengths
+
+
+def _hard_pair(token_dim: int, seed: int) -> PromptProblem:
+    import numpy as np
+
+    from headcount.papers.prompts import prompt_trap, random_layer
+    from headcount.papers.prompts.layer_files import PromptProblem
+
+    if token_dim < 3 or seed < 0:
+        raise ValueError(f"--token-dim must be at least 3 and --seed at least 0, got {token_dim} and {seed}")
+    layer = random_layer(token_dim, np.random.default_rng(seed))
+    trap = prompt_trap(layer, 1.0, seed)
+    return PromptProblem(layer, trap.last, trap.contexts, trap.targets)
+
+
+def _rows(
+    problem: PromptProblem, lengths: list[int], starts: int, seed: int
+) -> tuple[list[dict[str, Any]], dict[int, np.ndarray], dict[int, list[np.ndarray]]]:
+    from headcount.papers.prompts import fit_prompt, reach
+
+    given = (problem.layer, problem.last, problem.contexts, problem.targets)
+    rows: list[dict[str, Any]] = []
+    built: dict[int, np.ndarray] = {}
+    trained: dict[int, list[np.ndarray]] = {}
+    for m in lengths:
+        found = reach(*given, m)
+        tuned = fit_prompt(*given, m, starts, seed)
+        row = {"floor": found.floor, "least": found.error, "built": found.prompt_loss, "trained": tuned.loss}
+        rows.append({"tokens": m, **row})
+        if found.prompt is not None:
+            built[m] = found.prompt
+        trained[m] = [values.reshape(m, -1) for values in tuned.every]
+    every = reach(*given, None)
+    rows.append({"tokens": "any", "floor": every.floor, "least": every.error, "built": None, "trained": None})
+    return rows, built, trained
+
+
+def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with the digits in which floor and losses differ."""
+    return [{k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+
+
+def _answer(rows: list[dict[str, Any]]) -> str:
+    every = rows[-1]
+    if every["floor"] > 1e-9:
+        return f"So: no prompt of any length leaves less than {every['floor']:.6g} of these targets."
+    near = min(rows[:-1], key=lambda row: row["built"])
+    if near["floor"] > 1e-9:
+        return f"So: prompts of these lengths cannot fit: {near['tokens']} tokens leave at least {near['floor']:.6g}."
+    return f"So: nothing excludes a prompt: one of {near['tokens']} leaves {near['built']:.2g}."
+
+
+def _write(out: Path, problem: PromptProblem, rows: list[dict[str, Any]], built: dict[int, np.ndarray],
+           trained: dict[int, list[np.ndarray]], answer: str, data: Path | None, seed: int) -> None:  # fmt: skip
+    from headcount.papers.prompts import strip_of, tuning_rows
+    from headcount.papers.prompts.layer_files import write_problem
+    from headcount.papers.prompts.strip_picture import prompt_page, strip_figure
+
+    shown = dict(list(trained.items())[:4])
+    figures = None
+    if strip_of(problem.layer, problem.last).slope is not None:
+        figures = tuple(strip_figure(problem.layer, problem.last, shown, width) for width in (640, 360))
+    facts = {"sequences": len(problem.contexts), "token_dim": problem.layer.token_dim}
+    tuned = [] if data else tuning_rows(problem.layer.token_dim, seed=seed)
+    command = f"headcount prompt {data.name}" if data else f"headcount prompt --seed {seed}"
+    page = prompt_page(answer, _shown(rows), figures, facts, tuned, command)
+    out_file(out, "prompt.html", page)
+    write_problem(out / "prompt.npz", problem, built)

@@ -1,0 +1,267 @@
+"""The matrix of least norm whose attention scores put the chosen tokens first, with a proof.
+
+    minimise |W|  subject to  (x_{i,alpha_i} - x_it)^T W z_i >= 1  for all i and t != alpha_i
+
+in the Frobenius or the nuclear norm. W multiplies tokens from the left and queries from the right. The dual is
+max sum(lambda) over lambda >= 0 with |sum_k lambda_k A_k| <= 1 in the dual norm (Frobenius, or operator norm), A_k the
+matrix (x_{i,alpha_i} - x_it) z_i^T of constraint k: any such lambda bounds the norm from below, so the gap between the
+two is a certificate that needs no trust in the solver. numpy and scipy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from headcount.sources import Checked, Source, implements
+
+__all__ = [
+    "InfeasibleError",
+    "MarginNorm",
+    "MaxMargin",
+    "constraint_rows",
+    "feasible",
+    "frobenius",
+    "max_margin",
+    "nuclear",
+]
+
+NOTHING = 1e-9  # the residual of the least-distance problem, rows of mean norm 1, below which there is no solution
+ROUNDS = 20_000
+
+
+class InfeasibleError(ValueError):
+    """No matrix puts the chosen tokens first; `combination` >= 0 sums to 1 and makes the constraint rows vanish."""
+
+    def __init__(self, message: str, combination: Float[np.ndarray, " constraints"]) -> None:
+        super().__init__(message)
+        self.combination = combination
+
+
+@dataclass(frozen=True, eq=False)
+class MaxMargin:
+    """The solution: `weights` W, the active constraints as (sequence, token), the dual variables, and the gap.
+
+    `gap` is primal / dual - 1: W is within that factor of the best there is.
+    """
+
+    weights: Float[np.ndarray, "token_dim query_dim"]
+    norm: float
+    support: tuple[tuple[int, int], ...]
+    dual: Float[np.ndarray, " constraints"]
+    gap: float
+    margin: float
+
+    @property
+    def rank(self) -> int:
+        """The rank of W, singular values below 1e-4 of the largest left out."""
+        values = self.singular_values
+        return int((values > 1e-4 * values[0]).sum())
+
+    @property
+    def singular_values(self) -> Float[np.ndarray, " values"]:
+        """The singular values of W, the largest first."""
+        return np.linalg.svd(self.weights, compute_uv=False)
+
+
+Solved = tuple[Float[np.ndarray, "token_dim query_dim"], Float[np.ndarray, " constraints"]]
+
+
+@dataclass(frozen=True)
+class MarginNorm:
+    """A norm of matrices as the problem needs it: itself, its dual, and how the problem is solved in it."""
+
+    name: str
+    of: Callable[[np.ndarray], float]
+    dual: Callable[[np.ndarray], float]
+    solve: Callable[[np.ndarray, np.ndarray, tuple[int, int]], Solved]
+
+
+def constraint_rows(
+    tokens: Float[np.ndarray, "sequences length token_dim"],
+    queries: Float[np.ndarray, "sequences query_dim"],
+    chosen: Int[np.ndarray, " sequences"],
+) -> tuple[Float[np.ndarray, "constraints entries"], list[tuple[int, int]]]:
+    """A row vec((x_{i,alpha_i} - x_it) z_i^T) for every sequence i and token t other than the chosen one."""
+    rows, names = [], []
+    for i, (x, z, a) in enumerate(zip(tokens, queries, chosen, strict=True)):
+        for t in range(len(x)):
+            if t != a:
+                rows.append(np.outer(x[a] - x[t], z).ravel())
+                names.append((i, t))
+    return np.array(rows).reshape(len(rows), tokens.shape[2] * queries.shape[1]), names
+
+
+@implements(
+    Source("tarzanagh2023svm", "Att-SVM and its nuclear form"),
+    test="tests/test_attention_svm_margins.py::test_margins_are_one_and_the_dual_proves_the_norm",
+    status="proved here",
+    hypotheses=(Checked("the chosen tokens can be separated: else the vanishing combination is given"),),
+)
+def max_margin(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike, norm: MarginNorm | None = None) -> MaxMargin:
+    """The matrix of least norm with margin 1 for the chosen tokens, with its dual certificate.
+
+    Infeasible problems are refused by an `InfeasibleError` that carries the combination of constraints that proves it.
+    Source: Tarzanagh et al. 2023, Att-SVM and its nuclear form.
+
+    >>> found = max_margin([[[1.0, 0.0], [0.0, 0.0]]], [[0.0, 2.0]], [0])
+    >>> found.weights.tolist(), found.gap < 1e-9
+    ([[0.0, 0.5], [0.0, 0.0]], True)
+    """
+    x, z, a = _checked(tokens, queries, chosen)
+    norm = norm or frobenius
+    rows, names = constraint_rows(x, z, a)
+    if not len(rows):
+        raise ValueError("every sequence has one token: there is nothing to choose")
+    scale = float(np.linalg.norm(rows, axis=1).mean())
+    if scale == 0:
+        raise InfeasibleError(_twins(x, a), np.full(len(rows), 1 / len(rows)))
+    _refuse_infeasible(rows / scale, x, a)
+    weights, dual = norm.solve(rows / scale, np.ones(len(rows)), (x.shape[2], z.shape[1]))
+    margins = rows @ weights.ravel()
+    if (least := float(margins.min())) <= 0:
+        raise ValueError(f"the solver left a margin of {least:.3g}: the problem is too near an infeasible one")
+    weights, margins = weights / least, margins / least  # every margin is 1 or more now
+    reach = norm.dual((dual @ rows).reshape(weights.shape))
+    primal, lower = norm.of(weights), float(dual.sum()) / reach
+    support = tuple(name for name, m in zip(names, margins, strict=True) if m < 1 + 1e-5)
+    return MaxMargin(weights, primal, support, dual / reach, primal / lower - 1, float(margins.min()))
+
+
+def feasible(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike) -> bool:
+    """Whether some matrix puts every chosen token strictly first.
+
+    >>> feasible([[[1.0], [-1.0]], [[-1.0], [1.0]]], [[1.0], [1.0]], [0, 0])
+    False
+    """
+    x, z, a = _checked(tokens, queries, chosen)
+    rows, _ = constraint_rows(x, z, a)
+    scale = np.linalg.norm(rows, axis=1).mean() if len(rows) else 1.0
+    return bool(scale > 0 and _distance(rows / scale, np.ones(len(rows)))[1] > NOTHING)
+
+
+def _distance(rows: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+    """Least-distance programming: u = argmin |E u - f| over u >= 0, E = [A^T; b^T], f = (0, .., 0, 1)."""
+    from scipy.optimize import nnls
+
+    e = np.vstack([rows.T, sides])
+    f = np.zeros(len(e))
+    f[-1] = 1.0
+    u, residual = nnls(e, f, maxiter=50 * max(e.shape))
+    return u, float(residual), e @ u - f
+
+
+def least_norm(rows: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The shortest w with A w >= b, and multipliers lambda >= 0 with w = A^T lambda.
+
+    The least-distance solution gives the active rows; w is then solved again on them, which keeps the digits that the
+    residual 1 / sqrt(1 + |w|^2) loses when w is long.
+    """
+    u, residual, r = _distance(rows, sides)
+    if residual <= NOTHING:
+        raise ValueError("no vector meets all constraints")
+    w, dual = -r[:-1] / r[-1], u / -r[-1]
+    active = np.flatnonzero(u > 1e-12 * u.max())
+    again, *_ = np.linalg.lstsq(rows[active], sides[active], rcond=None)
+    weights, *_ = np.linalg.lstsq(rows[active].T, again, rcond=None)
+    slack = (rows @ again - sides).min()
+    if slack > min(-1e-10, (rows @ w - sides).min()) and (weights > -1e-8 * abs(weights).max()).all():
+        dual = np.zeros(len(rows))
+        dual[active] = weights.clip(min=0)
+        return again, dual
+    return w, dual
+
+
+def _frobenius(rows: np.ndarray, sides: np.ndarray, shape: tuple[int, int]) -> Solved:
+    w, dual = least_norm(rows, sides)
+    return w.reshape(shape), dual
+
+
+def _nuclear(rows: np.ndarray, sides: np.ndarray, shape: tuple[int, int]) -> Solved:
+    """Alternating directions on W = S, y = A S with over-relaxation 1.6; K = I + A^T A is factored once."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    factor = cho_factor(np.eye(rows.shape[1]) + rows.T @ rows)
+    s, u = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+    v, rho = np.zeros(len(rows)), 1.0
+    best = (np.inf, s, v)
+    at = np.zeros(len(rows))
+    for number in range(1, ROUNDS + 1):
+        w = _shrunk(s - u, 1 / rho, shape)
+        y = np.maximum(sides, at - v)
+        ahead, reach = 1.6 * w - 0.6 * s, 1.6 * y - 0.6 * at
+        before = s
+        s = cho_solve(factor, ahead + u + rows.T @ (reach + v), check_finite=False)
+        at = rows @ s
+        u, v = u + ahead - s, v + reach - at
+        if number % 50 == 0:
+            gap = _nuclear_gap(rows, w, np.maximum(v, 0), shape)
+            best = min(best, (gap, w, np.maximum(v, 0)), key=lambda each: each[0])
+            if gap < 1e-8:
+                break
+            primal = np.hypot(np.linalg.norm(w - s), np.linalg.norm(y - at))
+            dual = rho * np.linalg.norm(s - before)
+            change = (2.0 if primal > 10 * dual else 0.5 if dual > 10 * primal else 1.0) if number < ROUNDS / 2 else 1.0
+            rho, u, v = rho * change, u / change, v / change
+    return best[1].reshape(shape), best[2]
+
+
+def _shrunk(w: np.ndarray, by: float, shape: tuple[int, int]) -> np.ndarray:
+    left, values, right = np.linalg.svd(w.reshape(shape), full_matrices=False)
+    return (left * np.maximum(values - by, 0) @ right).ravel()
+
+
+def _nuclear_gap(rows: np.ndarray, w: np.ndarray, dual: np.ndarray, shape: tuple[int, int]) -> float:
+    least, reach = (rows @ w).min(), np.linalg.norm((dual @ rows).reshape(shape), 2)
+    if least <= 0 or reach == 0:
+        return np.inf
+    return float(np.linalg.norm(w.reshape(shape), "nuc") / least / (dual.sum() / reach) - 1)
+
+
+def _operator(m: np.ndarray) -> float:
+    return float(np.linalg.norm(m, 2))
+
+
+def _sum_of_values(m: np.ndarray) -> float:
+    return float(np.linalg.norm(m, "nuc"))
+
+
+def _length(m: np.ndarray) -> float:
+    return float(np.linalg.norm(m))
+
+
+frobenius = MarginNorm("frobenius", _length, _length, _frobenius)
+nuclear = MarginNorm("nuclear", _sum_of_values, _operator, _nuclear)
+
+
+def _refuse_infeasible(rows: np.ndarray, x: np.ndarray, a: np.ndarray) -> None:
+    u, residual, _ = _distance(rows, np.ones(len(rows)))
+    if residual <= NOTHING:
+        raise InfeasibleError(_twins(x, a), u / u.sum())
+
+
+def _twins(x: np.ndarray, a: np.ndarray) -> str:
+    """Why there is no solution: a token equal to the chosen one, or a combination of constraints."""
+    for i, (tokens, chosen) in enumerate(zip(x, a, strict=True)):
+        same = [t for t in range(len(tokens)) if t != chosen and np.array_equal(tokens[t], tokens[chosen])]
+        if same:
+            return f"infeasible: in sequence {i} token {same[0]} equals the chosen token {chosen}"
+    return "infeasible: a nonnegative combination of the constraints vanishes (it is in .combination)"
+
+
+def _checked(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    x, z, a = np.asarray(tokens, dtype=float), np.asarray(queries, dtype=float), np.asarray(chosen)
+    if x.ndim != 3 or z.ndim != 2 or len(x) != len(z) or a.shape != (len(x),) or not x.size:
+        raise ValueError(
+            "tokens must be (sequences, length, token_dim), queries (sequences, query_dim) and chosen (sequences,); "
+            f"got {x.shape}, {z.shape} and {a.shape}"
+        )
+    if not (np.isfinite(x).all() and np.isfinite(z).all()):
+        raise ValueError("tokens and queries must be finite numbers")
+    if a.dtype.kind not in "iu" or not ((a >= 0) & (a < x.shape[1])).all():
+        raise ValueError(f"chosen must be whole numbers from 0 to {x.shape[1] - 1}, one for each sequence")
+    return x, z, a

@@ -1,0 +1,109 @@
+"""Prompts trained beside what they can reach: lengths, tokens needed, and low-rank updates at equal numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from headcount.papers.prompts.bounds import prompt_floor
+from headcount.papers.prompts.prompted_layer import PromptedLayer, random_layer
+from headcount.papers.prompts.reaching import attention_targets, reach
+from headcount.papers.prompts.traps import prompt_trap, token_trap
+from headcount.papers.prompts.tuning import fit_low_rank, fit_prompt
+
+__all__ = ["excess_spread", "length_rows", "slope_share", "token_rows", "tuning_rows"]
+
+
+def length_rows(
+    layers: int = 20, lengths: Sequence[int] = (1, 2, 4, 16, 64), starts: int = 8, token_dim: int = 6
+) -> list[dict[str, Any]]:
+    """The hard pair in random layers: the floor at each length, the prompt built, and the best one trained."""
+    rows = []
+    for seed in range(layers):
+        layer = random_layer(token_dim, np.random.default_rng(seed))
+        trap = prompt_trap(layer, 1.0, seed)
+        for tokens in lengths:
+            bound = reach(layer, trap.last, trap.contexts, trap.targets, tokens)
+            tuned = fit_prompt(layer, trap.last, trap.contexts, trap.targets, tokens, starts, seed)
+            rows.append({"layer": seed, "tokens": tokens, "any prompt": trap.floor, "floor": bound.floor,
+                         "least": bound.error, "built": bound.prompt_loss, "trained": tuned.loss,
+                         "excess": tuned.loss / bound.error - 1})  # fmt: skip
+    return rows
+
+
+def excess_spread(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each length, by how much the best trained prompt misses what is reachable: median, largest, above 2%."""
+    found = []
+    for tokens in sorted({row["tokens"] for row in rows}):
+        excess = [row["excess"] for row in rows if row["tokens"] == tokens]
+        above = [row["layer"] for row in rows if row["tokens"] == tokens and row["excess"] > 0.02]
+        found.append({"tokens": tokens, "layers": len(excess), "median excess": median(excess), "largest": max(excess),
+                      "layers above 2%": above})  # fmt: skip
+    return found
+
+
+def token_rows(sequences: int = 3, token_dim: int = 8, starts: int = 10, seed: int = 0) -> list[dict[str, Any]]:
+    """Sequences with last tokens of their own: the best trained prompt of 1 to n tokens, beside s^2 (n - m)."""
+    trap = token_trap(random_layer(token_dim, np.random.default_rng(seed)), sequences, 1.0, seed)
+    rows = []
+    for tokens in range(1, sequences + 1):
+        tuned = fit_prompt(trap.layer, trap.lasts, trap.contexts, trap.targets, tokens, starts, seed)
+        floor = prompt_floor(1.0, sequences, tokens).value
+        rows.append({"sequences": sequences, "tokens": tokens, "numbers": tuned.numbers, "floor": floor,
+                     "trained": tuned.loss})  # fmt: skip
+    return rows
+
+
+def tuning_rows(token_dim: int = 6, starts: int = 8, seed: int = 0) -> list[dict[str, Any]]:
+    """The hard pair by prompts and by rank-one updates of W_v and W_2: numbers tuned and the loss of the outputs.
+
+    Losses are of the layer's outputs; the floor of attention is turned into one of outputs by the least stretch of the
+    feed-forward, 1 - |W_1||W_2|.
+    """
+    layer = random_layer(token_dim, np.random.default_rng(seed))
+    trap = prompt_trap(layer, 1.0, seed)
+    outputs = np.array([layer.forward(trap.last + t) for t in trap.targets])
+    wanted = attention_targets(layer, trap.last, outputs)
+    low = fit_low_rank(layer, trap.last, trap.contexts, outputs, starts, seed)
+    tokens = -(-low.numbers // token_dim)
+    floor = (1 - layer.contraction) ** 2 * trap.floor
+    rows = [
+        _prompt_row(layer, trap.last, trap.contexts, wanted, outputs, m, starts, floor) for m in (1, tokens, 4 * tokens)
+    ]
+    return [*rows, {"tuned": "rank one in W_v and W_2", "numbers": low.numbers, "loss": low.loss, "floor": 0.0}]
+
+
+def _prompt_row(
+    layer: PromptedLayer, last: np.ndarray, contexts: Sequence[np.ndarray], wanted: np.ndarray,
+    outputs: np.ndarray, tokens: int, starts: int, floor: float,
+) -> dict[str, Any]:  # fmt: skip
+    tuned = fit_prompt(layer, last, contexts, wanted, tokens, starts)
+    prompt = tuned.values.reshape(tokens, -1)
+    got = [layer.forward(last + layer.attend(last, np.vstack([prompt, c, last]))) for c in contexts]
+    loss = float(((np.array(got) - outputs) ** 2).sum())
+    return {"tuned": f"prompt of {tokens}", "numbers": tuned.numbers, "loss": loss, "floor": floor}
+
+
+def slope_share(layers: int = 100, token_dim: int = 4, seed: int = 0) -> float:
+    """The largest measured slope of attention, in the norm of the largest token, over its bound."""
+    from headcount.papers.prompts.bounds import attention_slope
+
+    g = np.random.default_rng(seed)
+    shares = []
+    for _ in range(layers):
+        layer = random_layer(token_dim, g)
+        x = g.standard_normal((3, token_dim)) * g.choice((0.1, 0.5, 1.0))
+        step = g.standard_normal(x.shape)
+        step *= 1e-6 / np.linalg.norm(step, axis=1).max()
+        moved = [
+            np.linalg.norm(layer.attend(a, x + step) - layer.attend(b, x)) for a, b in zip(x + step, x, strict=True)
+        ]
+        radius = float(np.linalg.norm(x, axis=1).max())
+        bound = attention_slope(
+            float(np.linalg.norm(layer.value, 2)), float(np.linalg.norm(layer.key.T @ layer.query, 2)), radius
+        )
+        shares.append(max(moved) / 1e-6 / bound.value)
+    return max(shares)

@@ -1,0 +1,76 @@
+"""A layer and its sequences in an npz file: query, key, value, last, contexts and targets, as `reach` takes them."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from headcount.files import whole
+from headcount.papers.prompts.prompted_layer import PromptedLayer
+from headcount.refusals import nearest
+
+__all__ = ["PromptProblem", "read_problem", "write_problem"]
+
+AXES = {"query": 2, "key": 2, "value": 2, "last": 1, "contexts": 3, "targets": 2}
+
+
+@dataclass(frozen=True, eq=False)
+class PromptProblem:
+    """What a file holds: attention weights, the last token, contexts of one length, and wanted attention outputs."""
+
+    layer: PromptedLayer
+    last: np.ndarray
+    contexts: tuple[np.ndarray, ...]
+    targets: np.ndarray
+
+
+def read_problem(path: Path) -> PromptProblem:
+    """The problem in a file; every mistake is said in one line."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            held = {name: file[name] for name in file.files}
+    except (zipfile.BadZipFile, ValueError, AttributeError, TypeError, EOFError):
+        raise ValueError(f"{path} is no npz file of plain arrays") from None
+    for name in held:
+        if name not in AXES and not name.startswith("prompt_"):
+            raise ValueError(f"unknown array {name!r} in {path}; {nearest(name, AXES)}")
+    for name, axes in AXES.items():
+        if name not in held:
+            raise ValueError(f"{path} has no array {name!r}; it needs {', '.join(AXES)}")
+        _check(path, name, held[name], axes)
+    return _agreeing(path, {name: held[name].astype(float) for name in AXES})
+
+
+def _check(path: Path, name: str, value: np.ndarray, axes: int) -> None:
+    if value.dtype.kind not in "fiu" or value.ndim != axes or not value.size or not np.isfinite(value).all():
+        raise ValueError(f"{name} in {path} must be finite numbers with {axes} axes, got {value.dtype} {value.shape}")
+
+
+def _agreeing(path: Path, held: dict[str, np.ndarray]) -> PromptProblem:
+    d = held["value"].shape[1]
+    wanted = {
+        "query": (len(held["key"]), d),
+        "key": (len(held["key"]), d),
+        "last": (d,),
+        "contexts": (*held["contexts"].shape[:2], d),
+        "targets": (len(held["contexts"]), len(held["value"])),
+    }
+    for name, shape in wanted.items():
+        if held[name].shape != shape:
+            raise ValueError(f"{name} in {path} must have shape {shape} beside the others, got {held[name].shape}")
+    layer = PromptedLayer(held["query"], held["key"], held["value"])
+    return PromptProblem(layer, held["last"], tuple(held["contexts"]), held["targets"])
+
+
+def write_problem(path: Path, problem: PromptProblem, prompts: dict[int, np.ndarray]) -> Path:
+    """The problem with the prompts built for it, as `read_problem` reads it again."""
+    layer = problem.layer
+    held = {"query": layer.query, "key": layer.key, "value": layer.value, "last": problem.last}
+    held |= {"contexts": np.array(problem.contexts), "targets": problem.targets}
+    held |= {f"prompt_{tokens}": prompt for tokens, prompt in prompts.items()}
+    with whole(path) as scratch, scratch.open("wb") as file:
+        np.savez(file, allow_pickle=False, **held)  # pyright: ignore[reportArgumentType]
+    return path

@@ -1,0 +1,234 @@
+"""The least error that any prompt leaves, with a certificate: between grid points and beyond the ends.
+
+For fixed l = log Z the loss sum_i |lam_i A_i + m_i p - T_i|^2, m_i = 1 - lam_i, is a least-squares problem in p
+inside the strip, so what is left is a scan of one variable. f(l), the root of its value, changes at most by
+
+    sqrt(sum (lam_i m_i)^2 |A_i|^2) + (max lam - min lam)/2 P + sqrt(q) (1 + max lam (|l| + log m)) / |g|,
+
+q = sum m_i^2, P = |r| + sqrt(q) (|l| + log m)/|g|, r_i = T_i - lam_i A_i (any length: no log m; no strip: no term in
+g). Proof: f f' = E.dE at the best p, dE_i = lam_i m_i (A_i - p); sum m_i E_i is 0, or a multiple of g where the strip
+is active, and has norm at most sqrt(q) f; the edge moves with speed 1. Cells are halved until the bound is within the
+wanted factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from headcount.papers.prompts.prompted_layer import PromptedLayer
+from headcount.papers.prompts.strip import Strip, strip_of, strip_prompt
+from headcount.refusals import at_least_one
+from headcount.sources import Checked, Source, implements
+
+__all__ = ["Reach", "attention_loss", "attention_targets", "reach"]
+
+BEYOND = 60.0  # how far past all log Z_i the scan goes
+LEAST = 9.0  # a prompt built here has log Z at most this far below the least log Z_i: smaller ones have huge values
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """`floor` <= the loss of every prompt; `error` is the smallest value found, and `prompt` one that comes near it.
+
+    Losses are sums of squares over sequences of what attention at the last token misses. `tokens` None is any length, a
+    bound without a prompt. `prompt_loss` is measured with the prompt itself.
+    """
+
+    floor: float
+    error: float
+    log_mass: float
+    tokens: int | None
+    prompt: Float[np.ndarray, "tokens token_dim"] | None
+    prompt_loss: float | None
+    cells: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Scan:
+    """The problem as the scan needs it: A_i, log Z_i, T_i, and the strip for one length."""
+
+    means: Float[np.ndarray, "n v"]
+    masses: Float[np.ndarray, " n"]
+    targets: Float[np.ndarray, "n v"]
+    slope: Float[np.ndarray, " v"] | None
+    log_tokens: float  # infinite for any length
+
+    def shares(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """lam and m = 1 - lam, each to full relative accuracy."""
+        t = self.masses - at[:, None]
+        e = np.exp(-np.abs(t))
+        big, small = 1 / (1 + e), e / (1 + e)
+        return np.where(t > 0, big, small), np.where(t > 0, small, big)
+
+    def best(self, at: np.ndarray) -> np.ndarray:
+        """The best p of the strip at each log Z."""
+        lam, m = self.shares(at)
+        r = self.targets - lam[..., None] * self.means
+        p = (m[..., None] * r).sum(axis=1) / (m**2).sum(axis=1)[:, None]
+        if self.slope is None:
+            return p
+        along = p @ self.slope
+        inside = np.clip(along, at - self.log_tokens, at)
+        return p + ((inside - along) / (self.slope @ self.slope))[:, None] * self.slope
+
+    def root(self, at: np.ndarray) -> np.ndarray:
+        """f: the root of the least loss, as a norm of residuals."""
+        lam, m = self.shares(at)
+        left = lam[..., None] * self.means + m[..., None] * self.best(at)[:, None] - self.targets
+        return np.sqrt((left**2).sum(axis=(1, 2)))
+
+    def steepest(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """The bound on |f'| over cells: every factor at its largest in the cell."""
+        (lam, _), (lam_end, m) = self.shares(low), self.shares(high)
+        sizes = np.linalg.norm(self.means, axis=1)
+        root_q = np.sqrt((m**2).sum(axis=1))
+        missed = [np.linalg.norm(self.targets - x[..., None] * self.means, axis=2) for x in (lam, lam_end)]
+        r = np.sqrt((np.maximum(*missed) ** 2).sum(axis=1))
+        spread = lam.max(axis=1) - lam_end.min(axis=1)
+        turn = np.sqrt(((lam * m * sizes) ** 2).sum(axis=1))
+        if self.slope is None:
+            return turn + spread / 2 * r
+        g = np.linalg.norm(self.slope)
+        far = np.maximum(np.abs(low), np.abs(high)) + self._room
+        return turn + spread / 2 * (r + root_q * far / g) + root_q * (1 + lam.max(axis=1) * far) / g
+
+    @property
+    def _room(self) -> float:
+        return self.log_tokens if math.isfinite(self.log_tokens) else 0.0
+
+    def ends(self) -> tuple[float, float]:
+        """Where the scan starts and ends: past all masses, and where for any length the strip is inactive for good."""
+        low, high = float(self.masses.min() - BEYOND), float(self.masses.max() + BEYOND)
+        if self.slope is not None:
+            high = max(high, 2 * float(np.linalg.norm(self.slope)) * self._size + self._room)
+        return low, high
+
+    @property
+    def _size(self) -> float:
+        """|r| is at most this, everywhere."""
+        return float(np.linalg.norm(np.linalg.norm(self.targets, axis=1) + np.linalg.norm(self.means, axis=1)))
+
+    def below(self, low: float) -> float:
+        """f is at least this for all log Z < low: f(low) less the integral of its steepness, m_i <= exp(l - least)."""
+        n, share = len(self.masses), math.exp(low - self.masses.min())
+        a = float(np.linalg.norm(self.means))
+        lost = a + self._size / 2
+        if self.slope is not None:
+            far = (abs(low) + 1 + self._room) / float(np.linalg.norm(self.slope))
+            lost += math.sqrt(n) * (far * 1.5 + 1 / float(np.linalg.norm(self.slope)))
+        return float(self.root(np.array([low]))[0]) - share * lost
+
+    def above(self, high: float) -> float:
+        """f is at least this for all log Z > high: there lam_i <= exp(most - l), and p no longer meets the edge."""
+        share = math.exp(self.masses.max() - high)
+        free = _Scan(self.means, self.masses, self.targets, None, math.inf)
+        least = float(free.root(np.array([high]))[0]) - share * (float(np.linalg.norm(self.means)) + self._size / 2)
+        if self.slope is None or not math.isfinite(self.log_tokens):
+            return least
+        g, n = float(np.linalg.norm(self.slope)), math.sqrt(len(self.masses)) * (1 - share)
+        return max(least, n * (high - self.log_tokens - g * self._size / n) / g)
+
+
+@implements(
+    Source("wang2023prompt", "data sets that no prompt of any length memorises"),
+    test="tests/test_prompts_reach.py::test_no_prompt_of_any_length_goes_below_the_floor",
+    status="proved here",
+    hypotheses=(Checked("W_v has independent rows"), Checked("h = W_k^T W_q x is not 0"), "one head, one last token"),
+)
+def reach(
+    layer: PromptedLayer,
+    last: Float[np.ndarray, " token_dim"],
+    contexts: Sequence[np.ndarray] | np.ndarray,
+    targets: Float[np.ndarray, "sequences value_dim"],
+    tokens: int | None = None,
+    *,
+    within: float = 1e-3,
+) -> Reach:
+    """The least sum of squares that prompts of this length, or of any, leave at the last token, with a certificate.
+
+    The sequences are the contexts, each followed by `last`; targets are wanted attention outputs (`attention_targets`
+    makes them of wanted outputs of the layer). The floor is within `within` of the value found, or within 1e-12.
+    Source: Wang et al. 2023, limits of a single layer.
+    Departs: the paper's statement is that such data exist; this decides given data, with numbers.
+    """
+    if tokens is not None:
+        at_least_one(tokens=tokens)
+    scan = _problem(layer, last, contexts, targets, tokens)
+    floor, best_at, cells = _least(scan, within)
+    error = float(scan.root(np.array([best_at]))[0]) ** 2
+    if tokens is None:
+        return Reach(floor**2, error, best_at, None, None, None, cells)
+    at = max(best_at, float(scan.masses.min()) - LEAST)
+    prompt = strip_prompt(layer, last, scan.best(np.array([at]))[0], at, tokens)
+    loss = attention_loss(layer, last, contexts, targets, prompt)
+    return Reach(floor**2, error, best_at, tokens, prompt, loss, cells)
+
+
+def _problem(
+    layer: PromptedLayer,
+    last: np.ndarray,
+    contexts: Sequence[np.ndarray] | np.ndarray,
+    targets: np.ndarray,
+    tokens: int | None,
+) -> _Scan:
+    seen = [layer.mass(last, np.vstack([context, last])) for context in contexts]
+    means, masses = np.array([a for a, _ in seen]), np.array([z for _, z in seen])
+    targets = np.asarray(targets, dtype=float)
+    if targets.shape != means.shape:
+        raise ValueError(f"targets must be {means.shape}, an attention output for each context; got {targets.shape}")
+    strip: Strip = strip_of(layer, last)
+    return _Scan(means, masses, targets, strip.slope, math.inf if tokens is None else math.log(tokens))
+
+
+def _least(scan: _Scan, within: float) -> tuple[float, float, int]:
+    """Branch and bound: the certified least f, where the least was found, and how many cells it took."""
+    low, high = scan.ends()
+    edges = np.linspace(low, high, 1201)
+    values = scan.root(edges)
+    a, b, fa, fb = edges[:-1], edges[1:], values[:-1], values[1:]
+    best_at, best = float(edges[values.argmin()]), float(values.min())
+    kept, cells = min(scan.below(low), scan.above(high)), len(a)
+    while len(a):
+        bound = (fa + fb - scan.steepest(a, b) * (b - a)) / 2
+        enough = (bound >= best * (1 - within / 2)) | (bound >= best - 1e-6) | (b - a < 1e-9) | (cells > 4_000_000)
+        kept = min(kept, float(bound[enough].min(initial=math.inf)))
+        a, b, fa, fb = a[~enough], b[~enough], fa[~enough], fb[~enough]
+        middle = (a + b) / 2
+        fm = scan.root(middle)
+        if len(fm) and fm.min() < best:
+            best, best_at = float(fm.min()), float(middle[fm.argmin()])
+        a, b = np.concatenate([a, middle]), np.concatenate([middle, b])
+        fa, fb = np.concatenate([fa, fm]), np.concatenate([fm, fb])
+        cells += len(fm)
+    rounding = 1e-13 * (1 + best)
+    return max(kept - rounding, 0.0), _polished(scan, best_at, (high - low) / 1200), cells
+
+
+def _polished(scan: _Scan, at: float, width: float) -> float:
+    """The best point near `at`, by ever finer grids."""
+    while width > 1e-13 * (1 + abs(at)):
+        near = np.linspace(at - width, at + width, 33)
+        at, width = float(near[scan.root(near).argmin()]), width / 8
+    return at
+
+
+def attention_loss(
+    layer: PromptedLayer,
+    last: np.ndarray,
+    contexts: Sequence[np.ndarray] | np.ndarray,
+    targets: np.ndarray,
+    prompt: np.ndarray,
+) -> float:
+    """The sum of squares that this prompt leaves, by running attention on prompt, context and last token."""
+    outputs = [layer.attend(last, np.vstack([prompt, context, last])) for context in contexts]
+    return float(((np.array(outputs) - targets) ** 2).sum())
+
+
+def attention_targets(layer: PromptedLayer, last: np.ndarray, outputs: np.ndarray) -> np.ndarray:
+    """The attention outputs that give these outputs of the layer: T_i = MLP^-1(y_i) - x."""
+    return np.array([layer.backward(y) - last for y in outputs])
