@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.printing import AsJson, emit_json, say, show_table
+from headcount.cli.sweeping import SpecName, tell_other_specs
 
 if TYPE_CHECKING:
     from headcount.fits import Knee
@@ -26,12 +27,18 @@ Law = Annotated[
 def register(app: typer.Typer) -> None:
     @app.command("fit")
     def fit(
-        run: Run, law: Law = None, predicted: Predicted = None, confidence: Confidence = 0.95, as_json: AsJson = False
+        run: Run,
+        law: Law = None,
+        predicted: Predicted = None,
+        confidence: Confidence = 0.95,
+        spec: SpecName = None,
+        as_json: AsJson = False,
     ) -> None:
         """Say how many heads are enough, with an interval and a verdict; or fit a power law in a column."""
         from headcount.results import read_study
 
-        study = read_study(run)
+        tell_other_specs(run, spec)
+        study = read_study(run, spec)
         found = _knees(study, predicted, confidence) if law is None else _laws(study, law, predicted, confidence)
         if as_json:
             emit_json(found)

@@ -97,8 +97,7 @@ class _Question:
         plan, given_up = self.resumed(store) or self.fitted()
         if given_up:
             self.say(f"To keep to {spoken(self.budget or 0)}: {given_up}.")
-        self.train(store, plan, given_up)
-        measurement = Measurement(store.study())
+        measurement = Measurement(store.study(self.train(store, plan, given_up)))
         return replace(measurement, files=write_measured(measurement, command=command))
 
     @property
@@ -107,10 +106,11 @@ class _Question:
 
     def resumed(self, store: Store) -> tuple[StudyPlan, str] | None:
         """The plan made for the same question before an interruption: a new one would not fit the rows kept."""
-        spec = store.study().spec if store.stated else {}
-        if spec.get("question") != _as_read(self.wording):
-            return None
-        return decode(StudyPlan, spec["plan"], "the plan of the store"), spec["given_up"]
+        for stated in reversed(store.specs()):
+            spec = store.head(stated.content).spec
+            if spec.get("question") == _as_read(self.wording):
+                return decode(StudyPlan, spec["plan"], "the plan of the store"), spec["given_up"]
+        return None
 
     def fitted(self) -> tuple[StudyPlan, str]:
         """The plan that fits the time, after a timed trial; its estimate is said before anything is trained."""
@@ -122,8 +122,11 @@ class _Question:
         self.say(f"{networks} take {CostEstimate(seconds, self.subject.memory(plan))}.")
         return plan, given_up
 
-    def train(self, store: Store, plan: StudyPlan, given_up: str) -> None:
-        """Train and keep the banks that are missing, fewest heads first; stop between two when the time is over."""
+    def train(self, store: Store, plan: StudyPlan, given_up: str) -> str:
+        """Train and keep the banks that are missing, fewest heads first; stop between two when the time is over.
+
+        The address of the spec in the store comes back.
+        """
         subject, recipe = self.subject, self.subject.recipe(plan)
         banks = [subject.members(plan, heads) for heads in plan.heads]
         members = tuple(member for bank in banks for member in bank)
@@ -132,7 +135,7 @@ class _Question:
             outcome = subject.train(bank, recipe, steps_made)
             return with_error_rates(subject, bank, recipe, outcome) if subject.data.classes else outcome
 
-        train_banks(
+        return train_banks(
             Sweep(members, recipe, subject.data.name),
             self.spec(plan, given_up),
             banks,

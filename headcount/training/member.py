@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from headcount.nets import Architecture, parameters
 from headcount.results.store import address
 from headcount.results.study import PlannedRow
 from headcount.tasks import Task, describe
+from headcount.training.task_source import source_of
 
 __all__ = ["Given", "Member", "Recipe"]
 
@@ -98,16 +100,18 @@ class Member:
         return self.task
 
     def content(self, recipe: Recipe) -> dict[str, Any]:
-        """Everything that determines this member's row, ready for JSON."""
+        """Everything that determines this member's row, ready for JSON: also the source of a task of one's own."""
+        source = source_of(type(self.task))
         return {
-            "task": describe(self.task),
-            "arch": self.arch.as_dict(),
+            "task": _described(self.task),
+            "arch": _sizes(self.arch),
             "seed": self.seed,
             "data_seed": self.data_seed,
             "lr": self.lr,
             "weight_decay": self.weight_decay,
-            "recipe": dataclasses.asdict(recipe),
+            "recipe": _wording(recipe),
             "meaning": MEANING,
+            **({"source": source} if source else {}),
         }
 
     def run(self, recipe: Recipe) -> str:
@@ -118,7 +122,7 @@ class Member:
         """The columns that are known before training."""
         heads, head_dim = min(self.arch.layers)
         total, feedforward = parameters(self.arch, self.task.token_dim)
-        return {
+        known: PlannedRow = {
             "run": self.run(recipe),
             "task": type(self.task).__name__,
             "length": self.task.length,
@@ -136,3 +140,12 @@ class Member:
             "weight_decay": self.weight_decay,
             "steps": recipe.steps,
         }
+        if source := source_of(type(self.task)):
+            known["source"] = source
+        return known
+
+
+# A sweep has many members of few tasks, architectures and recipes: each is described once.
+_described = lru_cache(4096)(describe)
+_sizes = lru_cache(4096)(Architecture.as_dict)
+_wording = lru_cache(64)(dataclasses.asdict)
