@@ -106,7 +106,8 @@ def _status(arguments: Sequence[str] | None) -> int:
     interruption = Interruption()
     try:
         with interruptible(interruption):
-            return _code(arguments)
+            code = _code(arguments)
+        return _interrupted(KeyboardInterrupt()) if code == INTERRUPTED else code  # typer says nothing
     except BrokenPipeError:
         _forget_output()
         return 0

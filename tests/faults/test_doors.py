@@ -78,6 +78,7 @@ def test_weights_that_do_not_fill_their_model_are_refused_by_name(tmp_path, caps
     folder = bert(tmp_path, **changes)
     if change:
         rewritten(folder, change)
+    capsys.readouterr()  # the library's bar
     code, _, err = call(capsys, "compress", folder, "--keep", "0.5", "--measure", "weights")
     assert code == 2 and says in err and err.count("\n") == 1
 

@@ -208,7 +208,7 @@ def _json_table(path: Path) -> dict[str, Any]:
 
 def _first_line(problem: BaseException) -> str:
     lines = str(problem).strip().splitlines() or [type(problem).__name__]
-    return lines[0][:300]
+    return " ".join(lines[:2] if lines[0].endswith(":") else lines[:1])[:300]
 
 
 @contextmanager
