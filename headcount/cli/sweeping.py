@@ -13,6 +13,7 @@ from headcount.cli.printing import AsJson, emit_json, say, show_table
 if TYPE_CHECKING:
     from headcount.results import Store
     from headcount.results.store import StatedSpec
+    from headcount.training import Member, Recipe
 
 RUN = Annotated[Path, typer.Argument(help="Folder of a study, as `headcount sweep` wrote it.", show_default=False)]
 SpecName = Annotated[
@@ -31,7 +32,6 @@ def register(app: typer.Typer) -> None:
         """Train every network a spec asks for; what is already kept is skipped, so run it again to go on."""
         from headcount.cli.door import Interrupted
         from headcount.results import Store
-        from headcount.training.memory import bank_memory
         from headcount.training.progress import bar
         from headcount.training.spec import Sweep
         from headcount.training.sweeps import banks, check_device, refuse_what_cannot_fit, run
@@ -42,12 +42,10 @@ def register(app: typer.Typer) -> None:
         check_device(device)
         refuse_what_cannot_fit(asked.members, asked.recipe, device)
         try:
+            groups = list(banks(asked, device))
             if not as_json:
-                groups = list(banks(asked, device))
-                kind = device.partition(":")[0]
-                most = max((bank_memory(g, asked.recipe, kind) for g in groups), key=lambda memory: memory.total)
-                say(f"{len(asked.members)} networks in {len(groups)} banks; the largest takes {most}.")
-            study = run(asked, kept, device=device, on_progress=bar)
+                say(f"{len(asked.members)} networks in {len(groups)} banks; {_largest(groups, asked.recipe, device)}.")
+            study = run(asked, kept, device=device, on_progress=bar, groups=groups)
         except KeyboardInterrupt:
             left = len(kept.missing([member.run(asked.recipe) for member in asked.members]))
             raise Interrupted(
@@ -94,6 +92,15 @@ def register(app: typer.Typer) -> None:
         folder = out or (run if run.is_dir() else run.parent)
         for path in study.write(folder):
             say(f"{study.count} rows in {path}")
+
+
+def _largest(groups: list[list[Member]], recipe: Recipe, device: str) -> str:
+    """What the largest bank takes, sought among those with most numbers."""
+    from headcount.training.memory import bank_memory
+
+    by_size = sorted(groups, key=lambda g: len(g) * max(m.task.length * m.arch.width for m in g))[-8:]
+    found = [bank_memory(group, recipe, device.partition(":")[0]) for group in by_size]
+    return f"the largest takes {max(found, key=lambda memory: memory.total)}"
 
 
 def summary(study) -> list[dict[str, object]]:

@@ -29,7 +29,16 @@ def address(content: dict[str, Any]) -> str:
     >>> address({"heads": 4, "seed": 0}) == address({"seed": 0, "heads": 4})
     True
     """
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return digest(canonical(content))
+
+
+def canonical(content: dict[str, Any]) -> str:
+    """A JSON-ready value as the one text that its address is taken of."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def digest(text: str) -> str:
+    """The address of a canonical text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -85,7 +85,8 @@ class Sweep:
     @property
     def structure(self) -> Structure | None:
         """What the task asks, when all members ask the same but for the length."""
-        found = {dataclasses.replace(m.drawn.structure, length=1_000_000) for m in self.members}
+        tasks = dict.fromkeys(m.drawn for m in self.members)  # many members, few tasks
+        found = {dataclasses.replace(task.structure, length=1_000_000) for task in tasks}
         return self.members[0].drawn.structure if len(found) == 1 else None
 
     def to_json(self) -> dict[str, Any]:

@@ -68,8 +68,18 @@ def sweep(
         return run(asked, Store.open(folder, create=True), device=device, on_progress=on_progress)
 
 
-def run(asked: Sweep, store: Store, *, device: str = "cpu", on_progress: OnProgress = silent) -> Study:
-    """Train the members that the store lacks, one bank at a time, and return the whole study."""
+def run(
+    asked: Sweep,
+    store: Store,
+    *,
+    device: str = "cpu",
+    on_progress: OnProgress = silent,
+    groups: Sequence[Sequence[Member]] | None = None,
+) -> Study:
+    """Train the members that the store lacks, one bank at a time, and return the whole study.
+
+    `groups` are the sweep's `banks`, where the caller has made them already.
+    """
     check_device(device)
     refuse_what_cannot_fit(asked.members, asked.recipe, device)
 
@@ -77,7 +87,7 @@ def run(asked: Sweep, store: Store, *, device: str = "cpu", on_progress: OnProgr
         path = choose(bank, device, asked.recipe.dtype)
         return train(bank, asked.recipe, device=device, path=path, on_progress=steps_made)
 
-    groups = list(banks(asked, device))
+    groups = list(banks(asked, device)) if groups is None else groups
     spec = train_banks(asked, asked.to_json(), groups, store, train_bank, device=device, on_progress=on_progress)
     return store.study(spec)
 
