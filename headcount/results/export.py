@@ -22,16 +22,23 @@ class Exported:
     head: Study
     rows: Callable[[], Iterator[Row]]
     count: int
+    columns: tuple[str, ...]
 
     @classmethod
     def of(cls, path: Path, spec: str | None = None) -> Exported:
         """The study of a store's folder, or of the JSON that an export wrote."""
         if path.suffix == ".json":
             study = read_study(path)
-            return cls(study, lambda: iter(study.rows), len(study))
+            columns = tuple(dict.fromkeys(chain.from_iterable(study.rows)))
+            return cls(study, lambda: iter(study.rows), len(study), columns)
         store = Store.open(path)
-        count = sum(1 for _ in store.rows(spec))
-        return cls(store.head(spec, every_environment=True), lambda: (row for row, _ in store.rows(spec)), count)
+        count, columns, environments = 0, {}, {}
+        for row, env in store.rows(spec):
+            count += 1
+            columns.update(dict.fromkeys(row))
+            environments[env] = None
+        head = store.head(spec, environments=list(environments))
+        return cls(head, lambda: (row for row, _ in store.rows(spec)), count, tuple(columns))
 
     def write(self, folder: Path) -> Iterator[Path]:
         """Write rows.csv, rows.jsonl and study.json, each whole or not at all, and say where as each is there."""
@@ -47,10 +54,9 @@ class Exported:
 
     def csv_lines(self) -> Iterator[str]:
         """The rows as CSV, columns in the order of the first row and then as they come."""
-        columns = list(dict.fromkeys(chain.from_iterable(self.rows())))
-        if columns:
+        if self.columns:
             line = _Line()
-            writer = csv.DictWriter(line, fieldnames=columns, lineterminator="\n")
+            writer = csv.DictWriter(line, fieldnames=self.columns, lineterminator="\n")
             writer.writeheader()
             yield line.text
             for row in self.rows():

@@ -187,22 +187,20 @@ class Store:
             told["damaged"] = found.kept - len(rows)
         return Study(tuple(rows), told, _environment(list(used), environments), found.name)
 
-    def head(self, spec: str | None = None, *, every_environment: bool = False) -> Study:
+    def head(self, spec: str | None = None, *, environments: list[str] | None = None) -> Study:
         """The study with its first and last row alone: what a list of studies needs, at no cost.
 
-        Its environment is that of those two rows, or of all with `every_environment`.
+        Its environment is that of those two rows, or those of the addresses given.
         """
         with reading(self.path, self.wait) as db:
             found = chosen(_specs(db), spec, self.path)
             (text,) = db.execute("SELECT spec FROM specs WHERE id = ?", (found.id,)).fetchone()
-            environments = dict(db.execute("SELECT id, environment FROM environments").fetchall())
+            known = dict(db.execute("SELECT id, environment FROM environments").fetchall())
             ends = [next(_rows(db, found.id, order), None) for order in ("ASC", "DESC")] if found.kept else []
-            rows = [end for end in ends if end is not None]
-            used = list(dict.fromkeys(env for _, env in rows))
-            if every_environment:
-                used = list(dict.fromkeys(env for _, env in _rows(db, found.id)))
+        rows = [end for end in ends if end is not None]
+        used = list(dict.fromkeys(env for _, env in rows)) if environments is None else environments
         told = {**json.loads(text), "asked": found.asked}
-        return Study(tuple(row for row, _ in rows), told, _environment(used, environments), found.name)
+        return Study(tuple(row for row, _ in rows), told, _environment(used, known), found.name)
 
 
 def insert_rows(db: sqlite3.Connection, rows: Iterable[tuple[str, str, str, str, str | None]]) -> int:
