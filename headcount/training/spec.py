@@ -181,6 +181,8 @@ def _sections(data: dict[str, Any]) -> _Spec:
 def _tasks(section: dict[str, Any], lengths: list[int]) -> list[Task]:
     if "name" not in section:
         raise ValueError('[task] lacks a name, such as name = "LinearMax" (see `headcount tasks`)')
+    if not isinstance(section["name"], str):
+        raise RefusalError(f"name in [task] must be text, got {str(section['name'])[:60]}")
     if "length" in section:
         raise ValueError("[task] has a length; lengths belong into [grid] as lengths = [...]")
     rest = {k: v for k, v in section.items() if k != "name"}
