@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from headcount.refusals import RefusalError
 
-__all__ = ["VERSION", "LockedError", "StoreError", "checksum", "reading", "writing"]
+__all__ = ["VERSION", "EmptyStoreError", "LockedError", "StoreError", "checksum", "reading", "writing"]
 
 VERSION = 2  # 0 is what headcount 0.1.0 wrote: no checksums, one list of runs per spec
 TABLES = {"rows", "environments", "specs"}
@@ -55,6 +55,10 @@ SAID = {
 
 class StoreError(RefusalError):
     """A store that cannot be read or written, and why, in one line."""
+
+
+class EmptyStoreError(StoreError):
+    """A file without a table: whoever made it was stopped before anything stood in it."""
 
 
 class LockedError(StoreError):
@@ -131,6 +135,8 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     """The version of a store's tables; a database of anybody else's is refused."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     (version,) = db.execute("PRAGMA user_version").fetchone()
+    if not tables:
+        raise EmptyStoreError(f"{path} is empty, so not a headcount store yet; `headcount sweep` states a spec in it")
     if not tables >= TABLES:
         raise StoreError(f"{path} is not a headcount store: it lacks the table {min(TABLES - tables)!r}")
     if version > VERSION:

@@ -13,7 +13,7 @@ from typing import Any
 
 from headcount.refusals import RefusalError, nearest
 from headcount.results.claims import Claims
-from headcount.results.database import COUNT, LOCK_WAIT, LockedError, checksum, reading, writing
+from headcount.results.database import COUNT, LOCK_WAIT, EmptyStoreError, LockedError, checksum, reading, writing
 from headcount.results.study import Row, Study
 
 __all__ = ["StatedSpec", "Store", "address", "read_study"]
@@ -98,13 +98,17 @@ class Store:
         """The store in `folder`, read to see that it is one; a missing one is refused unless `create` is set."""
         path = Path(folder)
         store = cls(path if path.suffix == ".sqlite" else path / FILE)
-        if not (create and (not store.path.exists() or not store.path.stat().st_size)):
-            if not store.path.exists():
-                raise FileNotFoundError(
-                    f"no study at {folder}: {store.path} does not exist; `headcount sweep` makes one"
-                )
+        if not store.path.exists():
+            if not create:
+                words = f"no study at {folder}: {store.path} does not exist; `headcount sweep` makes one"
+                raise FileNotFoundError(words)
+            return store
+        try:
             with reading(store.path):
                 pass
+        except EmptyStoreError:
+            if not create:
+                raise
         return store
 
     def claims(self) -> Claims:
@@ -135,8 +139,11 @@ class Store:
         """Every spec ever asked for, the latest last."""
         if not self.path.exists():
             return []
-        with reading(self.path, self.wait) as db:
-            return _specs(db)
+        try:
+            with reading(self.path, self.wait) as db:
+                return _specs(db)
+        except EmptyStoreError:
+            return []
 
     def add(self, finished: Iterable[tuple[str, dict[str, Any], Row]], environment: dict[str, Any]) -> None:
         """Add the rows of one finished bank, (run, member, row) each, in one transaction; wait for the lock.
@@ -159,10 +166,13 @@ class Store:
     def missing(self, runs: Iterable[str]) -> list[str]:
         """Those of `runs` that have no row yet, or a damaged one, in the order given."""
         runs = list(runs)
-        if not self.path.exists() or not self.path.stat().st_size:
+        if not self.path.exists():
             return runs
-        with reading(self.path, self.wait) as db:
-            have = set(_sound_runs(db, runs))
+        try:
+            with reading(self.path, self.wait) as db:
+                have = set(_sound_runs(db, runs))
+        except EmptyStoreError:
+            return runs
         return [run for run in runs if run not in have]
 
     def rows(self, spec: str | None = None) -> Iterator[tuple[Row, str]]:

@@ -85,7 +85,7 @@ def killed_again_and_again(folder, monkeypatch, kills, seed):
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         if (folder / "store" / "rows.sqlite").exists():
-            now = len(Store.open(folder / "store").missing([m.run(ASKED.recipe) for m in ASKED.members]))
+            now = len(Store.open(folder / "store", create=True).missing([m.run(ASKED.recipe) for m in ASKED.members]))
             kept = len(ASKED.members) - now
             assert kept >= done, "a kill took rows that were kept"
             done = kept
@@ -143,6 +143,22 @@ def test_a_writer_killed_within_a_transaction_leaves_what_was_there_and_a_reader
     assert journal.exists(), "reading undid it in the store itself"
     store.add([("b", {}, {"run": "b", "nmse": 0.5})], {})
     assert len(store.study()) == 2 and verify_store(tmp_path).sound and not journal.exists()
+
+
+def test_a_store_whose_making_was_cut_short_is_made_by_the_next_sweep(tmp_path):
+    path = tmp_path / "rows.sqlite"
+    for statements in ((), ("CREATE TABLE x (y)", "DROP TABLE x")):
+        path.touch()
+        with sqlite3.connect(path) as db:
+            for statement in statements:
+                db.execute(statement)
+        store = Store.open(tmp_path, create=True)
+        assert store.specs() == [] and store.missing(["a"]) == ["a"]
+        with pytest.raises(ValueError, match="empty, so not a headcount store yet"):
+            Store.open(tmp_path)
+        store.state("x", {}, ["a"])
+        assert [spec.name for spec in store.specs()] == ["x"]
+        path.unlink()
 
 
 def test_a_finished_transaction_is_on_the_disk(tmp_path):
