@@ -211,6 +211,7 @@ def _shapes(grid: _Grid) -> list[tuple[tuple[tuple[int, int], ...], int]]:
     if grid.head_dim is not None and grid.embed_dim is not None:
         raise ValueError("[grid] gives both head_dim and embed_dim; give one, or shapes for full freedom")
     heads, depths = _numbers(grid, "heads"), [1] if grid.layers is None else _numbers(grid, "layers")
+    at_least_one(layers=min(depths))
     if max(depths) > MOST_LAYERS:
         raise RefusalError(f"layers in [grid] must be at most {MOST_LAYERS}, got {max(depths)}")
     if grid.embed_dim is not None:
