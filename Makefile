@@ -10,7 +10,7 @@ help:
 	@echo "make demo       how many heads does a retrieval task need? measured on this machine, as a page"
 	@echo "make test       the tests, the doctests and the README's code"
 	@echo "make test-slow  also the tests that take longer than ten seconds"
-	@echo "make soak       the whole attack on every certificate: a hundred thousand bad inputs"
+	@echo "make soak       the whole attack on every certificate, and every fault: kills, writers, a fuzz, a million rows"
 	@echo "make check      lint and types"
 	@echo "make bench      the benchmarks that need no GPU"
 	@echo "make docs       write every generated page and picture anew, and say which changed"
@@ -34,7 +34,7 @@ test-slow: $(READY)
 	$(RUN) -m pytest -n 2 -m "not gpu and not soak"
 
 soak: $(READY)
-	$(RUN) -m pytest tests/attack -m soak
+	$(RUN) -m pytest tests/attack tests/faults -m soak
 
 check: $(READY)
 	$(RUN) -m ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,9 +24,21 @@ def whole(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f"{path.name}.{os.getpid()}.part")
+    # A name that nobody can foresee: nothing can be laid in its place beforehand.
+    scratch = path.with_name(f"{path.name[:100]}.{secrets.token_hex(8)}.part")
     try:
         yield scratch
+        _settle(scratch)
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def _settle(path: Path) -> None:
+    """Wait until what was written is on the disk, so that a power cut leaves the old file or the new one."""
+    if path.is_file():
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

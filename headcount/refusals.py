@@ -8,7 +8,11 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["at_least", "at_least_one", "nearest", "not_negative", "positive", "refuse_unknown"]
+__all__ = ["RefusalError", "at_least", "at_least_one", "nearest", "not_negative", "positive", "refuse_unknown"]
+
+
+class RefusalError(ValueError):
+    """What was asked for cannot be done, in one line for people: the asker's mistake, not the program's."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

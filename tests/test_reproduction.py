@@ -36,11 +36,15 @@ NAMES = [
     "induction:curve",
     "induction:selection",
 ]
-<<<<<<< HEAD
-CHEAP = ("head-count:exponents", "allocation:e-128", "ssm:norms", "icl:claims", "consistency:rate", "hardmax:exact")
-=======
-CHEAP = ("head-count:exponents", "allocation:e-128", "ssm:norms", "prompts:memory")
->>>>>>> svm
+CHEAP = (
+    "head-count:exponents",
+    "allocation:e-128",
+    "ssm:norms",
+    "icl:claims",
+    "consistency:rate",
+    "hardmax:exact",
+    "prompts:memory",
+)
 
 
 def run(capsys, *arguments):

@@ -11,6 +11,7 @@ import pytest
 
 from headcount.nets import Architecture
 from headcount.results import Store
+from headcount.results.store import address
 from headcount.tasks import KthLargest
 from headcount.training import Recipe, Sweep, sweep
 from headcount.training.sweeps import banks, run
@@ -141,6 +142,7 @@ def test_the_address_of_a_member_changes_with_everything_that_determines_it():
         (member, dataclasses.replace(recipe, dtype="float64")),
     ]
     assert len({member.run(recipe), *(m.run(r) for m, r in variants)}) == 8
+    assert all(m.run(r) == address(m.content(r)) for m, r in [(member, recipe), *variants])
 
 
 def test_a_sweep_killed_in_the_middle_ends_with_the_rows_of_one_left_alone(tmp_path):

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import signal
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headcount.cli.failures import Interruption, clipped, foreseen, interruptible, sentence_of
+
 __all__ = ["Interrupted", "app", "main"]
+
+REFUSED, UNFORESEEN, INTERRUPTED = 2, 1, 130  # exit codes
 
 # One file a room, in the order `--help` lists them. Each has `register(app)` and imports its room only when called.
 ROOMS = (
@@ -27,6 +36,7 @@ ROOMS = (
     "fits",
     "report",
     "figures",
+    "storing",
     "measuring",
     "allocation",
     "ssm",
@@ -84,35 +94,87 @@ class Interrupted(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; leave with 0, with 2 and one line on stderr, or with 130 when interrupted."""
-    sys.exit(_status(arguments))
+    """Run one command; leave with 0, with 2 and one line on stderr, or with 130 when interrupted.
+
+    With 1 when none of that was foreseen: then the traceback is in a file, and the line says which.
+    """
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    status = _status(arguments)
+    with contextlib.suppress(ValueError):  # not in the main thread
+        if status == INTERRUPTED:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
+    sys.exit(_flushed(status))
 
 
 def _status(arguments: Sequence[str] | None) -> int:
+    interruption = Interruption()
+    try:
+        with interruptible(interruption):
+            code = _code(arguments)
+        return _interrupted(KeyboardInterrupt()) if code == INTERRUPTED else code  # typer says nothing
+    except BrokenPipeError:
+        _forget_output()
+        return 0
+    except (Interrupted, typer.Abort, KeyboardInterrupt) as stop:
+        return _interrupted(stop)
+    except Exception as problem:
+        if interruption.came:  # a library may have met it as another error
+            return _interrupted(KeyboardInterrupt())
+        if os.environ.get("HEADCOUNT_TRACEBACK"):
+            raise
+        return _refuse(sentence_of(problem)) if foreseen(problem) else _unforeseen(problem)
+
+
+def _code(arguments: Sequence[str] | None) -> int:
     try:
         code = app(args=arguments, standalone_mode=False, prog_name="headcount")
         return code if isinstance(code, int) else 0
     except Misuse as mistake:
         if type(mistake).__name__ == "NoArgsIsHelpError":
             sys.stderr.write(f"{mistake}\n")
-            return 2
+            return REFUSED
         where = getattr(mistake, "ctx", None)
         command = where.command_path if where is not None else "headcount"
         return _refuse(f"{_message(mistake)} (see `{command} --help`)")
-    except (Interrupted, typer.Abort, KeyboardInterrupt) as stop:
-        sys.stderr.write(f"headcount: interrupted. {stop}".rstrip() + "\n")
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except ModuleNotFoundError as missing:
         if missing.name and missing.name.split(".")[0] == "headcount":
             raise
         return _refuse(_missing((missing.name or str(missing)).split(".")[0]))
-    except (ValueError, OSError) as mistake:
-        if os.environ.get("HEADCOUNT_TRACEBACK"):
-            raise
-        return _refuse(_sentence(mistake))
+
+
+def _interrupted(stop: BaseException) -> int:
+    sys.stderr.write(f"headcount: interrupted. {stop}".rstrip() + "\n")
+    return INTERRUPTED
+
+
+def _flushed(status: int) -> int:
+    """The status once all output is out; output that nobody takes any more is no failure."""
+    try:
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        _forget_output()
+        return status
+    except OSError as problem:
+        _forget_output()
+        return _refuse(f"standard output: {(problem.strerror or str(problem)).lower()}")
+
+
+def _forget_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _unforeseen(problem: Exception) -> int:
+    """A bug, ours or of a task of the user's own: one line that says where, and the whole traceback in a file."""
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="headcount-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+    ) as file:
+        file.write("".join(traceback.format_exception(problem)))
+    at = traceback.extract_tb(problem.__traceback__)[-1]
+    what = f"{type(problem).__name__}: {clipped(problem)}".rstrip(": ")
+    _refuse(f"not foreseen: {what} ({Path(at.filename).name}, line {at.lineno}); the traceback is in {file.name}")
+    return UNFORESEEN
 
 
 def _missing(package: str) -> str:
@@ -130,12 +192,6 @@ def _message(mistake: Exception) -> str:
     return str(getattr(mistake, "format_message", mistake.__str__)())
 
 
-def _sentence(mistake: Exception) -> str:
-    if isinstance(mistake, OSError) and mistake.filename is not None and mistake.strerror:
-        return f"{mistake.filename}: {mistake.strerror.lower()}"
-    return str(mistake)
-
-
 def _refuse(sentence: str) -> int:
     sys.stderr.write(f"headcount: {' '.join(sentence.split())}\n")
-    return 2
+    return REFUSED

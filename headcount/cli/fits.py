@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.printing import AsJson, emit_json, say, show_table
+from headcount.cli.sweeping import SpecName, tell_other_specs
 
 if TYPE_CHECKING:
     from headcount.fits import Knee
@@ -38,12 +39,14 @@ def register(app: typer.Typer) -> None:
         predicted: Predicted = None,
         confidence: Confidence = 0.95,
         out: Out = None,
+        spec: SpecName = None,
         as_json: AsJson = False,
     ) -> None:
         """Say how many heads are enough, with an interval; or fit a power law, or the law of the best rate."""
         from headcount.results import read_study
 
-        study = read_study(run)
+        tell_other_specs(run, spec)
+        study = read_study(run, spec)
         if learning_rate:
             _refuse_beside(law, predicted)
             _learning_rate(study, confidence, out, as_json, f"headcount fit {run} --learning-rate")

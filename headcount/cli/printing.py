@@ -52,7 +52,7 @@ def out_file(folder: Path, name: str, text: str) -> Path:
     """Write `text` to `folder/name`, whole or not at all, and return the path."""
     path = folder / name
     with whole(path) as scratch:
-        scratch.write_text(text)
+        scratch.write_text(text, encoding="utf-8")
     return path
 
 

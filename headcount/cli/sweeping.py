@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, out_file, say, show_table
+from headcount.cli.printing import AsJson, emit_json, say, show_table
+
+if TYPE_CHECKING:
+    from headcount.results import Store
+    from headcount.results.store import StatedSpec
+    from headcount.training import Member, Recipe
 
 RUN = Annotated[Path, typer.Argument(help="Folder of a study, as `headcount sweep` wrote it.", show_default=False)]
+SpecName = Annotated[
+    str | None, typer.Option("--spec", help="Which spec of the store; the latest by default.", show_default=False)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,17 +34,23 @@ def register(app: typer.Typer) -> None:
         from headcount.results import Store
         from headcount.training.progress import bar
         from headcount.training.spec import Sweep
-        from headcount.training.sweeps import run
+        from headcount.training.sweeps import banks, check_device, refuse_what_cannot_fit, run
 
         asked = Sweep.read(spec)
         folder = store or Path("runs") / asked.name
         kept = Store.open(folder, create=True)
+        check_device(device)
+        refuse_what_cannot_fit(asked.members, asked.recipe, device)
         try:
-            study = run(asked, kept, device=device, on_progress=bar)
+            groups = list(banks(asked, device))
+            if not as_json:
+                say(f"{len(asked.members)} networks in {len(groups)} banks; {_largest(groups, asked.recipe, device)}.")
+            study = run(asked, kept, device=device, on_progress=bar, groups=groups)
         except KeyboardInterrupt:
-            done = len(kept.study())
+            left = len(kept.missing([member.run(asked.recipe) for member in asked.members]))
             raise Interrupted(
-                f"{done} of {len(asked.members)} networks are kept in {folder}; run the same command to go on."
+                f"{len(asked.members) - left} of {len(asked.members)} networks are kept in {folder}; "
+                "run the same command to go on."
             ) from None
         if as_json:
             emit_json(list(study.rows))
@@ -49,30 +64,43 @@ def register(app: typer.Typer) -> None:
         folder: Annotated[Path, typer.Argument(help="Folder that holds studies.")] = Path("runs"),
         as_json: AsJson = False,
     ) -> None:
-        """List the studies in a folder: how many networks were asked for, how many are kept."""
-        rows = list_studies(folder)
+        """List the studies in a folder, every spec of each: how many networks were asked for, how many are kept."""
+        rows, odd = list_studies(folder)
+        for problem in odd:
+            typer.echo(f"headcount: {problem}", err=True)
         if as_json:
             emit_json(rows)
         else:
-            show_table(rows, ("study", "task", "kept", "asked", "diverged", "device"))
+            show_table(rows, ("study", "spec", "task", "kept", "asked", "diverged", "device"))
 
     @app.command("export")
     def export(
         run: RUN,
         out: Annotated[Path | None, typer.Option("--out", help="Folder to write into. Default: RUN.")] = None,
+        spec: SpecName = None,
         as_json: AsJson = False,
     ) -> None:
         """Write a study as rows.csv, rows.jsonl and study.json, or print its rows with --json."""
-        from headcount.results import read_study
+        from headcount.results.export import Exported
 
-        study = read_study(run)
+        tell_other_specs(run, spec)
+        study = Exported.of(run, spec)
         if as_json:
-            emit_json(list(study.rows))
+            for piece in study.json_list():
+                sys.stdout.write(piece)
             return
         folder = out or (run if run.is_dir() else run.parent)
-        texts = {"rows.csv": study.to_csv(), "rows.jsonl": study.to_json_lines(), "study.json": study.to_json()}
-        for name, text in texts.items():
-            say(f"{len(study)} rows in {out_file(folder, name, text)}")
+        for path in study.write(folder):
+            say(f"{study.count} rows in {path}")
+
+
+def _largest(groups: list[list[Member]], recipe: Recipe, device: str) -> str:
+    """What the largest bank takes, sought among those with most numbers."""
+    from headcount.training.memory import bank_memory
+
+    by_size = sorted(groups, key=lambda g: len(g) * max(m.task.length * m.arch.width for m in g))[-8:]
+    found = [bank_memory(group, recipe, device.partition(":")[0]) for group in by_size]
+    return f"the largest takes {max(found, key=lambda memory: memory.total)}"
 
 
 def summary(study) -> list[dict[str, object]]:
@@ -96,25 +124,44 @@ def summary(study) -> list[dict[str, object]]:
     ]
 
 
-def list_studies(folder: Path) -> list[dict[str, object]]:
-    """A row for each study found in `folder`."""
+def list_studies(folder: Path) -> tuple[list[dict[str, object]], list[str]]:
+    """A row for each spec of each study found in `folder`, and a sentence for each store that cannot be read."""
     from headcount.results import Store
     from headcount.results.store import FILE
 
     if not folder.is_dir():
         raise ValueError(f"no folder {folder}; `headcount sweep` keeps its studies in runs/ unless told otherwise")
-    rows = []
+    rows, odd = [], []
     for path in sorted([folder / FILE, *folder.glob(f"*/{FILE}")]):
         if path.exists():
-            study = Store.open(path).study()
-            rows.append(
-                {
-                    "study": str(path.parent),
-                    "task": ", ".join(study.values("task")) if len(study) else "-",
-                    "kept": len(study),
-                    "asked": study.spec["asked"],
-                    "diverged": sum(row["status"] == "diverged" for row in study),
-                    "device": study.environment.get("device", "-"),
-                }
-            )
-    return rows
+            try:
+                store = Store.open(path)
+                rows += [_listed(store, spec) for spec in store.specs()]
+            except (ValueError, OSError) as problem:
+                odd.append(" ".join(str(problem).split()))
+    if odd and not rows:
+        raise ValueError(odd[0])
+    return rows, odd[:2]
+
+
+def _listed(store: Store, spec: StatedSpec) -> dict[str, object]:
+    study = store.head(spec.content)
+    return {
+        "study": str(store.path.parent),
+        "spec": spec.label,
+        "task": ", ".join(dict.fromkeys(str(row.get("task", "-")) for row in study)) or "-",
+        "kept": spec.kept,
+        "asked": spec.asked,
+        "diverged": spec.diverged,
+        "device": study.environment.get("device", "-"),
+    }
+
+
+def tell_other_specs(run: Path, spec: str | None) -> None:
+    """Where a store holds specs of several names and none was chosen, say on stderr which is shown."""
+    from headcount.results import Store
+
+    names = list(dict.fromkeys(s.name for s in Store.open(run).specs())) if run.suffix != ".json" else []
+    if spec is None and len(names) > 1:
+        others = ", ".join(names[:-1]) if len(names) < 7 else f"{len(names) - 1} others"
+        typer.echo(f"headcount: shown is {names[-1]!r}, stated last; {run} also holds {others} (--spec)", err=True)

@@ -137,6 +137,9 @@ def variants(study: Study, cell: tuple[str, ...] = CELL) -> dict[str, Study]:
     """
     if not study.rows:
         raise ValueError(EMPTY)
+    for column in cell:
+        if any(column not in row for row in study):
+            raise ValueError(f"a row of the study lacks {column!r}, so it belongs into no cell")
     options = [_parts(study, cell, ("task", "width", "positions", "depth", size)) for size in ("head_dim", "embed_dim")]
     return min(options, key=len)
 

@@ -13,6 +13,7 @@ from headcount.fits.cells import Cells
 __all__ = ["NormalSeeds", "has_noise", "level_noise", "normal_seeds", "robust_spread", "smooth_spread"]
 
 DRAWS = 20_000
+MANY = 400  # seeds from which on the summaries are normal themselves, and drawing them would take gigabytes
 LENGTHS = 3  # from so many lengths on their differences are the noise
 SMALLEST = 1e-12  # a spread below this is that of equal numbers
 
@@ -31,11 +32,14 @@ class NormalSeeds(NamedTuple):
 
 @lru_cache
 def normal_seeds(seeds: int) -> NormalSeeds:
-    """The constants of n seeds, from 20,000 drawn samples.
+    """The constants of n seeds, from 20,000 drawn samples; beyond 400 seeds, by the law of the square root of n.
 
     >>> normal_seeds(1).median.__round__(1), normal_seeds(2).median.__round__(1)
     (1.0, 0.7)
     """
+    if seeds > MANY:
+        level, median, deviation = normal_seeds(MANY)
+        return NormalSeeds(level * (MANY / seeds) ** 0.5, median * (MANY / seeds) ** 0.5, deviation)
     drawn = np.sort(np.random.default_rng(0).standard_normal((DRAWS, seeds)), axis=-1)
     best = drawn[:, : -(-seeds // 2)].mean(-1)
     deviation = _deviation(drawn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,16 @@ def _npz(path: Path) -> dict[str, np.ndarray]:
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
-    except (zipfile.BadZipFile, ValueError, OSError, EOFError, TypeError, KeyError) as problem:
+    except (
+        zipfile.BadZipFile,
+        ValueError,
+        OSError,
+        EOFError,
+        TypeError,
+        KeyError,
+        RuntimeError,
+        zlib.error,
+    ) as problem:
         raise ValueError(f"{path} is not a readable .npz file: {problem}") from None
 
 

@@ -21,7 +21,7 @@ from headcount.measuring.subject import Subject
 from headcount.measuring.tables import Reading
 from headcount.measuring.timing import timed
 from headcount.report import write_measured
-from headcount.results import Store, Study
+from headcount.results import Store
 from headcount.results.study import Row
 from headcount.training import Member, Outcome, Recipe, Sweep
 from headcount.training.loop import StepsMade
@@ -97,8 +97,7 @@ class _Question:
         plan, given_up = self.resumed(store) or self.fitted()
         if given_up:
             self.say(f"To keep to {spoken(self.budget or 0)}: {given_up}.")
-        self.train(store, plan, given_up)
-        measurement = Measurement(store.study())
+        measurement = Measurement(store.study(self.train(store, plan, given_up)))
         return replace(measurement, files=write_measured(measurement, command=command))
 
     @property
@@ -107,10 +106,11 @@ class _Question:
 
     def resumed(self, store: Store) -> tuple[StudyPlan, str] | None:
         """The plan made for the same question before an interruption: a new one would not fit the rows kept."""
-        spec = store.study().spec if store.stated else {}
-        if spec.get("question") != _as_read(self.wording):
-            return None
-        return decode(StudyPlan, spec["plan"], "the plan of the store"), spec["given_up"]
+        for stated in reversed(store.specs()):
+            spec = store.head(stated.content).spec
+            if spec.get("question") == _as_read(self.wording):
+                return decode(StudyPlan, spec["plan"], "the plan of the store"), spec["given_up"]
+        return None
 
     def fitted(self) -> tuple[StudyPlan, str]:
         """The plan that fits the time, after a timed trial; its estimate is said before anything is trained."""
@@ -122,19 +122,23 @@ class _Question:
         self.say(f"{networks} take {CostEstimate(seconds, self.subject.memory(plan))}.")
         return plan, given_up
 
-    def train(self, store: Store, plan: StudyPlan, given_up: str) -> None:
-        """Train and keep the banks that are missing, fewest heads first; stop between two when the time is over."""
+    def train(self, store: Store, plan: StudyPlan, given_up: str) -> str:
+        """Train and keep the banks that are missing, fewest heads first; stop between two when the time is over.
+
+        The address of the spec in the store comes back.
+        """
         members = [member for heads in plan.heads for member in self.subject.members(plan, heads)]
         asked = Sweep(tuple(members), self.subject.recipe(plan), self.subject.data.name)
         if plan.search is not None:
-            asked = searched(asked, plan.search, lambda trials: self.trained(trials, store, plan, given_up, never))
+            trained = lambda trials: store.study(self.trained(trials, store, plan, given_up, never))  # noqa: E731
+            asked = searched(asked, plan.search, trained)
             self.say(f"{str(asked.chosen and asked.chosen.sentence).capitalize()}.")
-        self.trained(asked, store, plan, given_up, self.stops)
+        return self.trained(asked, store, plan, given_up, self.stops)
 
     def trained(
         self, asked: Sweep, store: Store, plan: StudyPlan, given_up: str, stop: Callable[[int, int], bool]
-    ) -> Study:
-        """The study of a sweep, a bank for every head count."""
+    ) -> str:
+        """Train a sweep, a bank for every head count; the address of its spec in the store."""
         subject, recipe = self.subject, asked.recipe
         banks: dict[str, list[Member]] = {}
         for member in asked.members:
@@ -147,7 +151,7 @@ class _Question:
         spec = self.spec(plan, given_up)
         if asked.chosen is not None:
             spec["rate_search"] = asked.chosen.to_json()
-        train_banks(
+        return train_banks(
             asked,
             spec,
             list(banks.values()),
@@ -157,7 +161,6 @@ class _Question:
             on_progress=self.on_progress,
             stop=stop,
         )
-        return store.study()
 
     def stops(self, finished: int, left: int) -> bool:
         """Whether the time is over before the next head count; two are needed to say anything."""

@@ -45,13 +45,17 @@ class Reading:
 def read_csv(path: Path) -> Columns:
     """The columns of a CSV file with a header line."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.reader(file))
     except (UnicodeDecodeError, csv.Error) as problem:
         raise ValueError(f"{path} is not a CSV file in UTF-8: {problem}") from None
     rows = [row for row in rows if row]
     if len(rows) < 2:
         raise ValueError(f"{path} holds {len(rows)} lines; a header and rows are needed")
+    names = [name.strip() for name in rows[0]]
+    repeated = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if repeated is not None:
+        raise ValueError(f"{path}: two columns are called {repeated!r}; each needs a name of its own")
     for number, row in enumerate(rows, start=1):
         if len(row) != len(rows[0]):
             raise ValueError(f"{path}: line {number} has {len(row)} fields, the header {len(rows[0])}")

@@ -14,6 +14,7 @@ from headcount.fits import Cells, Knee
 
 __all__ = ["curves"]
 
+MOST_DOTS = 4000
 ROW = 24  # pixels of a line of the lower panel
 
 
@@ -39,10 +40,11 @@ def _panel(cells: Cells, frame: Frame, x: Scale, label: str) -> str:
     levels, count = cells.levels(), len(cells.groups)
     gap = _spacing(x, cells.points)
     shift = [(i - (count - 1) / 2) * min(9.0, 0.5 * gap / count) for i in range(count)]
+    most = max(3, MOST_DOTS // (count * len(cells.points)))
     ends = []
     for i in range(count):
         seen = [j for j in range(len(cells.points)) if np.isfinite(levels[i, j])]
-        dots = [(x(cells.points[j]) + shift[i], y(v)) for j in seen for v in flat[i, j] if np.isfinite(v)]
+        dots = [(x(cells.points[j]) + shift[i], y(v)) for j in seen for v in _thinned(flat[i, j], most)]
         line = [(x(cells.points[j]) + shift[i], y(levels[i, j])) for j in seen]
         body += _curve(line, dots, shade(i, count))
         ends.append(line[-1] if line else (frame.right, frame.bottom))
@@ -50,6 +52,18 @@ def _panel(cells: Cells, frame: Frame, x: Scale, label: str) -> str:
     body += end_labels(places, ends, [str(g) for g in cells.groups], frame.right + 16)
     body += text("length", frame.right + 16, min(places) - 18, "soft small")
     return body + axis_name(frame, label)
+
+
+def _thinned(values: np.ndarray, most: int) -> np.ndarray:
+    """The finite values; of more than `most`, evenly spaced ones in the order of their size.
+
+    >>> _thinned(np.array([3.0, 1.0, 2.0, np.nan]), 5).tolist(), _thinned(np.arange(100.0), 3).tolist()
+    ([3.0, 1.0, 2.0], [0.0, 50.0, 99.0])
+    """
+    finite = values[np.isfinite(values)]
+    if len(finite) <= most:
+        return finite
+    return np.sort(finite)[np.linspace(0, len(finite) - 1, most).round().astype(int)]
 
 
 def _curve(line: list[tuple[float, float]], dots: list[tuple[float, float]], tone: int) -> str:

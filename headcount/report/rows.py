@@ -12,6 +12,7 @@ from headcount.results.study import COLUMNS
 
 __all__ = ["ShownCell", "Table", "table"]
 
+MOST_ROWS = 2000
 FIRST = ("heads", "length", "seed", "nmse", "status")
 
 
@@ -31,18 +32,22 @@ class Table:
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[ShownCell, ...], ...]
     constant: tuple[tuple[str, str], ...]
+    total: int  # rows of the study, of which these are all or evenly spaced ones
 
 
-def table(study: Study) -> Table:
-    """The rows of the study, none left out."""
+def table(study: Study, most: int = MOST_ROWS) -> Table:
+    """The rows of the study; of more than `most`, so many evenly spaced ones: a page must open on a telephone."""
     names = [name for name in (*COLUMNS, *study.rows[0]) if any(name in row for row in study)]
     names = list(dict.fromkeys(names))
-    varying = [n for n in names if n in FIRST or len({str(row.get(n)) for row in study}) > 1]
+    first = study.rows[0]
+    varying = [n for n in names if n in FIRST or any(str(row.get(n)) != str(first.get(n)) for row in study)]
     order = [*(n for n in FIRST if n in varying), *(n for n in varying if n not in FIRST and n != "run")]
     order += ["run"] if "run" in varying else []
     constant = tuple((n, _cell(study.rows[0].get(n)).shown) for n in names if n not in order)
-    rows = tuple(tuple(_cell(row.get(n), n) for n in order) for row in study)
-    return Table(tuple((n, COLUMNS[n].meaning if n in COLUMNS else "") for n in order), rows, constant)
+    step = max(1.0, len(study) / most)
+    shown = [study.rows[int(i * step)] for i in range(min(most, len(study)))]
+    rows = tuple(tuple(_cell(row.get(n), n) for n in order) for row in shown)
+    return Table(tuple((n, COLUMNS[n].meaning if n in COLUMNS else "") for n in order), rows, constant, len(study))
 
 
 def _cell(value: Any, column: str = "") -> ShownCell:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headcount.papers.allocation.reproduce import ALLOCATION
-<<<<<<< HEAD
+from headcount.papers.attention_svm.reproduce import ATTENTION_SVM
 from headcount.papers.born.reproduce import BORN
 from headcount.papers.consistency.reproduce import CONSISTENCY
 from headcount.papers.hardmax.reproduce import HARDMAX
-=======
-from headcount.papers.attention_svm.reproduce import ATTENTION_SVM
->>>>>>> svm
 from headcount.papers.head_count.cifar import CIFAR
 from headcount.papers.head_count.reproduce import SYNTHETIC
 from headcount.papers.head_count.text_retrieval import TEXT
@@ -32,16 +29,13 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
     *INFOFLOW,
     *ALLOCATION,
     *SSM,
-<<<<<<< HEAD
     *ICL,
     *CONSISTENCY,
     *BORN,
     *INDUCTION,
     *HARDMAX,
-=======
     *ATTENTION_SVM,
     *PROMPTS,
->>>>>>> svm
 )
 
 

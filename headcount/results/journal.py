@@ -24,7 +24,7 @@ class Journal:
         self.path = path
         self.cells: dict[str, Any] = {}
         if path.exists():
-            for line in path.read_text().splitlines():
+            for line in path.read_text(encoding="utf-8").splitlines():
                 try:
                     cell = json.loads(line)
                 except ValueError:  # the line that an interruption cut short
@@ -39,7 +39,7 @@ class Journal:
         """Keep a cell."""
         self.cells[self._key(of)] = found
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as file:
+        with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"of": of, "found": found}) + "\n")
 
     @staticmethod

@@ -157,7 +157,7 @@ class Record:
     def read(cls, path: Path) -> Record:
         """The record in a file."""
         try:
-            return cls.from_json(path.read_text())
+            return cls.from_json(path.read_text(encoding="utf-8"))
         except (ValueError, KeyError, TypeError) as problem:
             raise ValueError(f"{path}: {problem}") from None
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headcount.refusals import RefusalError, nearest
+from headcount.results.claims import Claims
+from headcount.results.database import COUNT, LOCK_WAIT, EmptyStoreError, LockedError, checksum, reading, writing
 from headcount.results.study import Row, Study
 
-__all__ = ["Store", "address", "read_study"]
+__all__ = ["StatedSpec", "Store", "address", "read_study"]
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS rows (run TEXT PRIMARY KEY, member TEXT NOT NULL, row TEXT NOT NULL,
-                                 environment TEXT NOT NULL,
-                                 finished TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')));
-CREATE TABLE IF NOT EXISTS environments (id TEXT PRIMARY KEY, environment TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS specs (id INTEGER PRIMARY KEY, name TEXT NOT NULL, spec TEXT NOT NULL, runs TEXT NOT NULL,
-                                  stated TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')));
-"""
 FILE = "rows.sqlite"
+CHUNK = 1000  # rows parsed at once: they share the names of their columns
+PATIENCE = 24 * 3600.0  # seconds that a finished bank waits for the lock
 
 
 def address(content: dict[str, Any]) -> str:
@@ -31,108 +29,241 @@ def address(content: dict[str, Any]) -> str:
     >>> address({"heads": 4, "seed": 0}) == address({"seed": 0, "heads": 4})
     True
     """
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return digest(canonical(content))
+
+
+def canonical(content: dict[str, Any]) -> str:
+    """A JSON-ready value as the one text that its address is taken of."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def digest(text: str) -> str:
+    """The address of a canonical text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def read_study(path: str | Path) -> Study:
-    """The study in a store's folder, or in the one JSON file that `headcount export` makes of it."""
+def read_study(path: str | Path, spec: str | None = None) -> Study:
+    """The study in a store's folder, or in the one JSON file that `headcount export` makes of it.
+
+    A store may hold several specs: `spec` names one, the latest is meant without it.
+    """
     path = Path(path)
     if path.suffix != ".json":
-        return Store.open(path).study()
+        return Store.open(path).study(spec)
     try:
-        return Study.from_json(path.read_text())
-    except ValueError as problem:
-        raise ValueError(f"{path}: {problem}") from None
+        return Study.from_json(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as problem:
+        raise RefusalError(f"{path}: {problem}") from None
+
+
+@dataclass(frozen=True)
+class StatedSpec:
+    """A spec that was asked for: how many networks, how many of them are kept, how many of those diverged."""
+
+    id: int
+    content: str
+    name: str
+    asked: int
+    kept: int
+    diverged: int
+    stated: str
+
+    @property
+    def label(self) -> str:
+        """Its name with the beginning of its address: two specs of one name differ."""
+        return f"{self.name}@{self.content.removeprefix('old ')[:6]}"
 
 
 class Store:
-    """The rows of one folder, with the spec asked for last and the environment of every row.
+    """The rows of one folder, with every spec asked for and the environment of every row.
+
+    Nothing is made on the disk before something is stated or added.
 
     >>> import tempfile
     >>> store = Store.open(tempfile.mkdtemp(), create=True)
-    >>> store.state("pair", {"task": "x"}, runs=["r1", "r2"])
+    >>> first = store.state("pair", {"task": "x"}, runs=["r1", "r2"])
     >>> store.add([("r1", {"heads": 4}, {"run": "r1", "heads": 4, "nmse": 0.1})], environment={"torch": "2"})
     >>> store.missing(["r1", "r2"])
     ['r2']
-    >>> len(store.study())
-    1
+    >>> _ = store.state("other", {"task": "y"}, runs=["r2"])
+    >>> len(store.study(first)), len(store.study()), [spec.name for spec in store.specs()]
+    (1, 0, ['pair', 'other'])
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, wait: float = LOCK_WAIT) -> None:
+        self.path, self.wait = path, wait
 
     @classmethod
     def open(cls, folder: str | Path, *, create: bool = False) -> Store:
-        """The store in `folder`; a missing one is made only when `create` is set."""
+        """The store in `folder`, read to see that it is one; a missing one is refused unless `create` is set."""
         path = Path(folder)
-        path = path if path.suffix == ".sqlite" else path / FILE
-        if not path.exists() and not create:
-            raise FileNotFoundError(f"no study at {folder}: {path} does not exist; `headcount sweep` makes one")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        store = cls(path)
+        store = cls(path if path.suffix == ".sqlite" else path / FILE)
+        if not store.path.exists():
+            if not create:
+                words = f"no study at {folder}: {store.path} does not exist; `headcount sweep` makes one"
+                raise FileNotFoundError(words)
+            return store
         try:
-            with store._connect() as db:
-                db.executescript(SCHEMA)
-        except sqlite3.DatabaseError as problem:
-            raise ValueError(f"{path} is not a headcount store: {problem}") from None
+            with reading(store.path):
+                pass
+        except EmptyStoreError:
+            if not create:
+                raise
         return store
 
-    @contextlib.contextmanager
-    def _connect(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self.path, timeout=60)
-        try:
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")
-            with db:  # one transaction: all of it or nothing
-                yield db
-        finally:
-            db.close()
+    def claims(self) -> Claims:
+        """Claims on banks, so that processes on one store train each bank once."""
+        return Claims(self.path.with_suffix(".claims"))
 
-    def state(self, name: str, spec: dict[str, Any], runs: Iterable[str]) -> None:
-        """Record what is asked for: a spec and the runs it names. The latest statement is the study."""
-        entry = (name, json.dumps(spec, sort_keys=True), json.dumps(list(runs)))
-        with self._connect() as db:
-            last = db.execute("SELECT name, spec, runs FROM specs ORDER BY id DESC LIMIT 1").fetchone()
-            if last != entry:
-                db.execute("INSERT INTO specs (name, spec, runs) VALUES (?, ?, ?)", entry)
+    def state(self, name: str, spec: dict[str, Any], runs: Iterable[str]) -> str:
+        """Record what is asked for, a spec and the runs it names, and return the address to ask for it by."""
+        runs = list(dict.fromkeys(runs))
+        text = json.dumps(spec, sort_keys=True)
+        content = address({"name": name, "spec": text, "runs": runs})
+        with writing(self.path, self.wait) as db:
+            (turn,) = db.execute("SELECT coalesce(max(turn), 0) + 1 FROM specs").fetchone()
+            if db.execute("UPDATE specs SET turn = ? WHERE content = ?", (turn, content)).rowcount == 0:
+                row = (content, name, text, turn, len(runs))
+                insert = "INSERT INTO specs (content, name, spec, turn, asked) VALUES (?, ?, ?, ?, ?)"
+                number = db.execute(insert, row).lastrowid
+                db.executemany("INSERT INTO asked VALUES (?, ?, ?)", ((run, number, i) for i, run in enumerate(runs)))
+                db.execute(f"{COUNT} WHERE id = ?", (number,))
+        return content
 
     @property
     def stated(self) -> bool:
         """Whether anything was ever asked for here."""
-        with self._connect() as db:
-            return db.execute("SELECT 1 FROM specs LIMIT 1").fetchone() is not None
+        return bool(self.specs())
+
+    def specs(self) -> list[StatedSpec]:
+        """Every spec ever asked for, the latest last."""
+        if not self.path.exists():
+            return []
+        try:
+            with reading(self.path, self.wait) as db:
+                return _specs(db)
+        except EmptyStoreError:
+            return []
 
     def add(self, finished: Iterable[tuple[str, dict[str, Any], Row]], environment: dict[str, Any]) -> None:
-        """Add the rows of one finished bank, (run, member, row) each, in one transaction."""
+        """Add the rows of one finished bank, (run, member, row) each, in one transaction; wait for the lock.
+
+        A row that is there already stays, unless its checksum says that it is damaged.
+        """
         env = address(environment)
-        with self._connect() as db:
-            db.execute("INSERT OR IGNORE INTO environments VALUES (?, ?)", (env, json.dumps(environment)))
-            db.executemany(
-                "INSERT OR IGNORE INTO rows (run, member, row, environment) VALUES (?, ?, ?, ?)",
-                [(run, json.dumps(member), json.dumps(row), env) for run, member, row in finished],
-            )
+        rows = [(run, json.dumps(member), json.dumps(row), row.get("status")) for run, member, row in finished]
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                with writing(self.path, self.wait) as db:
+                    db.execute("INSERT OR IGNORE INTO environments VALUES (?, ?)", (env, json.dumps(environment)))
+                    insert_rows(db, ((run, member, row, env, status) for run, member, row, status in rows))
+                return
+            except LockedError:
+                if time.monotonic() > until:
+                    raise
 
     def missing(self, runs: Iterable[str]) -> list[str]:
-        """Those of `runs` that have no row yet, in the order given."""
-        with self._connect() as db:
-            have = {run for (run,) in db.execute("SELECT run FROM rows")}
+        """Those of `runs` that have no row yet, or a damaged one, in the order given."""
+        runs = list(runs)
+        if not self.path.exists():
+            return runs
+        try:
+            with reading(self.path, self.wait) as db:
+                have = set(_sound_runs(db, runs))
+        except EmptyStoreError:
+            return runs
         return [run for run in runs if run not in have]
 
-    def study(self) -> Study:
-        """The rows of the latest spec that are finished, in the spec's order."""
-        with self._connect() as db:
-            last = db.execute("SELECT name, spec, runs FROM specs ORDER BY id DESC LIMIT 1").fetchone()
-            if last is None:
-                raise ValueError(f"{self.path} holds no spec; `headcount sweep` states one")
-            rows = {
-                run: (json.loads(row), env) for run, row, env in db.execute("SELECT run, row, environment FROM rows")
-            }
+    def rows(self, spec: str | None = None) -> Iterator[tuple[Row, str]]:
+        """The finished rows of a spec in its order, one by one, each with the address of its environment."""
+        with reading(self.path, self.wait) as db:
+            found = chosen(_specs(db), spec, self.path)
+            yield from _rows(db, found.id)
+
+    def study(self, spec: str | None = None) -> Study:
+        """The rows of a spec that are finished, in the spec's order; of the latest one unless `spec` says which."""
+        with reading(self.path, self.wait) as db:
+            found = chosen(_specs(db), spec, self.path)
+            (text,) = db.execute("SELECT spec FROM specs WHERE id = ?", (found.id,)).fetchone()
             environments = dict(db.execute("SELECT id, environment FROM environments").fetchall())
-        name, spec, runs = last[0], json.loads(last[1]), json.loads(last[2])
-        done = [rows[run] for run in runs if run in rows]
-        used = dict.fromkeys(env for _, env in done)
-        environment = json.loads(environments[next(iter(used))]) if used else {}
-        if len(used) > 1:
-            environment["also"] = [json.loads(environments[env]) for env in list(used)[1:]]
-        return Study(tuple(row for row, _ in done), {**spec, "asked": len(runs)}, environment, name)
+            used: dict[str, None] = {}
+            rows = []
+            for row, env in _rows(db, found.id):
+                rows.append(row)
+                used.setdefault(env)
+        told: dict[str, Any] = {**json.loads(text), "asked": found.asked}
+        if len(rows) < found.kept:
+            told["damaged"] = found.kept - len(rows)
+        return Study(tuple(rows), told, _environment(list(used), environments), found.name)
+
+    def head(self, spec: str | None = None, *, environments: list[str] | None = None) -> Study:
+        """The study with its first and last row alone: what a list of studies needs, at no cost.
+
+        Its environment is that of those two rows, or those of the addresses given.
+        """
+        with reading(self.path, self.wait) as db:
+            found = chosen(_specs(db), spec, self.path)
+            (text,) = db.execute("SELECT spec FROM specs WHERE id = ?", (found.id,)).fetchone()
+            known = dict(db.execute("SELECT id, environment FROM environments").fetchall())
+            ends = [next(_rows(db, found.id, order), None) for order in ("ASC", "DESC")] if found.kept else []
+        rows = [end for end in ends if end is not None]
+        used = list(dict.fromkeys(env for _, env in rows)) if environments is None else environments
+        told = {**json.loads(text), "asked": found.asked}
+        return Study(tuple(row for row, _ in rows), told, _environment(used, known), found.name)
+
+
+def insert_rows(db: sqlite3.Connection, rows: Iterable[tuple[str, str, str, str, str | None]]) -> int:
+    """Insert rows (run, member, row, environment, status) where none stands or a damaged one does; how many."""
+    before = db.total_changes
+    db.create_function("checksum", 4, checksum)
+    for run, member, row, env, status in rows:
+        db.execute("DELETE FROM rows WHERE run = ? AND checksum IS NOT checksum(run, member, row, environment)", (run,))
+        db.execute(
+            "INSERT OR IGNORE INTO rows (run, member, row, environment, status, checksum) VALUES (?, ?, ?, ?, ?, ?)",
+            (run, member, row, env, status, checksum(run, member, row, env)),
+        )
+    return db.total_changes - before
+
+
+def chosen(specs: list[StatedSpec], spec: str | None, path: Path) -> StatedSpec:
+    """The spec of this address, label or name (the latest of that name); without one, the latest of all."""
+    if not specs:
+        raise RefusalError(f"{path} holds no spec; `headcount sweep` states one")
+    fits = [s for s in specs if spec is None or spec in (s.content, s.label, s.name)]
+    if not fits:
+        raise RefusalError(f"{path} holds no spec {spec!r}; {nearest(str(spec), dict.fromkeys(s.name for s in specs))}")
+    return fits[-1]
+
+
+def _specs(db: sqlite3.Connection) -> list[StatedSpec]:
+    columns = "id, content, name, asked, kept, diverged, stated"
+    return [StatedSpec(*row) for row in db.execute(f"SELECT {columns} FROM specs ORDER BY turn")]
+
+
+def _rows(db: sqlite3.Connection, spec: int, order: str = "ASC") -> Iterator[tuple[Row, str]]:
+    columns = "rows.run, member, row, environment, checksum"
+    found = db.execute(
+        f"SELECT {columns} FROM asked JOIN rows USING (run) WHERE asked.spec = ? ORDER BY place {order}", (spec,)
+    )
+    found.arraysize = 1
+    while chunk := found.fetchmany(CHUNK):
+        sound = [(row, env) for run, member, row, env, said in chunk if checksum(run, member, row, env) == said]
+        rows = json.loads(f"[{','.join(row for row, _ in sound)}]")
+        yield from zip(rows, (env for _, env in sound), strict=True)
+
+
+def _sound_runs(db: sqlite3.Connection, runs: list[str]) -> Iterator[str]:
+    columns = "SELECT run, member, row, environment, checksum FROM rows"
+    for start in range(0, len(runs), 500):
+        some = runs[start : start + 500]
+        for run, *texts, said in db.execute(f"{columns} WHERE run IN ({','.join('?' * len(some))})", some):
+            if checksum(run, *texts) == said:
+                yield run
+
+
+def _environment(used: list[str], environments: dict[str, str]) -> dict[str, Any]:
+    """The environment of the first row, with those of others beside it."""
+    known = [json.loads(environments[env]) for env in used if env in environments]
+    environment = known[0] if known else {}
+    return {**environment, "also": known[1:]} if len(known) > 1 else environment

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints
 
@@ -45,6 +46,7 @@ class PlannedRow(TypedDict):
     schedule: NotRequired[Annotated[str, "how the rate runs over the steps, where it is no cosine"]]
     batch: NotRequired[Annotated[int, "samples in a step, where the schedule is no cosine"]]
     factors: NotRequired[Annotated[str, "the base whose factors rate and start follow, where there is one"]]
+    source: NotRequired[Annotated[str, "hash of the file of a task of the user's own"]]
 
 
 class Row(PlannedRow):
@@ -157,8 +159,17 @@ class Study:
 
     def to_json(self) -> str:
         """The whole study as one JSON text: rows, spec and environment, to be kept beside a page drawn from it."""
-        whole = {"name": self.name, "spec": self.spec, "environment": self.environment, "rows": list(self.rows)}
-        return json.dumps(whole, indent=1) + "\n"
+        return "".join(self.json_pieces(self.rows))
+
+    def json_pieces(self, rows: Iterable[Row]) -> Iterator[str]:
+        """`to_json` piece by piece, with these rows for the study's own: a million need not be held at once."""
+        head = {"name": self.name, "spec": self.spec, "environment": self.environment}
+        yield strict_json(head, indent=1).removesuffix("\n}") + ',\n "rows": ['
+        before = "\n  "
+        for row in rows:
+            yield before + strict_json(row, indent=1).replace("\n", "\n  ")
+            before = ",\n  "
+        yield "\n ]\n}\n" if before.startswith(",") else "]\n}\n"
 
     @classmethod
     def from_json(cls, text: str) -> Study:
@@ -166,7 +177,9 @@ class Study:
         whole = json.loads(text)
         if not isinstance(whole, dict) or not {"name", "spec", "environment", "rows"} <= set(whole):
             raise ValueError("this JSON is not a study: it lacks name, spec, environment or rows")
-        rows = tuple(as_row(row, f"row {i}") for i, row in enumerate(whole["rows"]))
+        if not isinstance(whole["rows"], list):
+            raise ValueError(f"rows of a study must be a list, got {str(whole['rows'])[:60]}")
+        rows = tuple(_with_infinities(as_row(row, f"row {i}")) for i, row in enumerate(whole["rows"]))
         return cls(rows, whole["spec"], whole["environment"], whole["name"])
 
     def to_csv(self) -> str:
@@ -181,4 +194,30 @@ class Study:
 
     def to_json_lines(self) -> str:
         """The rows as JSON, one a line."""
-        return "".join(json.dumps(row) + "\n" for row in self.rows)
+        return "".join(strict_json(row) + "\n" for row in self.rows)
+
+
+def strict_json(value: Any, **how: Any) -> str:
+    """JSON that every reader takes: what is no finite number is null.
+
+    >>> strict_json({"nmse": float("inf"), "heads": 4})
+    '{"nmse": null, "heads": 4}'
+    """
+    try:
+        return json.dumps(value, allow_nan=False, **how)
+    except ValueError:
+        return json.dumps(_finite(value), **how)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(v) for key, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _with_infinities(row: Row) -> Row:
+    """A row read from JSON: an error that was never finite is infinity, as training had it."""
+    lost = [name for name in ("nmse", "final_nmse", "train_nmse") if name in row and row[name] is None]
+    return cast(Row, {**row, **dict.fromkeys(lost, math.inf)}) if lost else row

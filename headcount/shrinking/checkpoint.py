@@ -26,7 +26,9 @@ def save_compact(model: nn.Module, folder: str | Path, source: str | Path | None
     layouts = [family.read(layer).layout.to_json() for layer in family.layers(model)]
     with _whole(Path(folder)) as scratch:
         _write(scratch / WEIGHTS, _state(model))
-        (scratch / LAYOUT).write_text(json.dumps({"family": family.name, "layers": layouts}, indent=1))
+        (scratch / LAYOUT).write_text(
+            json.dumps({"family": family.name, "layers": layouts}, indent=1), encoding="utf-8"
+        )
         _settings(model, scratch, source)
     return Path(folder)
 
@@ -101,7 +103,7 @@ def _settings(model: Any, scratch: Path, source: str | Path | None) -> None:
         model.config.save_pretrained(scratch)
     else:
         own = {"architecture": json.loads(model.arch.to_json()), "token_dim": model.token_dim}
-        (scratch / "config.json").write_text(json.dumps({"model_type": "headcount", **own}, indent=1))
+        (scratch / "config.json").write_text(json.dumps({"model_type": "headcount", **own}, indent=1), encoding="utf-8")
 
 
 @contextmanager

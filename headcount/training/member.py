@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from headcount.nets import Architecture, parameters
-from headcount.results.store import address
+from headcount.results.store import canonical, digest
 from headcount.results.study import PlannedRow, UnusualColumns
 from headcount.tasks import Task, describe
 from headcount.training.rate_schedule import COSINE, Schedule
+from headcount.training.task_source import source_of
 
 __all__ = ["Given", "Member", "Recipe"]
 
@@ -112,10 +115,11 @@ class Member:
         return self.task
 
     def content(self, recipe: Recipe) -> dict[str, Any]:
-        """Everything that determines this member's row, ready for JSON."""
+        """Everything that determines this member's row, ready for JSON: also the source of a task of one's own."""
+        source = source_of(type(self.task))
         return {
-            "task": describe(self.task),
-            "arch": self.arch.as_dict(),
+            "task": _described(self.task),
+            "arch": _sizes(self.arch),
             "seed": self.seed,
             "data_seed": self.data_seed,
             "lr": self.lr,
@@ -123,17 +127,25 @@ class Member:
             "recipe": recipe.as_dict(),
             "meaning": MEANING,
             **({} if self.base is None else {"base": self.base.as_dict()}),
+            **({"source": source} if source else {}),
         }
 
     def run(self, recipe: Recipe) -> str:
-        """The content address of its row."""
-        return address(self.content(recipe))
+        """The content address of its row: that of `content`, put together from texts made once."""
+        texts = {"task": _task_text(self.task), "arch": _arch_text(self.arch), "recipe": _recipe_text(recipe)}
+        numbers = {"seed": self.seed, "data_seed": self.data_seed, "lr": self.lr, "weight_decay": self.weight_decay}
+        texts |= {key: json.dumps(value) for key, value in {**numbers, "meaning": MEANING}.items()}
+        if source := source_of(type(self.task)):
+            texts["source"] = json.dumps(source)
+        if self.base is not None:
+            texts["base"] = _arch_text(self.base)
+        return digest("{" + ",".join(f'"{key}":{texts[key]}' for key in sorted(texts)) + "}")
 
     def row(self, recipe: Recipe) -> PlannedRow:
         """The columns that are known before training."""
         heads, head_dim = min(self.arch.layers)
         total, feedforward = parameters(self.arch, self.task.token_dim)
-        return {
+        known: PlannedRow = {
             "run": self.run(recipe),
             "task": type(self.task).__name__,
             "length": self.task.length,
@@ -152,6 +164,9 @@ class Member:
             "steps": recipe.steps,
             **self._unusual(recipe),
         }
+        if source := source_of(type(self.task)):
+            known["source"] = source
+        return known
 
     def _unusual(self, recipe: Recipe) -> UnusualColumns:
         """The columns that a row has only where its training is not the usual one: what a law of rates holds fixed."""
@@ -159,3 +174,23 @@ class Member:
         if recipe.schedule != COSINE:
             said = {"schedule": recipe.schedule.name, "batch": recipe.batch}
         return said if self.base is None else {**said, "factors": f"{self.base.name}, width {self.base.width}"}
+
+
+# A sweep has many members of few tasks, architectures and recipes: each is described once.
+_described = lru_cache(4096)(describe)
+_sizes = lru_cache(4096)(Architecture.as_dict)
+
+
+@lru_cache(4096)
+def _task_text(task: Task | Given) -> str:
+    return canonical(_described(task))
+
+
+@lru_cache(4096)
+def _arch_text(arch: Architecture) -> str:
+    return canonical(_sizes(arch))
+
+
+@lru_cache(64)
+def _recipe_text(recipe: Recipe) -> str:
+    return canonical(recipe.as_dict())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
+import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from typing import Any
 
 from headcount.frozen import checked, decode
 from headcount.nets import Architecture
-from headcount.refusals import at_least_one, refuse_unknown
+from headcount.refusals import RefusalError, at_least_one, refuse_unknown
 from headcount.structure import Structure
 from headcount.tasks import Task, named, sentence
 from headcount.training.member import Member, Recipe
@@ -22,6 +24,8 @@ from headcount.training.rate_search import ChosenRates, RateSearch
 
 __all__ = ["Sweep"]
 
+MOST_NETWORKS = 1_000_000
+MOST_LAYERS = 1000
 RATES = ("lr", "weight_decay")
 BEST = "best"  # for lr: the rate is chosen per shape, see RateSearch
 Counts = int | tuple[int, ...]
@@ -88,7 +92,8 @@ class Sweep:
     @property
     def structure(self) -> Structure | None:
         """What the task asks, when all members ask the same but for the length."""
-        found = {dataclasses.replace(m.drawn.structure, length=1_000_000) for m in self.members}
+        tasks = dict.fromkeys(m.drawn for m in self.members)  # many members, few tasks
+        found = {dataclasses.replace(task.structure, length=1_000_000) for task in tasks}
         return self.members[0].drawn.structure if len(found) == 1 else None
 
     def to_json(self) -> dict[str, Any]:
@@ -107,10 +112,15 @@ class Sweep:
     def read(cls, path: str | Path) -> Sweep:
         """The sweep that a TOML file describes, named after the file unless it names itself."""
         path = Path(path)
+        beside = str(path.absolute().parent)  # a task of the user's own may stand there
+        if beside not in sys.path:
+            sys.path.append(beside)
         try:
-            return cls.from_toml(path.read_text(), name=path.stem)
+            return cls.from_toml(path.read_text(encoding="utf-8-sig"), name=path.stem)
         except (ValueError, UnicodeDecodeError) as problem:
-            raise ValueError(f"{path}: {problem}") from None
+            raise RefusalError(f"{path}: {problem}") from None
+        except RecursionError:
+            raise RefusalError(f"{path}: it is nested too deeply to be a spec") from None
 
     @classmethod
     def from_toml(cls, text: str, name: str = "sweep") -> Sweep:
@@ -124,14 +134,16 @@ class Sweep:
         if "schedule" in training:
             training["schedule"] = schedule_named(training["schedule"], "[training]")
         recipe = decode(Recipe, training, "[training]", also=RATES)
-        members = tuple(
+        lengths, rates = _numbers(spec.grid, "lengths"), _rates(spec.grid, spec.training)
+        refuse_too_many(lengths, _shapes(spec.grid), _widths(spec.grid), rates, _count(spec.seeds))
+        members = (
             dataclasses.replace(Member(task, arch, seed, seed), **rate)
-            for task in _tasks(spec.task, _numbers(spec.grid, "lengths"))
+            for task in _tasks(spec.task, lengths)
             for arch in _architectures(spec.grid)
-            for rate in _rates(spec.grid, spec.training)
+            for rate in rates
             for seed in _seeds(spec.seeds)
         )
-        return cls(members, recipe, spec.name or name, text, search)
+        return cls(tuple(dict.fromkeys(members)), recipe, _folder_name(spec.name or name), text, search)
 
     @classmethod
     def of(
@@ -158,7 +170,7 @@ class Sweep:
             for rate in rates
             for seed in _seeds(seeds)
         )
-        return cls(members, recipe, search=search)
+        return cls(tuple(dict.fromkeys(members)), recipe, search=search)
 
 
 def _asked(lr: float | Sequence[float] | str | RateSearch) -> tuple[RateSearch | None, list[float]]:
@@ -172,6 +184,23 @@ def _asked(lr: float | Sequence[float] | str | RateSearch) -> tuple[RateSearch |
     return None, [float(rate) for rate in (lr if isinstance(lr, Sequence) else [lr])]
 
 
+def refuse_too_many(*choices: Sequence[Any] | range) -> None:
+    """Refuse a grid of more networks than anybody can mean, before any of them is made."""
+    count = math.prod(map(len, choices))
+    if count > MOST_NETWORKS:
+        raise RefusalError(f"the grid asks for {count:,} networks; at most {MOST_NETWORKS:,} make a sweep")
+
+
+def _folder_name(name: str) -> str:
+    """The name, which is that of a folder in runs/ too: of letters, digits, spaces and -_.+=,@ alone."""
+    if not re.fullmatch(r"\w[\w .+=,@-]{0,99}", name) or name != name.strip():
+        shown = name if len(name) <= 60 else f"{name[:57]}..."
+        raise RefusalError(
+            f"name must be up to 100 letters, digits, spaces or -_.+=,@ that name a folder, got {shown!r}"
+        )
+    return name
+
+
 def _sections(data: dict[str, Any]) -> _Spec:
     refuse_unknown(data, [f.name for f in dataclasses.fields(_Spec)], "the spec")
     for section in ("task", "grid"):
@@ -183,6 +212,8 @@ def _sections(data: dict[str, Any]) -> _Spec:
 def _tasks(section: dict[str, Any], lengths: list[int]) -> list[Task]:
     if "name" not in section:
         raise ValueError('[task] lacks a name, such as name = "LinearMax" (see `headcount tasks`)')
+    if not isinstance(section["name"], str):
+        raise RefusalError(f"name in [task] must be text, got {str(section['name'])[:60]}")
     if "length" in section:
         raise ValueError("[task] has a length; lengths belong into [grid] as lengths = [...]")
     rest = {k: v for k, v in section.items() if k != "name"}
@@ -190,11 +221,14 @@ def _tasks(section: dict[str, Any], lengths: list[int]) -> list[Task]:
 
 
 def _architectures(grid: _Grid) -> list[Architecture]:
-    widths, positions = _numbers(grid, "width"), _numbers(grid, "positions")
     return [
         Architecture(layers=layers, width=width, positions=places, embed_dim=embed)
-        for (layers, embed), width, places in itertools.product(_shapes(grid), widths, positions)
+        for (layers, embed), (width, places) in itertools.product(_shapes(grid), _widths(grid))
     ]
+
+
+def _widths(grid: _Grid) -> list[tuple[int, int]]:
+    return list(itertools.product(_numbers(grid, "width"), _numbers(grid, "positions")))
 
 
 def _shapes(grid: _Grid) -> list[tuple[tuple[tuple[int, int], ...], int]]:
@@ -208,6 +242,9 @@ def _shapes(grid: _Grid) -> list[tuple[tuple[tuple[int, int], ...], int]]:
     if grid.head_dim is not None and grid.embed_dim is not None:
         raise ValueError("[grid] gives both head_dim and embed_dim; give one, or shapes for full freedom")
     heads, depths = _numbers(grid, "heads"), [1] if grid.layers is None else _numbers(grid, "layers")
+    at_least_one(layers=min(depths))
+    if max(depths) > MOST_LAYERS:
+        raise RefusalError(f"layers in [grid] must be at most {MOST_LAYERS}, got {max(depths)}")
     if grid.embed_dim is not None:
         at_least_one(heads=min(heads))
         fixed = itertools.product(heads, _numbers(grid, "embed_dim"), depths)
@@ -229,7 +266,7 @@ def _rates(grid: _Grid, training: dict[str, Any]) -> list[dict[str, float]]:
             _refuse_twice(grid, key)
             given = checked(Rates, training[key], key, "[training]")
         if given is not None:
-            choices[key] = [float(v) for v in (given if isinstance(given, tuple) else [given])]
+            choices[key] = list(dict.fromkeys(map(float, given if isinstance(given, tuple) else [given])))
     return [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
 
 
@@ -246,6 +283,10 @@ def _numbers(grid: _Grid, key: str) -> list[int]:
     if value == ():
         raise ValueError(f"{key} in [grid] must be a whole number or a list of them, got []")
     return list(dict.fromkeys(value if isinstance(value, tuple) else (value,)))
+
+
+def _count(seeds: int | Sequence[int]) -> Sequence[int]:
+    return range(min(seeds, 2 * MOST_NETWORKS)) if isinstance(seeds, int) else seeds
 
 
 def _seeds(value: int | Sequence[int]) -> list[int]:

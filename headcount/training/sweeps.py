@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -13,6 +14,7 @@ import torch
 
 from headcount.nets import Architecture
 from headcount.results import Store, Study
+from headcount.results.store import address
 from headcount.tasks import Task
 from headcount.training.backends.choice import choose
 from headcount.training.loop import Outcome, StepsMade, train
@@ -26,6 +28,8 @@ __all__ = ["TrainBank", "banks", "environment", "run", "searched", "sweep", "tra
 
 # How much of a padded bank may be padding: on a CPU it costs time, on a GPU launches cost more.
 PADDING = {"cpu": 1.25, "cuda": 4.0}
+
+POLL = 0.2  # seconds between two looks at banks that other processes are training
 
 TrainBank = Callable[[Sequence[Member], StepsMade], Outcome]
 
@@ -69,10 +73,21 @@ def sweep(
         return run(asked, Store.open(folder, create=True), device=device, on_progress=on_progress)
 
 
-def run(asked: Sweep, store: Store, *, device: str = "cpu", on_progress: OnProgress = silent) -> Study:
-    """Train the members that the store lacks, one bank at a time, and return the whole study."""
+def run(
+    asked: Sweep,
+    store: Store,
+    *,
+    device: str = "cpu",
+    on_progress: OnProgress = silent,
+    groups: Sequence[Sequence[Member]] | None = None,
+) -> Study:
+    """Train the members that the store lacks, one bank at a time, and return the whole study.
+
+    `groups` are the sweep's `banks`, where the caller has made them already.
+    """
     if asked.search is not None:
         asked = searched(asked, asked.search, lambda trials: run(trials, store, device=device, on_progress=on_progress))
+        groups = None
     check_device(device)
     refuse_what_cannot_fit(asked.members, asked.recipe, device)
 
@@ -80,9 +95,9 @@ def run(asked: Sweep, store: Store, *, device: str = "cpu", on_progress: OnProgr
         path = choose(bank, device, asked.recipe.dtype)
         return train(bank, asked.recipe, device=device, path=path, on_progress=steps_made)
 
-    groups = list(banks(asked, device))
-    train_banks(asked, asked.to_json(), groups, store, train_bank, device=device, on_progress=on_progress)
-    return store.study()
+    groups = list(banks(asked, device)) if groups is None else groups
+    spec = train_banks(asked, asked.to_json(), groups, store, train_bank, device=device, on_progress=on_progress)
+    return store.study(spec)
 
 
 def searched(asked: Sweep, search: RateSearch, trained: Callable[[Sweep], Study]) -> Sweep:
@@ -103,27 +118,61 @@ def train_banks(
     device: str,
     on_progress: OnProgress = silent,
     stop: Callable[[int, int], bool] = never,
-) -> None:
+) -> str:
     """Train what the store lacks of every group and add each bank as it is finished: the loop of every study.
 
-    `spec` is what the store keeps beside the rows. Before each bank, `stop` hears how many are finished and how many
-    are left, and may end the loop.
+    `spec` is what the store keeps beside the rows; its address comes back. Before each bank, `stop` hears how many
+    are finished and how many are left, and may end the loop. Processes that share the store share the work: a bank
+    is trained by the one that claims it, the others wait for its rows, and take it over should that one die.
     """
     recipe = asked.recipe
     runs = [member.run(recipe) for member in asked.members]
-    store.state(asked.name, spec, runs)
+    address_of_spec = store.state(asked.name, spec, runs)
     missing = set(store.missing(runs))
     # Grouped before skipping: what is left of an interrupted sweep falls into the same banks, hence the same rows.
-    left = [bank for group in groups if (bank := [m for m in group if m.run(recipe) in missing])]
-    with on_progress(asked, left, done=len(runs) - len(missing)) as progress:
-        for number, bank in enumerate(left):
-            if stop(len(groups) - len(left) + number, len(left) - number):
-                break
-            outcome = train_bank(bank, progress)
-            rows = zip(bank, outcome.rows, strict=True)
-            finished = [(row["run"], member.content(recipe), row) for member, row in rows]
-            store.add(finished, environment(device, outcome.path))
-            progress.bank_done(len(bank))
+    claimed = [ClaimedBank.of(group, recipe) for group in groups]
+    left = [bank for bank in claimed if missing.intersection(bank.runs)]
+    shown = [bank.lacking(missing) for bank in left]
+    with store.claims() as claims, on_progress(asked, shown, done=len(runs) - len(missing)) as progress:
+        while left:
+            waiting = []
+            for number, bank in enumerate(left):
+                if stop(len(groups) - len(left) + number - len(waiting), len(left) - number + len(waiting)):
+                    return address_of_spec
+                if not claims.take(bank.address):
+                    waiting.append(bank)
+                    continue
+                members = bank.lacking(set(store.missing(bank.runs)))  # another process may have brought them
+                if members:
+                    outcome = train_bank(members, progress)
+                    rows = zip(members, outcome.rows, strict=True)
+                    finished = [(row["run"], member.content(recipe), row) for member, row in rows]
+                    store.add(finished, environment(device, outcome.path))
+                claims.give_back(bank.address)
+                progress.bank_done(len(bank.members))
+            if len(waiting) == len(left):
+                time.sleep(POLL)
+            left = waiting
+    return address_of_spec
+
+
+@dataclass(frozen=True)
+class ClaimedBank:
+    """A group of members, the runs they stand for, and the address under which a process claims them."""
+
+    members: tuple[Member, ...]
+    runs: tuple[str, ...]
+    address: str
+
+    @classmethod
+    def of(cls, members: Sequence[Member], recipe: Recipe) -> ClaimedBank:
+        """The bank of these members."""
+        runs = tuple(member.run(recipe) for member in members)
+        return cls(tuple(members), runs, address({"runs": runs}))
+
+    def lacking(self, missing: set[str]) -> list[Member]:
+        """Those of its members whose runs are missing."""
+        return [member for member, run in zip(self.members, self.runs, strict=True) if run in missing]
 
 
 def banks(asked: Sweep, device: str) -> Iterator[list[Member]]:

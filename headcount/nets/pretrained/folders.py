@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from headcount.frozen import decode
+from headcount.frozen import decode, field_of
 from headcount.nets import Architecture, Transformer
 from headcount.nets.pretrained.families import FAMILIES, family_of
 from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Weights
+from headcount.refusals import RefusalError, at_least_one
 
 __all__ = ["build", "config_of", "folder_of", "load", "load_compact", "readout_for", "tokenizer_of"]
 
@@ -70,16 +72,15 @@ def config_of(name: str | Path) -> Any:
     where = folder_of(str(name))
     local = Path(where) / "config.json"
     if local.is_file():
-        data = json.loads(local.read_text())
+        data = _json_table(local)
         if data.get("model_type") == "headcount":
             return data
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(where)
-    except (OSError, ValueError, KeyError) as cause:
-        first = str(cause).strip().splitlines()[0]
-        raise ValueError(f"no model can be read from {name!r}: {first}") from None
+        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
+    except Exception as cause:  # whatever a library makes of a stranger's file
+        raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
     if config.model_type not in FAMILIES:
         known = ", ".join(n for n in FAMILIES if n != "headcount")
         raise ValueError(f"{name} is of type {config.model_type!r}, which cannot be shrunk; known: {known}")
@@ -89,8 +90,10 @@ def config_of(name: str | Path) -> Any:
 def build(config: Any) -> nn.Module:
     """An untrained model of that configuration."""
     if isinstance(config, dict):
-        arch = Architecture.from_json(json.dumps(config["architecture"]))
-        return Transformer(arch, config["token_dim"], seed=0).eval()
+        arch = Architecture.from_json(json.dumps(field_of(config, "architecture", "config.json")))
+        token_dim = field_of(config, "token_dim", "config.json")
+        at_least_one(token_dim=token_dim)
+        return Transformer(arch, token_dim, seed=0).eval()
     return _kind(config)(config).eval()
 
 
@@ -105,12 +108,17 @@ def load(name: str | Path) -> nn.Module:
     config = config_of(where)
     if isinstance(config, dict):
         raise ValueError(f"{name} names headcount's own network but has no {LAYOUT}, so no weights can be placed")
+    _refuse_index_outside(Path(where))
     try:
         with _quietly():
-            return _kind(config).from_pretrained(where, config=config).eval()
-    except OSError as cause:
-        first = str(cause).strip().splitlines()[0]
-        raise ValueError(f"no weights can be read from {name!r}: {first}") from None
+            model, told = _kind(config).from_pretrained(
+                where, config=config, trust_remote_code=False, output_loading_info=True
+            )
+    except Exception as cause:  # whatever a library makes of a stranger's file
+        raise RefusalError(f"no weights can be read from {name!r}: {_first_line(cause)}") from None
+    _refuse_random(told, config, name)
+    refuse_not_finite(model.state_dict(), name)
+    return model.eval()
 
 
 def load_compact(folder: str | Path) -> nn.Module:
@@ -118,7 +126,7 @@ def load_compact(folder: str | Path) -> nn.Module:
     folder = Path(folder)
     if not (folder / LAYOUT).is_file():
         raise FileNotFoundError(f"{folder} is no compact checkpoint: it has no {LAYOUT}")
-    stored_layout = decode(_StoredLayout, json.loads((folder / LAYOUT).read_text(encoding="utf-8")), LAYOUT)
+    stored_layout = decode(_StoredLayout, _json_table(folder / LAYOUT), LAYOUT)
     model = build(config_of(folder))
     family = family_of(model)
     layers = family.layers(model)
@@ -127,10 +135,17 @@ def load_compact(folder: str | Path) -> nn.Module:
     for layer, layout in zip(layers, stored_layout.layers, strict=True):
         family.write(layer, _blank(family.read(layer), layout))
     own = model.state_dict(keep_vars=True)
-    stored = load_file(folder / WEIGHTS)
+    try:
+        stored = load_file(folder / WEIGHTS)
+    except SafetensorError as cause:
+        raise RefusalError(f"{folder / WEIGHTS} is not a readable safetensors file: {cause}") from None
     _check_names(set(stored), own, folder)
+    refuse_not_finite(stored, folder / WEIGHTS)
     with torch.no_grad():
         for name, tensor in stored.items():
+            if own[name].shape != tensor.shape:
+                shapes = f"{tuple(tensor.shape)}, and the layout asks for {tuple(own[name].shape)}"
+                raise RefusalError(f"{folder / WEIGHTS}: {name!r} is {shapes}")
             own[name].copy_(tensor)
     return model.eval()
 
@@ -140,10 +155,9 @@ def tokenizer_of(name: str | Path) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder_of(str(name)))
-    except (OSError, ValueError, KeyError) as cause:
-        first = str(cause).strip().splitlines()[0]
-        raise ValueError(f"no tokenizer can be read from {name!r}: {first}") from None
+        return AutoTokenizer.from_pretrained(folder_of(str(name)), trust_remote_code=False)
+    except Exception as cause:  # whatever a library makes of a stranger's file
+        raise RefusalError(f"no tokenizer can be read from {name!r}: {_first_line(cause)}") from None
 
 
 def readout_for(name: str | Path) -> Any:
@@ -151,6 +165,50 @@ def readout_for(name: str | Path) -> Any:
     from headcount.nets.pretrained.batches import pooled, states
 
     return pooled if (Path(folder_of(str(name))) / "modules.json").is_file() else states
+
+
+def refuse_not_finite(tensors: Mapping[str, Tensor], where: object) -> None:
+    """Refuse the first tensor that holds NaN or an infinity: nothing that is measured on it would mean anything."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise RefusalError(f"{where}: {name!r} holds NaN or infinity")
+
+
+def _refuse_random(told: Mapping[str, Any], config: Any, name: object) -> None:
+    """Refuse weights that the library filled in or left out, which it says where nobody looks."""
+    if missing := sorted(told.get("missing_keys") or ()):
+        raise RefusalError(f"the weights in {name} lack {missing[0]!r} ({len(missing)} tensors in all)")
+    if mismatched := sorted(str(key) for key in told.get("mismatched_keys") or ()):
+        raise RefusalError(f"the weights in {name} do not fit its config.json: {mismatched[0]}")
+    layers = getattr(config, "num_hidden_layers", None)
+    for key in sorted(told.get("unexpected_keys") or ()):
+        number = re.search(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.", key)
+        if layers is not None and number and int(number[1]) >= layers:
+            raise RefusalError(f"the weights in {name} hold {key!r}, and its config.json says {layers} layers")
+
+
+def _refuse_index_outside(folder: Path) -> None:
+    """Refuse an index that names weights anywhere but beside it."""
+    for index in sorted(folder.glob("*.index.json")) if folder.is_dir() else ():
+        files = _json_table(index).get("weight_map", {})
+        for file in files.values() if isinstance(files, dict) else [files]:
+            if not isinstance(file, str) or Path(file).name != file:
+                raise RefusalError(f"{index} leads to {str(file)[:80]!r}; weights must stand beside it")
+
+
+def _json_table(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as problem:
+        raise RefusalError(f"{path} is not readable JSON: {_first_line(problem)}") from None
+    if not isinstance(data, dict):
+        raise RefusalError(f"{path} must hold a table of keys and values")
+    return data
+
+
+def _first_line(problem: BaseException) -> str:
+    lines = str(problem).strip().splitlines() or [type(problem).__name__]
+    return " ".join(lines[:2] if lines[0].endswith(":") else lines[:1])[:300]
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def load(path: str | Path) -> System:
     if path.suffix == ".safetensors":
         return _unpack(path)
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as problem:
         raise ValueError(f"{path} is not JSON: {problem}") from None
     try:

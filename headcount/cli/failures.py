@@ -1,0 +1,103 @@
+"""Which failures are foreseen, and their sentence: the one place that knows. What is not foreseen is a bug."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sqlite3
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from headcount.refusals import RefusalError
+
+__all__ = ["Interruption", "clipped", "foreseen", "interruptible", "sentence_of"]
+
+PACKAGE = Path(__file__).parents[1]
+LONGEST = 500  # characters of a sentence
+# Errors about what was given, whoever raises them: a file, a database, a size that no memory holds.
+INPUT = (
+    RefusalError,
+    OSError,
+    sqlite3.Error,
+    UnicodeError,
+    json.JSONDecodeError,
+    tomllib.TOMLDecodeError,
+    zipfile.BadZipFile,
+    MemoryError,
+    RecursionError,
+)
+NAMED = {"SafetensorError", "OutOfMemoryError", "ArrowInvalid"}  # the same, of libraries that are not loaded here
+
+
+def foreseen(problem: BaseException) -> bool:
+    """Whether a failure is about what was asked for: a refusal of this package, or an error of the list above.
+
+    >>> foreseen(FileNotFoundError("x")), foreseen(ZeroDivisionError()), foreseen(ValueError("from elsewhere"))
+    (True, False, False)
+    """
+    return (
+        isinstance(problem, INPUT)
+        or type(problem).__name__ in NAMED
+        or (isinstance(problem, ValueError) and _raised_here(problem))
+        or (isinstance(problem, RuntimeError) and "not enough memory" in str(problem))
+    )
+
+
+def _raised_here(problem: BaseException) -> bool:
+    """Whether the error was raised by a line of this package, not by one of a library or of the user's own."""
+    at = problem.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and Path(at.tb_frame.f_code.co_filename).is_relative_to(PACKAGE)
+
+
+def sentence_of(problem: BaseException) -> str:
+    """A foreseen failure in one line.
+
+    >>> sentence_of(PermissionError(13, "Permission denied", "rows.csv")), sentence_of(RecursionError())
+    ('rows.csv: permission denied', 'what was given is nested too deeply')
+    """
+    if isinstance(problem, OSError) and problem.filename is not None and problem.strerror:
+        return f"{problem.filename}: {problem.strerror.lower()}"
+    if isinstance(problem, RecursionError):
+        return "what was given is nested too deeply"
+    if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
+        return f"there is not enough memory for this; ask for less at once. {clipped(problem)}"
+    return clipped(problem)
+
+
+def clipped(problem: BaseException) -> str:
+    """What an error says, in one line of bounded length."""
+    text = " ".join(str(problem).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+@dataclass
+class Interruption:
+    """Whether Ctrl-C came while a command ran."""
+
+    came: bool = False
+
+
+@contextlib.contextmanager
+def interruptible(noted: Interruption) -> Iterator[None]:
+    """Remember an interruption, whatever a library in its way makes of the KeyboardInterrupt."""
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.came = True
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGINT, note)
+    except ValueError:  # not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,212 @@
+"""The SQLite file under a store: opened for reading alone or for one transaction, its errors said in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+import sqlite3
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from headcount.refusals import RefusalError
+
+__all__ = ["VERSION", "EmptyStoreError", "LockedError", "StoreError", "checksum", "reading", "writing"]
+
+VERSION = 2  # 0 is what headcount 0.1.0 wrote: no checksums, one list of runs per spec
+TABLES = {"rows", "environments", "specs"}
+LOCK_WAIT = 60.0  # seconds
+SCHEMA = """
+CREATE TABLE rows (run TEXT PRIMARY KEY, member TEXT NOT NULL, row TEXT NOT NULL, environment TEXT NOT NULL,
+                   status TEXT, checksum TEXT NOT NULL,
+                   finished TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')));
+CREATE TABLE environments (id TEXT PRIMARY KEY, environment TEXT NOT NULL);
+CREATE TABLE specs (id INTEGER PRIMARY KEY, content TEXT NOT NULL UNIQUE, name TEXT NOT NULL, spec TEXT NOT NULL,
+                    turn INTEGER NOT NULL, asked INTEGER NOT NULL, kept INTEGER NOT NULL DEFAULT 0,
+                    diverged INTEGER NOT NULL DEFAULT 0,
+                    stated TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')));
+CREATE TABLE asked (run TEXT NOT NULL, spec INTEGER NOT NULL, place INTEGER NOT NULL,
+                    PRIMARY KEY (run, spec)) WITHOUT ROWID;
+CREATE INDEX in_order ON asked (spec, place);
+CREATE TRIGGER row_kept AFTER INSERT ON rows BEGIN
+    UPDATE specs SET kept = kept + 1, diverged = diverged + (NEW.status IS 'diverged')
+    WHERE id IN (SELECT spec FROM asked WHERE run = NEW.run); END;
+CREATE TRIGGER row_dropped AFTER DELETE ON rows BEGIN
+    UPDATE specs SET kept = kept - 1, diverged = diverged - (OLD.status IS 'diverged')
+    WHERE id IN (SELECT spec FROM asked WHERE run = OLD.run); END;
+"""
+COUNT = """
+UPDATE specs SET (kept, diverged) = (SELECT count(*), coalesce(sum(status IS 'diverged'), 0)
+                                     FROM asked JOIN rows USING (run) WHERE asked.spec = specs.id)
+"""
+SAID = {
+    "SQLITE_FULL": "the disk is full; free some space and run the same command to go on",
+    "SQLITE_IOERR": "the disk fails to read or write; look to it, then run the same command to go on",
+    "SQLITE_READONLY": "it cannot be written here",
+    "SQLITE_CANTOPEN": "it cannot be opened or made here",
+    "SQLITE_PERM": "it may not be opened",
+    "SQLITE_NOTADB": "it is not a headcount store: the file is no SQLite database",
+    "SQLITE_CORRUPT": "it is damaged; `headcount store repair` saves every row that can be read",
+}
+
+
+class StoreError(RefusalError):
+    """A store that cannot be read or written, and why, in one line."""
+
+
+class EmptyStoreError(StoreError):
+    """A file without a table: whoever made it was stopped before anything stood in it."""
+
+
+class LockedError(StoreError):
+    """A store that another program has kept locked for longer than one waits."""
+
+
+def checksum(run: str, member: str, row: str, environment: str) -> str:
+    """What a row's texts must hash to.
+
+    >>> checksum("r", "{}", "{}", "e") == checksum("r", "{}", "{ }", "e")
+    False
+    """
+    return hashlib.blake2b("\0".join((run, member, row, environment)).encode(), digest_size=8).hexdigest()
+
+
+@contextlib.contextmanager
+def writing(path: Path, wait: float = LOCK_WAIT) -> Iterator[sqlite3.Connection]:
+    """One transaction, all of it or nothing, on the disk when it ends; a missing file is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _said(path), contextlib.closing(sqlite3.connect(path, timeout=wait, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous=EXTRA")  # a power cut after this transaction leaves it done
+        _prepare(db, path)
+        with _transaction(db):
+            yield db
+
+
+@contextlib.contextmanager
+def reading(path: Path, wait: float = LOCK_WAIT) -> Iterator[sqlite3.Connection]:
+    """A connection that changes nothing: not the file, nothing beside it; it works on a read-only disk."""
+    with _said(path), contextlib.ExitStack() as stack:
+        db = _opened(path, wait, stack)
+        version = _version(db, path)
+        if version < VERSION:  # an older store is read from a copy brought up to date
+            copy = stack.enter_context(contextlib.closing(sqlite3.connect("", isolation_level=None)))
+            db.backup(copy)
+            _prepare(copy, path)
+            db = copy
+        db.execute("BEGIN")
+        yield db
+
+
+def _opened(path: Path, wait: float, stack: contextlib.ExitStack) -> sqlite3.Connection:
+    if not path.is_file():
+        raise FileNotFoundError(f"no study at {path.parent}: {path} does not exist; `headcount sweep` makes one")
+    db = stack.enter_context(contextlib.closing(_read_only(path, wait)))
+    try:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return db
+    except sqlite3.OperationalError as problem:
+        if not problem.sqlite_errorname.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+            raise
+    # A writer was killed in the middle of a transaction: what it left is undone in a copy, not here.
+    folder = Path(stack.enter_context(TemporaryDirectory()))
+    for file in (path, path.with_name(f"{path.name}-journal"), path.with_name(f"{path.name}-wal")):
+        if file.exists():
+            shutil.copyfile(file, folder / file.name)
+    return stack.enter_context(contextlib.closing(sqlite3.connect(folder / path.name, isolation_level=None)))
+
+
+def _read_only(path: Path, wait: float) -> sqlite3.Connection:
+    # A file in write-ahead mode (0.1.0) wants two more beside it even to be read, unless it is said not to change.
+    log = path.with_name(f"{path.name}-wal")
+    settled = _is_write_ahead(path) and not (log.exists() and log.stat().st_size)
+    address = f"file:{urllib.parse.quote(str(path.absolute()))}?mode=ro{'&immutable=1' if settled else ''}"
+    return sqlite3.connect(address, uri=True, timeout=wait, isolation_level=None)
+
+
+def _is_write_ahead(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(20)[18:20] == b"\x02\x02"
+
+
+def _version(db: sqlite3.Connection, path: Path) -> int:
+    """The version of a store's tables; a database of anybody else's is refused."""
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if not tables:
+        raise EmptyStoreError(f"{path} is empty, so not a headcount store yet; `headcount sweep` states a spec in it")
+    if not tables >= TABLES:
+        raise StoreError(f"{path} is not a headcount store: it lacks the table {min(TABLES - tables)!r}")
+    if version > VERSION:
+        raise StoreError(f"{path} was written by a newer headcount (version {version}, this one reads {VERSION})")
+    return version
+
+
+def _prepare(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables in an empty file, or bring an older store's up to date; touch nobody else's."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version == VERSION:
+        _version(db, path)
+        return
+    with contextlib.suppress(sqlite3.OperationalError):  # as it is while others are connected
+        db.execute("PRAGMA journal_mode=DELETE")
+    with _transaction(db):
+        if not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+            _execute_all(db, SCHEMA)
+        elif _version(db, path) < VERSION:  # asked again, under the lock
+            _bring_up_to_date(db)
+        db.execute(f"PRAGMA user_version={VERSION}")
+
+
+def _bring_up_to_date(db: sqlite3.Connection) -> None:
+    db.create_function("checksum", 4, checksum)
+    db.create_function("status_of", 1, lambda row: json.loads(row).get("status"))
+    for table in ("rows", "specs", "environments"):
+        db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+    _execute_all(db, SCHEMA)
+    db.execute("INSERT INTO environments SELECT id, environment FROM old_environments")
+    db.execute("""INSERT INTO rows SELECT run, member, row, environment, status_of(row),
+                  checksum(run, member, row, environment), finished FROM old_rows""")
+    db.execute("""INSERT INTO specs (id, content, name, spec, turn, asked, stated)
+                  SELECT id, 'old ' || id, name, spec, id, json_array_length(runs), stated FROM old_specs""")
+    db.execute("""INSERT OR IGNORE INTO asked SELECT each.value, old_specs.id, each.key
+                  FROM old_specs, json_each(old_specs.runs) AS each""")
+    db.execute(COUNT)
+    for table in ("rows", "specs", "environments"):
+        db.execute(f"DROP TABLE old_{table}")
+
+
+def _execute_all(db: sqlite3.Connection, script: str) -> None:
+    """Every statement of a script, within the transaction (`executescript` would end it)."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            db.execute(statement)
+            statement = ""
+
+
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # a full disk may have ended it already
+            db.execute("ROLLBACK")
+        raise
+
+
+@contextlib.contextmanager
+def _said(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as problem:
+        name = getattr(problem, "sqlite_errorname", "")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise LockedError(f"{path}: another program keeps it locked; run the same command again") from problem
+        said = next((words for kind, words in SAID.items() if name.startswith(kind)), str(problem))
+        raise StoreError(f"{path}: {said}") from problem

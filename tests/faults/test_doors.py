@@ -1,0 +1,262 @@
+"""Bad input at every door: one line and exit code 2, and nothing that a stranger's file says is run."""
+
+import json
+import os
+import pickle
+import signal
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from headcount.cli import failures, main
+from headcount.files import whole
+from headcount.measuring.tables import read_csv
+from headcount.papers.head_count.images import read_cifar
+from headcount.results import Store, Study, read_study
+from headcount.training import Sweep
+from headcount.training.sweeps import run
+from tests.faults.sweep_specs import SPEC, start, with_
+
+
+def call(capsys, *words):
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    told = capsys.readouterr()
+    return end.value.code, told.out, told.err
+
+
+# What a folder holds -------------------------------------------------------------------------------------------------
+
+
+def bert(folder, **changes):
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+    model = BertModel(BertConfig(vocab_size=20, max_position_embeddings=8, **sizes))
+    model.save_pretrained(folder)
+    if changes:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    return folder
+
+
+def rewritten(folder, change):
+    from safetensors.torch import load_file, save_file
+
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def lose(tensors):
+    del tensors["encoder.layer.1.attention.self.query.weight"]
+
+
+def spoil(tensors):
+    tensors["encoder.layer.0.output.dense.weight"][0, 0] = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("changes", "change", "says"),
+    [
+        ({}, lose, "lack 'encoder.layer.1.attention.self.query.weight'"),
+        ({"num_hidden_layers": 3}, None, "lack 'encoder.layer.2."),
+        ({"num_hidden_layers": 1}, None, "its config.json says 1 layers"),
+        ({"hidden_size": 32}, None, "no weights can be read"),
+        ({"hidden_size": "wide"}, None, "can be read from"),
+        ({}, spoil, "'encoder.layer.0.output.dense.weight' holds NaN"),
+    ],
+)
+def test_weights_that_do_not_fill_their_model_are_refused_by_name(tmp_path, capsys, changes, change, says):
+    pytest.importorskip("transformers")
+    folder = bert(tmp_path, **changes)
+    if change:
+        rewritten(folder, change)
+    capsys.readouterr()  # the library's bar
+    code, _, err = call(capsys, "compress", folder, "--keep", "0.5", "--measure", "weights")
+    assert code == 2 and says in err and err.count("\n") == 1
+
+
+def test_a_cut_file_of_weights_and_an_index_that_leads_outside_are_one_line(tmp_path, capsys):
+    pytest.importorskip("transformers")
+    folder = bert(tmp_path / "cut")
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-50])
+    assert call(capsys, "compress", folder, "--keep", "0.5", "--measure", "weights")[0] == 2
+    folder = bert(tmp_path / "outside")
+    index = {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": "../cut/model.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    code, _, err = call(capsys, "compress", folder, "--keep", "0.5", "--measure", "weights")
+    assert code == 2 and "weights must stand beside it" in err
+
+
+class Opened:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.system, (f"touch {self.path}",))
+
+
+def test_a_batch_of_images_that_wants_a_program_run_is_refused(tmp_path):
+    (tmp_path / "test_batch").write_bytes(pickle.dumps({b"data": Opened(tmp_path / "ran"), b"labels": []}))
+    (tmp_path / "data_batch_1").write_bytes((tmp_path / "test_batch").read_bytes())
+    with pytest.raises(ValueError, match="not a CIFAR-10 python batch"):
+        read_cifar(tmp_path)
+    assert not (tmp_path / "ran").exists()
+    batch = {b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 2]}
+    for name in ("test_batch", "data_batch_1"):
+        (tmp_path / name).write_bytes(pickle.dumps(batch, protocol=2))
+    assert read_cifar(tmp_path)[0].labels.tolist() == [1, 2]
+
+
+def test_a_table_may_begin_with_a_mark_and_may_not_name_a_column_twice(tmp_path):
+    (tmp_path / "a.csv").write_bytes("\ufeffx,target\n1,2\n".encode())
+    assert list(read_csv(tmp_path / "a.csv")) == ["x", "target"]
+    (tmp_path / "b.csv").write_text("x,x,target\n1,2,3\n")
+    with pytest.raises(ValueError, match="two columns are called 'x'"):
+        read_csv(tmp_path / "b.csv")
+
+
+# What a spec says ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("heads = [1, 2]\nhead_dim = 4", "shapes = [[2, 4], [1, 8]]"),
+        ("heads = [1, 2]\nhead_dim = 4", "heads = [0]\nembed_dim = 8"),
+        ("heads = [1, 2]", "heads = [1.0]"),
+        ("heads = [1, 2]", "heads = [true]"),
+        ("seeds = 2", "seeds = true"),
+        ("seeds = 2", "seeds = 1_000_000_000_000"),
+        ("width = 8", "width = 1e400"),
+        ("epochs = 2", "epochs = 2.0"),
+        ("epochs = 2", "epochs = true"),
+        ("rank = 1", "rank = [[1]]"),
+        ("rank = 1", "rank = " + "[" * 3000 + "]" * 3000),
+        ('name = "small"', 'name = "../../outside"'),
+        ('name = "small"', 'name = "/etc/passwd"'),
+        ('name = "small"', f'name = "{"n" * 5000}"'),
+        ('name = "small"', 'name = "a\\u0000b"'),
+        ("head_dim = 4", "layers = 1_000_000_000"),
+    ],
+)
+def test_a_strange_spec_is_one_line_and_makes_nothing(tmp_path, capsys, monkeypatch, old, new):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.toml").write_text(with_((old, new)))
+    code, _, err = call(capsys, "sweep", "x.toml")
+    assert code == 2 and err.count("\n") == 1 and len(err) < 700
+    assert [p.name for p in tmp_path.iterdir()] == ["x.toml"]
+
+
+def test_what_a_grid_says_twice_is_trained_once():
+    asked = Sweep.from_toml(with_(("heads = [1, 2]\nhead_dim = 4", 'shapes = ["1x4", "1x4"]\nlr = [1e-3, 1e-3]')))
+    assert len(asked.members) == 2 * 2
+
+
+OWN = """
+from dataclasses import dataclass
+import torch
+from headcount.tasks import KthLargest
+
+@dataclass(frozen=True)
+class Mine(KthLargest):
+    '''The largest, scaled.'''
+    def __call__(self, x):
+        return SCALE * super().__call__(x)
+"""
+
+
+def test_an_edited_task_of_ones_own_is_found_beside_the_spec_and_gets_rows_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "x.toml").write_text(with_(('"KthLargest"', '"own_edited:Mine"')))
+    addresses = []
+    for scale in (1, 2):
+        (tmp_path / "own_edited.py").write_text(textwrap.dedent(OWN).replace("SCALE", f"{scale}.0"))
+        sys.modules.pop("own_edited", None)
+        sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+        asked = Sweep.read(tmp_path / "x.toml")
+        sys.dont_write_bytecode = before
+        study = run(asked, Store.open(tmp_path / "store", create=True))
+        assert all(row["source"] for row in study)
+        addresses.append({row["run"] for row in study})
+    sys.modules.pop("own_edited", None)
+    assert not addresses[0] & addresses[1]
+    assert "source" not in Sweep.from_toml(SPEC).members[0].row(Sweep.from_toml(SPEC).recipe)
+
+
+# What comes out ------------------------------------------------------------------------------------------------------
+
+
+def test_exported_json_holds_null_for_what_is_no_number_and_is_read_back_as_infinity(tmp_path, capsys):
+    store = Store.open(tmp_path, create=True)
+    store.state("x", {}, ["r"])
+    row = {"run": "r", "heads": 1, "length": 4, "nmse": float("inf"), "final_nmse": float("nan"), "status": "diverged"}
+    store.add([("r", {}, row)], {"torch": "2"})
+    assert call(capsys, "export", tmp_path)[0] == 0
+
+    def strictly(text):
+        return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+
+    assert strictly((tmp_path / "study.json").read_text())["rows"][0]["nmse"] is None
+    assert strictly((tmp_path / "rows.jsonl").read_text())["final_nmse"] is None
+    assert read_study(tmp_path / "study.json").rows[0]["nmse"] == float("inf")
+    assert (tmp_path / "study.json").read_text() == Study.from_json((tmp_path / "study.json").read_text()).to_json()
+
+
+def test_scratch_files_have_names_that_nobody_can_foresee(tmp_path):
+    names = set()
+    for _ in range(2):
+        with whole(tmp_path / "x.txt") as scratch:
+            names.add(scratch.name)
+            scratch.write_text("whole")
+    assert len(names) == 2 and not any(str(os.getpid()) == name.split(".")[-2] for name in names)
+
+
+def test_a_bug_is_one_line_with_the_traceback_in_a_file(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("headcount.tasks.catalogue", lambda: 1 / 0)
+    monkeypatch.setattr("headcount.tasks.catalogue.catalogue", lambda: 1 / 0, raising=False)
+    code, _, err = call(capsys, "tasks")
+    assert code == 1 and err.count("\n") == 1 and "ZeroDivisionError" in err
+    (file,) = tmp_path.iterdir()
+    assert str(file) in err and "Traceback" in file.read_text()
+
+
+def test_an_error_of_a_library_is_no_refusal_and_one_of_ours_is():
+    def caught(make):
+        try:
+            make()
+        except Exception as problem:
+            return failures.foreseen(problem)
+
+    assert not caught(lambda: np.zeros(3).reshape(2))
+    assert caught(lambda: Sweep.from_toml("x = 1"))
+    assert caught(lambda: open("nowhere"))  # noqa: PTH123, SIM115
+
+
+@pytest.mark.parametrize("way", [">&-", "> /dev/full", "| head -n 1 > /dev/null"])
+def test_output_that_nobody_takes_is_no_traceback(way):
+    import subprocess
+
+    command = f"{sys.executable} -m headcount tasks {way}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.returncode in (0, 2) and "Traceback" not in done.stderr and "Exception" not in done.stderr
+    assert done.stderr.count("\n") <= 1
+
+
+@pytest.mark.parametrize("after", [0.4, 3.0])
+def test_control_c_at_any_moment_is_130_and_one_line(tmp_path, after):
+    (tmp_path / "x.toml").write_text(with_(("epochs = 2", "epochs = 100000")))
+    process = start("sweep", "x.toml", cwd=tmp_path)
+    time.sleep(after)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and err.startswith("headcount: interrupted.") and err.count("\n") == 1

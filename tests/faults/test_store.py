@@ -1,0 +1,248 @@
+"""A store says what it holds and nothing else: specs apart, damage named, reading that changes nothing."""
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import threading
+import time
+
+import pytest
+
+from headcount.cli import main
+from headcount.results import Store, read_study
+from headcount.results.claims import Claims
+from headcount.results.database import StoreError
+from headcount.results.upkeep import merge_stores, repair_store, verify_store
+from headcount.training import Sweep
+from headcount.training.sweeps import run
+from tests.faults.sweep_specs import SPEC, with_
+
+
+def row(name, **more):
+    return (name, {"of": name}, {"run": name, "heads": 1, "length": 4, "nmse": 0.5, "status": "done", **more})
+
+
+def filled(folder, names="abc", spec="first"):
+    store = Store.open(folder, create=True)
+    store.state(spec, {"is": spec}, list(names))
+    store.add([row(name) for name in names], {"torch": "2"})
+    return store
+
+
+def call(capsys, *words):
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    told = capsys.readouterr()
+    return end.value.code, told.out, told.err
+
+
+def fingerprint(folder):
+    return {p.name: (hashlib.sha256(p.read_bytes()).hexdigest(), p.stat().st_mtime_ns) for p in folder.iterdir()}
+
+
+def spoilt(store, name):
+    """Change one row behind the store's back."""
+    with sqlite3.connect(store.path) as db:
+        db.execute("UPDATE rows SET row = replace(row, '0.5', '0.4') WHERE run = ?", (name,))
+
+
+def test_two_specs_on_one_store_each_have_their_own_rows(tmp_path, capsys):
+    store = Store.open(tmp_path, create=True)
+    few = run(Sweep.from_toml(with_(("heads = [1, 2]", "heads = [1]"), ('"small"', '"few"'))), store)
+    many = run(Sweep.from_toml(SPEC), store)
+    assert ({r["heads"] for r in few}, {r["heads"] for r in many}) == ({1}, {1, 2})
+    again = run(Sweep.from_toml(with_(("heads = [1, 2]", "heads = [1]"), ('"small"', '"few"'))), store)
+    assert again.rows == few.rows
+    assert [s.name for s in store.specs()] == ["small", "few"]
+    _, out, _ = call(capsys, "runs", tmp_path, "--json")
+    listed = json.loads(out)
+    assert [(r["spec"].split("@")[0], r["kept"], r["asked"]) for r in listed] == [("small", 8, 8), ("few", 4, 4)]
+    _, out, err = call(capsys, "export", tmp_path, "--json")
+    assert len(json.loads(out)) == 4 and "--spec" in err
+    for chosen in ("small", listed[0]["spec"]):
+        _, out, err = call(capsys, "export", tmp_path, "--json", "--spec", chosen)
+        assert len(json.loads(out)) == 8 and err == ""
+    code, _, err = call(capsys, "fit", tmp_path, "--spec", "smal")
+    assert code == 2 and "did you mean 'small'?" in err
+
+
+def test_reading_changes_no_byte_and_no_time_and_makes_no_file(tmp_path, capsys):
+    filled(tmp_path)
+    before = fingerprint(tmp_path)
+    read_study(tmp_path)
+    verify_store(tmp_path)
+    for words in (["runs", tmp_path], ["export", tmp_path, "--json"], ["store", "verify", tmp_path]):
+        assert call(capsys, *words)[0] == 0
+    assert fingerprint(tmp_path) == before
+
+
+def test_a_store_of_the_first_version_is_read_without_being_changed_and_written_to_as_a_new_one(tmp_path):
+    old = os.path.join(os.path.dirname(__file__), "..", "data", "written_by_0_1_0", "rows.sqlite")  # noqa: PTH118, PTH120
+    shutil.copy(old, tmp_path / "rows.sqlite")
+    before = fingerprint(tmp_path)
+    study = read_study(tmp_path)
+    assert len(study) > 0 and fingerprint(tmp_path) == before
+    store = Store.open(tmp_path)
+    store.state("more", {}, ["new"])
+    store.add([row("new")], {})
+    first = store.specs()[0]
+    assert store.study(first.content).rows == study.rows
+    assert verify_store(tmp_path).sound
+
+
+def test_a_database_of_somebody_elses_is_refused_and_not_touched(tmp_path, capsys):
+    with sqlite3.connect(tmp_path / "rows.sqlite") as db:
+        db.execute("CREATE TABLE photographs (id)")
+    before = fingerprint(tmp_path)
+    for words in (["export", tmp_path], ["fit", tmp_path], ["store", "repair", tmp_path]):
+        code, _, err = call(capsys, *words)
+        assert code == 2 and "not a headcount store" in err and err.count("\n") == 1
+    with pytest.raises(StoreError, match="not a headcount store"):
+        Store.open(tmp_path, create=True)
+    with pytest.raises(StoreError, match="not a headcount store"):
+        Store(tmp_path / "rows.sqlite").state("x", {}, ["r"])
+    assert fingerprint(tmp_path) == before
+
+
+def test_a_store_of_a_newer_version_is_refused(tmp_path):
+    store = filled(tmp_path)
+    with sqlite3.connect(store.path) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="newer headcount"):
+        store.study()
+
+
+def test_a_damaged_row_is_named_left_out_and_asked_for_again(tmp_path, capsys):
+    store = filled(tmp_path)
+    spoilt(store, "b")
+    code, out, _ = call(capsys, "store", "verify", tmp_path)
+    assert code == 2 and "1 rows damaged" in " ".join(out.split()) and "\n  b\n" in out
+    study = store.study()
+    assert [r["run"] for r in study] == ["a", "c"] and study.spec["damaged"] == 1
+    assert store.missing(["a", "b", "c"]) == ["b"]
+    store.add([row("b")], {"torch": "2"})
+    assert [r["nmse"] for r in store.study()] == [0.5] * 3 and verify_store(tmp_path).sound
+    assert store.specs()[0].kept == 3
+
+
+def test_repair_drops_damaged_rows_alone_and_keeps_the_file_as_it_was(tmp_path, capsys):
+    store = filled(tmp_path)
+    spoilt(store, "b")
+    code, out, _ = call(capsys, "store", "repair", tmp_path, "--json")
+    told = json.loads(out)
+    assert (code, told["rows"], told["dropped"]) == (0, 2, ["b"])
+    assert (tmp_path / "rows.sqlite.damaged").exists() and verify_store(tmp_path).sound
+    assert [r["run"] for r in store.study()] == ["a", "c"] and store.study().spec["is"] == "first"
+
+
+def test_repair_saves_what_stands_on_pages_that_can_be_read(tmp_path):
+    names = [f"{i:04d}" for i in range(400)]
+    store = filled(tmp_path, names)
+    content = bytearray(store.path.read_bytes())
+    with sqlite3.connect(store.path) as db:
+        (page,) = db.execute("PRAGMA page_size").fetchone()
+    marked = content.index(b'"run": "0200"') // page
+    content[marked * page : (marked + 1) * page] = bytes(page)
+    store.path.write_bytes(content)
+    with pytest.raises(ValueError, match="damaged"):
+        store.study()
+    saved = repair_store(tmp_path)
+    assert 300 < saved.rows < 400 and verify_store(tmp_path).sound
+    assert store.missing(names) and set(store.missing(names)) < set(names)
+    assert all(r["nmse"] == 0.5 for r in store.study())
+
+
+def test_merging_brings_rows_and_specs_once_and_names_those_that_differ(tmp_path, capsys):
+    filled(tmp_path / "one", "ab")
+    other = filled(tmp_path / "two", "bc", spec="second")
+    found = merge_stores(tmp_path / "one", tmp_path / "two")
+    assert (found.added, found.specs, found.differing) == (1, 1, ())
+    merged = Store.open(tmp_path / "one")
+    assert [r["run"] for r in merged.study("second")] == ["b", "c"]
+    assert merge_stores(tmp_path / "one", tmp_path / "two").added == 0
+    with sqlite3.connect(other.path) as db:
+        db.execute("DELETE FROM rows WHERE run = 'b'")
+    other.add([row("b", nmse=0.25)], {"torch": "2"})
+    assert merge_stores(tmp_path / "one", tmp_path / "two").differing == ("b",)
+    assert {r["nmse"] for r in merged.study("first")} == {0.5}
+    code, _, err = call(capsys, "store", "merge", tmp_path / "one", tmp_path / "one")
+    assert code == 2 and "give another" in err
+
+
+def test_a_finished_bank_waits_for_a_lock_that_outlasts_one_wait(tmp_path):
+    store = filled(tmp_path)
+    store.wait = 0.1
+    other = sqlite3.connect(store.path, check_same_thread=False, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    threading.Timer(0.6, lambda: other.execute("ROLLBACK")).start()
+    began = time.monotonic()
+    store.add([row("d")], {})
+    assert time.monotonic() - began > 0.4
+    assert store.missing(["d"]) == []
+    other.close()
+
+
+def test_a_locked_store_is_one_line_for_a_reader(tmp_path, capsys, monkeypatch):
+    store = filled(tmp_path)
+    monkeypatch.setattr("headcount.results.database.LOCK_WAIT", 0.1)
+    monkeypatch.setattr(Store.__init__, "__defaults__", (0.1,))
+    monkeypatch.setattr("headcount.results.database.reading.__wrapped__.__defaults__", (0.1,))
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    code, _, err = call(capsys, "export", tmp_path)
+    assert code == 2 and "keeps it locked" in err and err.count("\n") == 1
+    other.close()
+
+
+def test_a_full_disk_is_one_line_and_what_was_kept_stays(tmp_path, monkeypatch):
+    store = filled(tmp_path)
+    import headcount.results.database as database
+
+    prepare = database._prepare
+
+    def tight(db, path):
+        prepare(db, path)
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages}")
+
+    monkeypatch.setattr(database, "_prepare", tight)
+    with pytest.raises(StoreError, match="disk is full; free some space and run the same command to go on"):
+        store.add([row(f"long {i}", more="x" * 5000) for i in range(10)], {})
+    monkeypatch.undo()
+    assert [r["run"] for r in store.study()] == ["a", "b", "c"] and verify_store(tmp_path).sound
+
+
+def test_a_refused_sweep_leaves_no_store(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "big.toml").write_text(with_(("samples = 64", "samples = 100_000_000_000")))
+    code, _, err = call(capsys, "sweep", "big.toml")
+    assert code == 2 and "GB" in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_odd_store_does_not_hide_the_others(tmp_path, capsys):
+    filled(tmp_path / "good")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "rows.sqlite").write_bytes(b"no database at all, and long enough to be looked at" * 30)
+    code, out, err = call(capsys, "runs", tmp_path, "--json")
+    assert code == 0 and [r["study"].endswith("good") for r in json.loads(out)] == [True]
+    assert "bad" in err and err.count("\n") == 1
+
+
+def test_a_claim_is_held_by_one_process_and_not_by_a_dead_one(tmp_path):
+    path = tmp_path / "rows.claims"
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        claims = Claims(path)
+        os.write(ready[1], b"y" if claims.take("abc") else b"n")
+        os.read(done[0], 1)
+        os._exit(0)  # nothing is given back by its own hand
+    assert os.read(ready[0], 1) == b"y"
+    with Claims(path) as ours:
+        assert not ours.take("abc") and ours.take("def")
+        os.write(done[1], b"x")
+        os.waitpid(child, 0)
+        assert ours.take("abc")
