@@ -110,7 +110,7 @@ def test_a_planted_law_in_depth_comes_out_of_the_rows_with_its_verdict():
     rows = [row(depth, (3.0, 1.0)) for depth in (1, 2, 4, 8)]
     study = exponent_study(rows, "linear", 1, "depth")
     assert {r["lr"] for r in study} == {1e-2}  # the better rate was chosen
-    (line,) = claims_table(rows, resamples=200)
+    (line,) = claims_table(rows)
     assert line["low"] <= 0.8 <= line["high"] and line["claimed"] == 0.25 and line["verdict"] == "refuted"
 
 
@@ -126,4 +126,4 @@ def test_the_committed_study_holds_every_cell_with_five_seeds():
     rows = json.loads(DATA.read_text())["rows"]
     assert {r["key"] for r in rows} == {c.key for c in cells_of(["linear", "softmax", "shapes"])}
     assert all(len(r["seeds"]) == 5 for r in rows)
-    assert {line["levels"] for line in claims_table(rows, resamples=50)} == {0, 1, 2}
+    assert {line["levels"] for line in claims_table(rows)} == {0, 1, 2}

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headcount.certificates.attempts import Random
@@ -120,6 +120,17 @@ class Covered:
         corners = torch.cartesian_prod(*[torch.arange(m, dtype=torch.float64)] * d).view(m**d, d)
         points[:, : m**d] = (corners + points[:, : m**d]) / m
         return self.task.labelled(points)
+
+    def covers(self, x: Tokens) -> Bool[Tensor, " batch"]:
+        """Which contexts have a labelled point in every cell."""
+        d, m = self.task.dimension, self.cells
+        points = x[:, : self.task.examples, :d]
+        place = (points * m).long().clamp(0, m - 1)
+        number = (place * m ** torch.arange(d)).sum(dim=-1)
+        seen = torch.zeros(len(x), m**d, dtype=torch.bool).scatter_(
+            1, number, torch.ones_like(number, dtype=torch.bool)
+        )
+        return seen.all(dim=1) & ((points >= 0) & (points <= 1)).flatten(1).all(dim=1)
 
     def project(self, x: Tokens) -> Tokens:
         raise ValueError("contexts that cover the cube are known by their samples; attempts cannot move in them")

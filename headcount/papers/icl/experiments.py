@@ -14,6 +14,7 @@ from torch import Tensor
 from headcount.papers.icl.contexts import InContext, Spectrum
 from headcount.papers.icl.reader_bank import ReaderBank, ReaderShape
 from headcount.results import Study
+from headcount.results.study import as_row
 from headcount.training.backends.choice import as_it_is, graph
 from headcount.training.optimiser import AdamW
 from headcount.training.shuffling import seed_of
@@ -216,7 +217,8 @@ def exponent_study(rows: Sequence[dict[str, Any]], attention: str, levels: int, 
     mine = [r for r in rows if (r["study"], r["attention"], r["levels"]) == ("exponents", attention, levels)]
     base = {"depth": 4, "width": 32, "length": 32}
     along = [r for r in map(_sized, mine) if all(r[c] == v for c, v in base.items() if c != column)]
-    return Study(tuple(seed for row in along for seed in _by_seed(row)), name=f"{attention}, level {levels}")
+    seeds = tuple(as_row(seed, "a row") for row in along for seed in _by_seed(row))
+    return Study(seeds, name=f"{attention}, level {levels}")
 
 
 def shape_study(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ __all__ = ["AXES", "claims_table", "measured_laws", "shape_contrast"]
 AXES = {"depth": "depth", "width": "width", "length": "context"}
 
 
-def measured_laws(rows: Sequence[dict[str, Any]], *, resamples: int = 1000) -> dict[tuple[str, int, str], PowerLaw]:
+def measured_laws(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, int, str], PowerLaw]:
     """The law with a floor of every attention, level and axis that has enough cells, against 1 / (2 (h + 1))."""
     found = {}
     kinds = dict.fromkeys((r["attention"], r["levels"]) for r in rows if r["study"] == "exponents")
@@ -23,15 +23,15 @@ def measured_laws(rows: Sequence[dict[str, Any]], *, resamples: int = 1000) -> d
             study = exponent_study(rows, attention, levels, axis)
             if study.rows and len(study.values(axis)) >= 3:
                 claimed = icl_exponent(levels).value
-                law = power_law(study, axis, predicted=claimed, resamples=resamples)
+                law = power_law(study, axis, predicted=claimed)
                 found[attention, levels, axis] = law
     return found
 
 
-def claims_table(rows: Sequence[dict[str, Any]], *, resamples: int = 1000) -> list[dict[str, Any]]:
+def claims_table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each attention, level and axis: the claimed exponent, the measured one with its interval, verdict."""
     made = []
-    for (attention, levels, axis), law in measured_laws(rows, resamples=resamples).items():
+    for (attention, levels, axis), law in measured_laws(rows).items():
         verdict = law.verdict
         assert verdict is not None
         sizes = {"attention": attention, "levels": levels, "axis": AXES[axis], "claimed": verdict.predicted}

@@ -121,6 +121,16 @@ class Conditioned:
         w = best_linear(x[:, :-1, :d], x[:, :-1, d], 0.0)
         return _context(inputs, _inside(w), _inside(x[:, -1, :d]))
 
+    def covers(self, x: Contexts) -> Bool[Tensor, " batch"]:
+        """Which contexts have such eigenvalues, norms and a teacher that explains every label, up to rounding."""
+        d, tiny = self.task.dimension, 1e-9
+        inputs, labels, query = x[:, :-1, :d], x[:, :-1, d], x[:, -1, :d]
+        values = torch.linalg.svdvals(inputs).square() / self.task.examples
+        w = best_linear(inputs, labels, 0.0)
+        explained = (torch.einsum("bkd,bd->bk", inputs, w) - labels).abs().amax(dim=1) <= 1e-7
+        inside = (values >= self.low * (1 - tiny)).all(dim=1) & (values <= self.high * (1 + tiny)).all(dim=1)
+        return inside & explained & (query.norm(dim=1) <= 1 + tiny) & (w.norm(dim=1) <= 1 + tiny)
+
     def project(self, x: Contexts) -> Contexts:
         raise ValueError("contexts of bounded eigenvalues are known by their samples; attempts cannot move in them")
 
