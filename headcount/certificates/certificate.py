@@ -135,4 +135,6 @@ class Certificate:
         parts = [checked(kind, field_of(data, key, where), key, where) for key, kind in kinds.items()]
         share = data.get("coverage")
         measured = decode(Coverage, share, "the coverage", also=("share",)) if share else None
-        return cls(*parts, domain=rebuilt(data.get("domain")), measured=measured)
+        return cls(
+            *parts, domain=rebuilt(data["domain"], "the domain") if data.get("domain") else None, measured=measured
+        )

@@ -35,7 +35,7 @@ class _Layout:
         return self.size - 1
 
 
-class Attend(nn.Module):
+class CountingHead(nn.Module):
     """Means over the past and one-place shifts of coordinates, each written into a free coordinate.
 
     The means are softmax attention with equal logits; the shift is a head that looks one place back.
@@ -54,7 +54,7 @@ class Attend(nn.Module):
         return state + past @ self.get_buffer("mean") + before @ self.get_buffer("shift")
 
 
-class Feed(nn.Module):
+class ThresholdLayer(nn.Module):
     """state + shift + relu(state W + bias) signs: each unit writes one coordinate."""
 
     def __init__(self, size: int, units: list[_Unit]) -> None:
@@ -95,7 +95,7 @@ class CountingNet(nn.Module):
     @property
     def layers(self) -> int:
         """The number of attention layers."""
-        return sum(isinstance(stage, Attend) for stage in self.stages)
+        return sum(isinstance(stage, CountingHead) for stage in self.stages)
 
     def forward(self, ids: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length answers"]:
         """Every answer after every place: 1 where it holds, 0 where not, up to the certified length."""
@@ -221,7 +221,7 @@ class _Attended:
     shifts: dict[int, int]
 
     def __call__(self, size: int) -> nn.Module:
-        return Attend(size, self.means, self.shifts)
+        return CountingHead(size, self.means, self.shifts)
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class _Fed:
     units: list[_Unit]
 
     def __call__(self, size: int) -> nn.Module:
-        return Feed(size, self.units)
+        return ThresholdLayer(size, self.units)
 
 
 _Stage = _Attended | _Fed

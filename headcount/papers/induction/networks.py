@@ -153,6 +153,8 @@ def soft_match_error(*, matches: int, length: int, gap: float) -> float:
 @implements(
     Source("chen2024induction", "generalised induction head"),
     test="tests/test_induction_networks.py::test_the_head_keeps_its_certificate_and_attains_it",
+    status="proved here",
+    hypotheses=("the last pattern has occurred",),
 )
 def generalised_induction(task: NGram, beta: float, *, sharpness: float = 40.0) -> Built:
     """Head h copies the h-th parent, one head matches: within q/(1 + q) of the generalised induction head.

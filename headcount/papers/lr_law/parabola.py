@@ -64,7 +64,9 @@ class BestRate:
 
 
 @implements(
-    Source("zhou2026lr", "Equation 2"), test="tests/test_lr_law.py::test_the_optimum_of_an_exact_parabola_is_its_vertex"
+    Source("zhou2026lr", "Equation 2"),
+    test="tests/test_lr_law.py::test_the_optimum_of_an_exact_parabola_is_its_vertex",
+    status="measured",
 )
 def best_rate(study: Study, *, confidence: float = 0.95, resamples: int = 500, seed: int = 0) -> BestRate:
     """The best learning rate of a study of one size and horizon, with an interval.

@@ -82,7 +82,9 @@ class RateLaw:
 
 
 @implements(
-    Source("zhou2026lr", "Equation 6"), test="tests/test_lr_law.py::test_the_exponents_of_an_exact_law_are_recovered"
+    Source("zhou2026lr", "Equation 6"),
+    test="tests/test_lr_law.py::test_the_exponents_of_an_exact_law_are_recovered",
+    status="measured",
 )
 def rate_law(study: Study, *, confidence: float = 0.95, resamples: int = 500, seed: int = 0) -> RateLaw:
     """The exponents of the best rate in parameters and steps, from a parabola at every trained size and horizon.

@@ -27,6 +27,7 @@ def _heights(poles: Complex[np.ndarray, " modes"]) -> Float[np.ndarray, "modes p
 @implements(
     Source("headcount", "Low tails"),
     test="tests/test_ssm_stability.py::test_256_modes_at_depth_128_keep_their_response",
+    status="measured",
 )
 def by_low_tails(poles: Complex[np.ndarray, " modes"]) -> Int[np.ndarray, " modes"]:
     """The order that fills a chain from its last layer backwards, each time by the pole that keeps the tail lowest.

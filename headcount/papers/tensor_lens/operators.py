@@ -17,7 +17,7 @@ from headcount.papers.tensor_lens.exactness import AffineCertificate, certify, r
 from headcount.papers.tensor_lens.subjects import EmbeddedModel, subject_of
 from headcount.papers.tensor_lens.tape import NotAffine, Recording, Replay, Site, Tape, own_backwards_opened
 from headcount.papers.tensor_lens.token_maps import TokenMap, norm
-from headcount.sources import Source, implements
+from headcount.sources import Checked, Source, implements
 
 __all__ = ["Operator", "ReadOut", "Singular", "operator"]
 
@@ -185,6 +185,8 @@ class Operator:
 @implements(
     Source("atad2026lens", "the network as one input-dependent linear operator"),
     test="tests/test_tensor_lens_exact.py::test_contributions_and_constant_add_up_to_the_output",
+    status="proved here",
+    hypotheses=(Checked("affine once its data-dependent factors are frozen"),),
 )
 def operator(
     model: nn.Module,
