@@ -104,8 +104,7 @@ class Source:
     >>> Source("yu2099", "Theorem 1")
     Traceback (most recent call last):
     ...
-    ValueError: unknown paper 'yu2099'; known: yu2025heads, yu2026infoflow, ..., headcount
-    ValueError: unknown paper 'yu2099'; known: yu2025heads, ...
+    ValueError: unknown paper 'yu2099'; known: yu2025heads, yu2026infoflow, ...
     """
 
     paper: str

@@ -79,8 +79,8 @@ def test_a_field_of_the_task_is_given_by_its_name(run):
 def test_the_second_largest_of_eight_is_built_at_the_default_error():
     built = headcount.build(KthLargest(2, 8))
     assert built.certificate.error <= 1e-3 and built.check().holds
-    with pytest.raises(ValueError, match="below what float64 can certify here: rounding adds up to"):
-        headcount.build(KthLargest(2, 64))
+    longer = headcount.build(KthLargest(2, 64))
+    assert longer.certificate.error <= 1e-3 and longer.check().holds
 
 
 def test_build_certifies_in_ball_arithmetic(run):

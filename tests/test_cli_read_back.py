@@ -14,7 +14,8 @@ from tests.test_training_sweeps import SPEC
 
 # Commands that only print, or write what a person looks at: pages, pictures, and the same facts as JSON.
 FOR_PEOPLE = {
-    "advise", "allocate", "bound", "collide", "figure", "fit", "lens", "predict", "report", "runs", "saturation",
+    "advise", "allocate", "bound", "collide", "figure", "fit", "lens", "predict", "report", "runs", "saturation", "generalise",
+    "margin", "prompt", "store verify",
     "ssm depth", "ssm quantise", "ssm table", "ssm train", "tasks",
 }  # fmt: skip
 
@@ -99,7 +100,27 @@ def reproduce(call, tmp_path, request):
     assert (tmp_path / "page/reproduction.md").read_text() == (tmp_path / "made/reproduction.md").read_text()
 
 
+def interpolate(call, tmp_path, request):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "labels.npz", x=rng.standard_normal((5, 4, 3)), y=np.array(list("abcab")))
+    call("interpolate", "labels.npz", "--out", "memory")
+    (made,) = (tmp_path / "memory").glob("*.safetensors")
+    assert "So:" in call("interpolate", "labels.npz", "--net", made)
+
+
+def stores(call, tmp_path, request):
+    (tmp_path / "small.toml").write_text(SPEC)
+    call("sweep", "small.toml", "--store", "kept")
+    call("store", "merge", "both", "kept")
+    call("store", "repair", "both")
+    call("store", "verify", "both")
+    assert len(json.loads(call("export", "both", "--json"))) == 8
+
+
 READ_BACK = {
+    "interpolate": interpolate,
+    "store merge": stores,
+    "store repair": stores,
     "build": build,
     "compress": compress,
     "demo": demo,
