@@ -99,6 +99,14 @@ def register(app: typer.Typer) -> None:
 
 
 def _show(found: Measurement, page: str) -> None:
+    without = [
+        {
+            "heads": base["name"],
+            found.words: f"{base['level']:.3g}",
+            "wrong": None if base["error_rate"] is None else f"{base['error_rate']:.1%}",
+        }
+        for base in found.baselines
+    ]
     rows = [
         {
             "heads": row["heads"],
@@ -112,14 +120,14 @@ def _show(found: Measurement, page: str) -> None:
     ]
     wrong = ("wrong",) if rows[0]["wrong"] is not None else ()
     say()
-    show_table(rows, ("heads", found.words, "seeds", "training", *wrong, "against"))
+    show_table([*without, *rows], ("heads", found.words, "seeds", "training", *wrong, "against"))
     say()
     sentence = found.sentence
     say(f"{sentence[:1].upper()}{sentence[1:]}.")
     for warning in found.warnings:
         say(f"Note: {warning}.")
-    say(found.advice)
     say(f"The page: {page}")
+    say(f"So: {found.advice[:1].lower()}{found.advice[1:]}")
 
 
 def _factor(worth) -> str:

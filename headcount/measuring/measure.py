@@ -14,6 +14,7 @@ import torch
 
 from headcount.fits import Measurement
 from headcount.frozen import decode
+from headcount.measuring.baselines import Baseline, baselines
 from headcount.measuring.loading import load
 from headcount.measuring.planning import CostEstimate, StudyPlan, fitting, spoken
 from headcount.measuring.sequences import Sequences
@@ -81,6 +82,15 @@ def measure(
         return question.answer(Store.open(folder, create=True), command)
 
 
+@dataclass(frozen=True)
+class _Settled:
+    """What is known before the networks are trained: their plan, what it gave up, and what needs no attention."""
+
+    plan: StudyPlan
+    given_up: str
+    baselines: tuple[Baseline, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class _Question:
     """One question: these data, this plan, this much time."""
@@ -94,10 +104,13 @@ class _Question:
 
     def answer(self, store: Store, command: str) -> Measurement:
         """Train what the store lacks and read the rows."""
-        plan, given_up = self.resumed(store) or self.fitted()
-        if given_up:
-            self.say(f"To keep to {spoken(self.budget or 0)}: {given_up}.")
-        self.train(store, plan, given_up)
+        kept = self.resumed(store)
+        if kept is None:
+            plan, given_up = self.fitted()
+            kept = _Settled(plan, given_up, baselines(self.subject, plan))
+        if kept.given_up:
+            self.say(f"To keep to {spoken(self.budget or 0)}: {kept.given_up}.")
+        self.train(store, kept)
         measurement = Measurement(store.study())
         return replace(measurement, files=write_measured(measurement, command=command))
 
@@ -105,12 +118,13 @@ class _Question:
     def wording(self) -> dict[str, Any]:
         return {"data": self.subject.digest, "plan": self.plan.to_json(), "budget": self.budget}
 
-    def resumed(self, store: Store) -> tuple[StudyPlan, str] | None:
+    def resumed(self, store: Store) -> _Settled | None:
         """The plan made for the same question before an interruption: a new one would not fit the rows kept."""
         spec = store.study().spec if store.stated else {}
         if spec.get("question") != _as_read(self.wording):
             return None
-        return decode(StudyPlan, spec["plan"], "the plan of the store"), spec["given_up"]
+        plan = decode(StudyPlan, spec["plan"], "the plan of the store")
+        return _Settled(plan, spec["given_up"], tuple(Baseline(**base) for base in spec.get("baselines", ())))
 
     def fitted(self) -> tuple[StudyPlan, str]:
         """The plan that fits the time, after a timed trial; its estimate is said before anything is trained."""
@@ -122,18 +136,17 @@ class _Question:
         self.say(f"{networks} take {CostEstimate(seconds, self.subject.memory(plan))}.")
         return plan, given_up
 
-    def train(self, store: Store, plan: StudyPlan, given_up: str) -> None:
+    def train(self, store: Store, kept: _Settled) -> None:
         """Train and keep the banks that are missing, fewest heads first; stop between two when the time is over."""
+        plan = kept.plan
         members = [member for heads in plan.heads for member in self.subject.members(plan, heads)]
         asked = Sweep(tuple(members), self.subject.recipe(plan), self.subject.data.name)
         if plan.search is not None:
-            asked = searched(asked, plan.search, lambda trials: self.trained(trials, store, plan, given_up, never))
+            asked = searched(asked, plan.search, lambda trials: self.trained(trials, store, kept, never))
             self.say(f"{str(asked.chosen and asked.chosen.sentence).capitalize()}.")
-        self.trained(asked, store, plan, given_up, self.stops)
+        self.trained(asked, store, kept, self.stops)
 
-    def trained(
-        self, asked: Sweep, store: Store, plan: StudyPlan, given_up: str, stop: Callable[[int, int], bool]
-    ) -> Study:
+    def trained(self, asked: Sweep, store: Store, kept: _Settled, stop: Callable[[int, int], bool]) -> Study:
         """The study of a sweep, a bank for every head count."""
         subject, recipe = self.subject, asked.recipe
         banks: dict[str, list[Member]] = {}
@@ -144,7 +157,7 @@ class _Question:
             outcome = subject.train(bank, recipe, steps_made)
             return with_error_rates(subject, bank, recipe, outcome) if subject.data.classes else outcome
 
-        spec = self.spec(plan, given_up)
+        spec = self.spec(kept)
         if asked.chosen is not None:
             spec["rate_search"] = asked.chosen.to_json()
         train_banks(
@@ -170,15 +183,17 @@ class _Question:
     def late(self) -> bool:
         return self.budget is not None and time.monotonic() > self.began + self.budget
 
-    def spec(self, plan: StudyPlan, given_up: str) -> dict[str, Any]:
+    def spec(self, kept: _Settled) -> dict[str, Any]:
         """What is stored beside the rows: enough to draw the page a year later."""
-        subject = self.subject
+        subject, plan = self.subject, kept.plan
         return {
             "measured": True,
             "level": "relative cross-entropy" if subject.data.classes else "NMSE",
             "data": {"name": subject.data.name, **subject.facts(), "notes": [*subject.notes(), plan.order]},
             "plan": plan.to_json(),
-            "given_up": given_up,
+            "given_up": kept.given_up,
+            "baselines": [base.to_json() for base in kept.baselines],
+            "validation": len(subject.parts.validation),
             "question": self.wording,
             "recipe": subject.recipe(plan).as_dict(),
         }
