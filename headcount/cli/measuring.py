@@ -31,10 +31,7 @@ Group = Annotated[
 ]
 KindOf = Annotated[str | None, typer.Option("--kind", help="regression or classification.", show_default=False)]
 Heads = Annotated[str, typer.Option(help="Head counts to try, as 1-8 or 1,2,4.")]
-Positions = Annotated[
-    int | None,
-    typer.Option(help="Position features a token sees. Default: 8 with --window, else 0.", show_default=False),
-]
+Positions = Annotated[str, typer.Option(help="Position features a token sees, or auto: measured first.")]
 Budget = Annotated[str | None, typer.Option(help="Time to keep to, as 90s or 5m.", show_default=False)]
 To = Annotated[Path | None, typer.Option("--out", help="Folder for page and rows. Default: out/measure-NAME.")]
 
@@ -55,7 +52,7 @@ def register(app: typer.Typer) -> None:
         embed_dim: Annotated[int, typer.Option(help="Width of the state, shared by the heads.")] = 24,
         width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
         layers: Annotated[int, typer.Option(help="Attention layers.")] = 1,
-        positions: Positions = None,
+        positions: Positions = "auto",
         lr: Annotated[str, typer.Option(help="Peak learning rate, or best: chosen for every head count.")] = "0.01",
         split_seed: Annotated[int, typer.Option(help="Another split of the data.")] = 0,
         budget: Budget = None,
@@ -71,7 +68,7 @@ def register(app: typer.Typer) -> None:
         from headcount.training.progress import bar
 
         plan = StudyPlan(
-            _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=positions,
+            _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=_places(positions),
             lr=_rate(lr),
         )  # fmt: skip
         reading = Reading(target, sequence, window, horizon, group, kind)
@@ -162,6 +159,20 @@ def _rate(text: str) -> float | Literal["best"]:
         return float(text)
     except ValueError:
         raise ValueError(f"--lr must be a rate such as 0.01, or best, got {text!r}") from None
+
+
+def _places(text: str) -> int | None:
+    """How many position features, None where that is to be measured.
+
+    >>> _places("8"), _places("auto")
+    (8, None)
+    """
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"--positions must be a number such as 8, or auto, got {text!r}") from None
 
 
 def _name(data: str) -> str:

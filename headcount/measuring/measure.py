@@ -16,11 +16,12 @@ from headcount.fits import Measurement
 from headcount.frozen import decode
 from headcount.measuring.baselines import Baseline, baselines
 from headcount.measuring.loading import load
-from headcount.measuring.planning import CostEstimate, StudyPlan, fitting, spoken
+from headcount.measuring.ordering import OrderTrial, try_order
+from headcount.measuring.planning import PLACES, CostEstimate, StudyPlan, fitting, spoken
 from headcount.measuring.sequences import Sequences
 from headcount.measuring.subject import Subject
 from headcount.measuring.tables import Reading
-from headcount.measuring.timing import timed
+from headcount.measuring.timing import Rates, timed
 from headcount.report import write_measured
 from headcount.results import Store, Study
 from headcount.results.study import Row
@@ -33,6 +34,7 @@ from headcount.training.sweeps import check_device, never, searched, train_banks
 __all__ = ["measure"]
 
 SPARE = 0.85  # share of the time left that is planned for; the rest is for what an estimate misses
+ORDER_SHARE = 0.1  # of the time given, for asking whether order matters
 
 Say = Callable[[str], None]
 
@@ -71,11 +73,12 @@ def measure(
     began = time.monotonic()
     given = data if isinstance(data, Sequences) else load(data, reading)
     subject = Subject.of(given, split_seed, device)
-    settled = (plan or StudyPlan()).settled(ordered=given.apart is not None)
-    for line in (*subject.lines(), settled.order):
+    asked = plan or StudyPlan()
+    for line in subject.lines():
         say(line)
-    question = _Question(subject, settled, budget, began, say, on_progress)
-    refuse_what_cannot_fit(subject.members(settled, settled.heads[-1]), subject.recipe(settled), device)
+    question = _Question(subject, asked, budget, began, say, on_progress)
+    largest = _placed(asked)
+    refuse_what_cannot_fit(subject.members(largest, largest.heads[-1]), subject.recipe(largest), device)
     if store is not None:
         return question.answer(Store.open(store, create=True), command)
     with TemporaryDirectory() as folder:
@@ -89,6 +92,11 @@ class _Settled:
     plan: StudyPlan
     given_up: str
     baselines: tuple[Baseline, ...]
+    order: OrderTrial | None
+
+    @property
+    def order_said(self) -> str:
+        return self.plan.order if self.order is None else self.order.sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +114,7 @@ class _Question:
         """Train what the store lacks and read the rows."""
         kept = self.resumed(store)
         if kept is None:
-            plan, given_up = self.fitted()
-            kept = _Settled(plan, given_up, baselines(self.subject, plan))
+            kept = self.fitted()
         if kept.given_up:
             self.say(f"To keep to {spoken(self.budget or 0)}: {kept.given_up}.")
         self.train(store, kept)
@@ -124,17 +131,31 @@ class _Question:
         if spec.get("question") != _as_read(self.wording):
             return None
         plan = decode(StudyPlan, spec["plan"], "the plan of the store")
-        return _Settled(plan, spec["given_up"], tuple(Baseline(**base) for base in spec.get("baselines", ())))
+        without = tuple(Baseline(**base) for base in spec.get("baselines", ()))
+        order = spec.get("order")
+        return _Settled(plan, spec["given_up"], without, None if order is None else OrderTrial(**order))
 
-    def fitted(self) -> tuple[StudyPlan, str]:
-        """The plan that fits the time, after a timed trial; its estimate is said before anything is trained."""
-        rates = timed(self.subject, self.plan)
+    def fitted(self) -> _Settled:
+        """The plan that fits the time, after a timed trial; its estimate is said before it is trained."""
+        rates = timed(self.subject, _placed(self.plan))
+        order = self.ordered(rates)
+        settled = self.plan if order is None else replace(self.plan, positions=order.positions)
+        self.say(settled.order if order is None else order.sentence)
+        without = baselines(self.subject, settled)
         left = None if self.budget is None else SPARE * (self.budget - (time.monotonic() - self.began))
-        plan, given_up = fitting(self.plan, lambda p: p.overhead * rates.seconds(p, self.subject.recipe(p)), left)
+        plan, given_up = fitting(settled, lambda p: p.overhead * rates.seconds(p, self.subject.recipe(p)), left)
         seconds = plan.overhead * rates.seconds(plan, self.subject.recipe(plan))
         networks = f"{len(plan.heads) * plan.seeds} networks of {self.subject.recipe(plan).steps} steps"
         self.say(f"{networks} take {CostEstimate(seconds, self.subject.memory(plan))}.")
-        return plan, given_up
+        return _Settled(plan, given_up, without, order)
+
+    def ordered(self, rates: Rates) -> OrderTrial | None:
+        """Whether order matters, where the plan asks; of a time to keep to, a tenth goes into it."""
+        if self.plan.positions is not None:
+            return None
+        whole = rates.seconds(_placed(self.plan), self.subject.recipe(_placed(self.plan)))
+        share = 1.0 if self.budget is None else min(1.0, ORDER_SHARE * self.budget * len(self.plan.heads) / whole)
+        return try_order(self.subject, self.plan, max(10, round(share * self.plan.steps / 3)))
 
     def train(self, store: Store, kept: _Settled) -> None:
         """Train and keep the banks that are missing, fewest heads first; stop between two when the time is over."""
@@ -189,14 +210,20 @@ class _Question:
         return {
             "measured": True,
             "level": "relative cross-entropy" if subject.data.classes else "NMSE",
-            "data": {"name": subject.data.name, **subject.facts(), "notes": [*subject.notes(), plan.order]},
+            "data": {"name": subject.data.name, **subject.facts(), "notes": [*subject.notes(), kept.order_said]},
             "plan": plan.to_json(),
             "given_up": kept.given_up,
             "baselines": [base.to_json() for base in kept.baselines],
+            "order": None if kept.order is None else kept.order.to_json(),
             "validation": len(subject.parts.validation),
             "question": self.wording,
             "recipe": subject.recipe(plan).as_dict(),
         }
+
+
+def _placed(plan: StudyPlan) -> StudyPlan:
+    """The plan at its largest: with positions where that is still to be asked."""
+    return plan if plan.positions is not None else replace(plan, positions=PLACES)
 
 
 def _as_read(value: dict[str, Any]) -> dict[str, Any]:
