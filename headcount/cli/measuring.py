@@ -57,6 +57,7 @@ def register(app: typer.Typer) -> None:
         split_seed: Annotated[int, typer.Option(help="Another split of the data.")] = 0,
         budget: Budget = None,
         device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+        model: Annotated[Path | None, typer.Option(help="Save a network here, for apply.", show_default=False)] = None,
         out: To = None,
         as_json: AsJson = False,
     ) -> None:
@@ -77,6 +78,7 @@ def register(app: typer.Typer) -> None:
             found = measure(
                 data,
                 reading=reading,
+                model=model,
                 plan=plan,
                 budget=None if budget is None else seconds(budget),
                 split_seed=split_seed,
@@ -93,6 +95,25 @@ def register(app: typer.Typer) -> None:
             emit_json({**found.as_row(), "files": paths, "rows": list(found.study.rows)})
         else:
             _show(found, paths["report.html"])
+
+    @app.command("apply")
+    def apply(
+        model: Annotated[Path, typer.Argument(help="What measure --model wrote.", show_default=False)],
+        data: Annotated[Path, typer.Argument(help=".npz with x, or .csv.", show_default=False)],
+        sequence: Sequence = None,
+        out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
+        as_json: AsJson = False,
+    ) -> None:
+        """Predict new sequences with a saved model, in your units, into a CSV of one line each."""
+        from headcount.measuring.applying import predictions, write_predictions
+        from headcount.measuring.fitted import load
+
+        rows = predictions(load(model), data, sequence)
+        if as_json:
+            emit_json({"predictions": rows})
+            return
+        write_predictions(rows, out)
+        say(f"So: {len(rows)} predictions are in {out}.")
 
 
 def _show(found: Measurement, page: str) -> None:

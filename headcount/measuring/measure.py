@@ -15,10 +15,11 @@ import torch
 from headcount.fits import Measurement
 from headcount.frozen import decode
 from headcount.measuring.baselines import Baseline, baselines
+from headcount.measuring.fitted import fit
 from headcount.measuring.loading import load
 from headcount.measuring.ordering import OrderTrial, try_order
 from headcount.measuring.planning import PLACES, CostEstimate, StudyPlan, fitting, spoken
-from headcount.measuring.sequences import Sequences
+from headcount.measuring.sequences import Sequences, sequences
 from headcount.measuring.subject import Subject
 from headcount.measuring.tables import Reading
 from headcount.measuring.timing import Rates, timed
@@ -44,8 +45,10 @@ def quiet(line: str) -> None:
 
 
 def measure(
-    data: Sequences | str | Path,
+    data: Any,
+    target: Any = None,
     *,
+    model: str | Path | None = None,
     reading: Reading | None = None,
     plan: StudyPlan | None = None,
     budget: float | None = None,
@@ -60,18 +63,18 @@ def measure(
 
     `budget` is a time in seconds to keep to: steps, then seeds, then head counts are given up until the estimate of a
     short timed trial fits. With `store`, every finished head count is kept and not trained again. The page and its
-    figure are in `files` of what is returned.
+    figure are in `files` of what is returned. `data` is what `load` reads, or arrays or lists with their `target`.
+    With `model`, a network with the advised heads is trained once more and saved there.
 
     >>> import numpy as np
-    >>> from headcount.measuring.sequences import sequences
     >>> x = np.random.default_rng(0).standard_normal((200, 4, 1))
-    >>> measured = measure(sequences(x, x.max(axis=(1, 2))), plan=StudyPlan(heads=(1, 2), seeds=2, steps=20, width=8))
+    >>> measured = measure(x, x.max(axis=(1, 2)), plan=StudyPlan(heads=(1, 2), seeds=2, steps=20, width=8))
     >>> sorted(measured.levels), list(measured.files)
     ([1, 2], ['report.html', 'curves.svg', 'study.json'])
     """
     check_device(device)
     began = time.monotonic()
-    given = data if isinstance(data, Sequences) else load(data, reading)
+    given = _given(data, target, reading)
     subject = Subject.of(given, split_seed, device)
     asked = plan or StudyPlan()
     for line in subject.lines():
@@ -79,10 +82,29 @@ def measure(
     question = _Question(subject, asked, budget, began, say, on_progress)
     largest = _placed(asked)
     refuse_what_cannot_fit(subject.members(largest, largest.heads[-1]), subject.recipe(largest), device)
-    if store is not None:
-        return question.answer(Store.open(store, create=True), command)
     with TemporaryDirectory() as folder:
-        return question.answer(Store.open(folder, create=True), command)
+        found = question.answer(Store.open(folder if store is None else store, create=True), command)
+    if model is not None:
+        plan = decode(StudyPlan, _as_read(found.study.spec["plan"]), "the plan of the study")
+        heads = found.better.heads if found.better else found.knee.value
+        window = None if given.apart is None else given.x.shape[1]
+        fit(subject, replace(plan, lr=_rate_of(found, heads)), heads, window=window).save(model)
+    return found
+
+
+def _given(data: Any, target: Any, reading: Reading | None) -> Sequences:
+    if isinstance(data, Sequences):
+        return data
+    if isinstance(data, str | Path):
+        return load(data, reading)
+    if target is None:
+        raise ValueError("arrays need their targets: measure(x, y)")
+    return sequences(data, target, kind=reading.kind if reading else None)
+
+
+def _rate_of(found: Measurement, heads: int) -> float:
+    """The learning rate that the head count was measured with."""
+    return next(row["lr"] for row in found.study if row["heads"] == heads)
 
 
 @dataclass(frozen=True)

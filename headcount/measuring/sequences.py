@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["Kind", "Sequences", "sequences"]
+__all__ = ["Kind", "Sequences", "padded", "sequences"]
 
 Kind = Literal["regression", "classification"]
 LEAST = 50  # sequences; fewer cannot be split into a part to learn from and a part that tells head counts apart
@@ -78,7 +78,7 @@ def sequences(
     ...
     ValueError: every target is 0: there is nothing to learn
     """
-    tokens, counts = _tokens(x, lengths)
+    tokens, counts = padded(x, lengths)
     if len(tokens) < LEAST:
         raise ValueError(f"{name} holds {len(tokens)} sequences; measuring needs at least {LEAST}")
     target = np.asarray(y)
@@ -93,7 +93,8 @@ def sequences(
     )  # fmt: skip
 
 
-def _tokens(x: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
+def padded(x: Any, lengths: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences padded with zeros to the longest, and their lengths."""
     if isinstance(x, list | tuple):
         return _ragged([_numbers(one) for one in x])
     tokens = _numbers(x)
