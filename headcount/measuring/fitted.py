@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import asdict, dataclass
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +60,12 @@ class FittedModel:
         tokens, lengths = padded(x)
         if tokens.shape[2] != self.net.token_dim:
             raise ValueError(f"the model takes {self.net.token_dim} features a token, x has {tokens.shape[2]}")
-        whole_net = InUnits(self)
+        whole_net = InUnits(replace(self, net=deepcopy(self.net))).double()  # the same alone as among others
         out = np.zeros((len(tokens), self.net.arch.outputs))
         for length in np.unique(lengths):
             rows = np.flatnonzero(lengths == length)
             for part in np.array_split(rows, -(-len(rows) // 1000)):
-                out[part] = whole_net(torch.as_tensor(tokens[part, :length])).numpy()
+                out[part] = whole_net(torch.as_tensor(tokens[part, :length]).double()).numpy()
         return out
 
     def save(self, path: str | Path) -> Path:
