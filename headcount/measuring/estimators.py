@@ -24,9 +24,10 @@ APART = 50  # samples from which a fifth is held out to choose the step and the 
 class _Estimator(BaseEstimator):
     model_: FittedModel
 
+    # Any: scikit-learn sets parameters to whatever it likes, and `fit` is where they are looked at.
     def __init__(
-        self, heads: int = 2, *, seeds: int = 2, steps: int = 1000, width: int = 32, embed_dim: int = 24,
-        positions: int = 8, lr: float = 1e-2, random_state: int = 0,
+        self, heads: Any = 2, *, seeds: Any = 2, steps: Any = 1000, width: Any = 32, embed_dim: Any = 24,
+        positions: Any = 8, lr: Any = 1e-2, random_state: Any = 0,
     ) -> None:  # fmt: skip
         self.heads, self.seeds, self.steps, self.width = heads, seeds, steps, width
         self.embed_dim, self.positions, self.lr, self.random_state = embed_dim, positions, lr, random_state
