@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headcount.certificates import Built, Certificate
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
+    from headcount.measuring.fitted import load
     from headcount.nets import Architecture
     from headcount.papers import (
         allocation,
@@ -80,6 +81,7 @@ __all__ = [
     "induction",
     "infoflow",
     "knee",
+    "load",
     "lr_law",
     "measure",
     "measuring",
@@ -107,6 +109,7 @@ __getattr__, __dir__ = lazily(
         "certificates": ("Built", "Certificate"),
         "fits": ("Measurement", "knee"),
         "measuring": ("measure",),
+        "measuring.fitted": ("load",),
         "nets": ("Architecture",),
         "papers.infoflow": ("advise", "build", "predict"),
         "papers.tensor_lens": ("operator",),

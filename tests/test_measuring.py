@@ -1,6 +1,7 @@
 """Measuring given data: no leakage, a time that is kept, rows that are kept, and a page for whatever is found."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from headcount.cli import main
 from headcount.measuring import StudyPlan, measure, sequences
 from headcount.measuring.measure import _Question
+from headcount.measuring.ordering import OrderTrial
 from headcount.measuring.planning import fitting, seconds, smaller, spoken
 from headcount.measuring.preparing import prepare
 from headcount.measuring.splitting import split
@@ -218,14 +220,28 @@ def test_the_command_writes_the_page_and_prints_what_it_says(classes, tmp_path, 
     assert all(("error_rate" in row) == bool(classes) for row in whole["rows"])
 
 
-def test_windows_of_a_series_show_their_order_and_other_sequences_say_that_they_do_not():
-    rng = np.random.default_rng(0)
-    x, small = rng.standard_normal((120, 4, 1)), StudyPlan(heads=(1, 2), seeds=2, steps=20, width=8)
-    for apart, seen, words in ((4, 8, "carries 8 features of its place"), (None, 0, "no order among tokens")):
+def test_order_is_asked_where_it_is_not_said_and_the_answer_is_kept(tmp_path):
+    x = np.random.default_rng(0).standard_normal((300, 4, 1))
+    plan = StudyPlan(heads=(1, 2), seeds=2, steps=300, embed_dim=8, width=8)
+    for y, seen, words in ((x[:, 0, 0], 8, "carries 8 features"), (x.max(axis=(1, 2)), 0, "no order is shown")):
         said: list[str] = []
-        found = measure(sequences(x, x[:, -1, 0], apart=apart), plan=small, say=said.append)
+        found = measure(sequences(x, y), plan=plan, say=said.append, store=tmp_path / str(seen))
         assert {row["positions"] for row in found.study} == {seen}
         assert any(words in line for line in said) and words in found.files["report.html"]
+        again = measure(sequences(x, y), plan=plan, store=tmp_path / str(seen))
+        assert again.study.spec["order"] == found.study.spec["order"]
+
+
+def test_where_neither_is_ahead_windows_keep_their_order_and_others_go_without():
+    tie = OrderTrial(without=0.5, placed=0.49, heads=1, networks=3, steps=10, series=False)
+    assert tie.positions == 0 and replace(tie, series=True).positions == 8
+    assert replace(tie, placed=0.45).positions == 0 and replace(tie, placed=0.3, apart=False).positions == 0
+    assert replace(tie, placed=0.3).positions == 8 and replace(tie, placed=0.7, series=True).positions == 0
+
+
+def test_positions_that_are_given_are_not_asked():
+    found = measure(data(), plan=replace(TINY, positions=3))
+    assert found.study.spec["order"] is None and {row["positions"] for row in found.study} == {3}
 
 
 def test_two_targets_are_learned_together():
@@ -243,6 +259,6 @@ def test_two_planted_look_ups_are_found():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2000, 6, 3))
     y = np.take_along_axis(x[:, :, 2], x[:, :, :2].argmax(axis=1), axis=1).sum(axis=1)
-    found = measure(sequences(x, y), plan=StudyPlan(heads=(1, 2, 3), seeds=2, steps=1500))
+    found = measure(sequences(x, y), plan=StudyPlan(heads=(1, 2, 3, 4), seeds=4, steps=1500))
     assert found.knee.value == 2
     assert found.finding == "enough"

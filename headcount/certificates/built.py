@@ -79,7 +79,7 @@ class Built:
         if path.suffix == ".pt2":
             torch.export.save(program, scratch, extra_files={"headcount": json.dumps(self._promise())})
         else:
-            _write_onnx(program, scratch, self._promise())
+            write_onnx(program, scratch, self._promise())
         scratch.replace(path)
         return path
 
@@ -135,7 +135,8 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     return weights, json.loads(text)
 
 
-def _write_onnx(program: torch.export.ExportedProgram, path: Path, promise: dict[str, Any]) -> None:
+def write_onnx(program: torch.export.ExportedProgram, path: Path, promise: dict[str, Any]) -> None:
+    """Write a program as ONNX in one file, with the promise in its metadata."""
     chatter = logging.getLogger("torch.onnx")  # the exporter speaks of packages we do not use, and of its own future
     level = chatter.level
     chatter.setLevel(logging.ERROR)

@@ -31,10 +31,7 @@ Group = Annotated[
 ]
 KindOf = Annotated[str | None, typer.Option("--kind", help="regression or classification.", show_default=False)]
 Heads = Annotated[str, typer.Option(help="Head counts to try, as 1-8 or 1,2,4.")]
-Positions = Annotated[
-    int | None,
-    typer.Option(help="Position features a token sees. Default: 8 with --window, else 0.", show_default=False),
-]
+Positions = Annotated[str, typer.Option(help="Position features a token sees, or auto: measured first.")]
 Budget = Annotated[str | None, typer.Option(help="Time to keep to, as 90s or 5m.", show_default=False)]
 To = Annotated[Path | None, typer.Option("--out", help="Folder for page and rows. Default: out/measure-NAME.")]
 
@@ -55,11 +52,12 @@ def register(app: typer.Typer) -> None:
         embed_dim: Annotated[int, typer.Option(help="Width of the state, shared by the heads.")] = 24,
         width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
         layers: Annotated[int, typer.Option(help="Attention layers.")] = 1,
-        positions: Positions = None,
+        positions: Positions = "auto",
         lr: Annotated[str, typer.Option(help="Peak learning rate, or best: chosen for every head count.")] = "0.01",
         split_seed: Annotated[int, typer.Option(help="Another split of the data.")] = 0,
         budget: Budget = None,
         device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+        model: Annotated[Path | None, typer.Option(help="Save a network here, for apply.", show_default=False)] = None,
         out: To = None,
         as_json: AsJson = False,
     ) -> None:
@@ -71,7 +69,7 @@ def register(app: typer.Typer) -> None:
         from headcount.training.progress import bar
 
         plan = StudyPlan(
-            _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=positions,
+            _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=_places(positions),
             lr=_rate(lr),
         )  # fmt: skip
         reading = Reading(target, sequence, window, horizon, group, kind)
@@ -80,6 +78,7 @@ def register(app: typer.Typer) -> None:
             found = measure(
                 data,
                 reading=reading,
+                model=model,
                 plan=plan,
                 budget=None if budget is None else seconds(budget),
                 split_seed=split_seed,
@@ -97,8 +96,35 @@ def register(app: typer.Typer) -> None:
         else:
             _show(found, paths["report.html"])
 
+    @app.command("apply")
+    def apply(
+        model: Annotated[Path, typer.Argument(help="What measure --model wrote.", show_default=False)],
+        data: Annotated[Path, typer.Argument(help=".npz with x, or .csv.", show_default=False)],
+        sequence: Sequence = None,
+        out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
+        as_json: AsJson = False,
+    ) -> None:
+        """Predict new sequences with a saved model, in your units, into a CSV of one line each."""
+        from headcount.measuring.applying import predictions, write_predictions
+        from headcount.measuring.fitted import load
+
+        rows = predictions(load(model), data, sequence)
+        if as_json:
+            emit_json({"predictions": rows})
+            return
+        write_predictions(rows, out)
+        say(f"So: {len(rows)} predictions are in {out}.")
+
 
 def _show(found: Measurement, page: str) -> None:
+    without = [
+        {
+            "heads": base["name"],
+            found.words: f"{base['level']:.3g}",
+            "wrong": None if base["error_rate"] is None else f"{base['error_rate']:.1%}",
+        }
+        for base in found.baselines
+    ]
     rows = [
         {
             "heads": row["heads"],
@@ -112,14 +138,14 @@ def _show(found: Measurement, page: str) -> None:
     ]
     wrong = ("wrong",) if rows[0]["wrong"] is not None else ()
     say()
-    show_table(rows, ("heads", found.words, "seeds", "training", *wrong, "against"))
+    show_table([*without, *rows], ("heads", found.words, "seeds", "training", *wrong, "against"))
     say()
     sentence = found.sentence
     say(f"{sentence[:1].upper()}{sentence[1:]}.")
     for warning in found.warnings:
         say(f"Note: {warning}.")
-    say(found.advice)
     say(f"The page: {page}")
+    say(f"So: {found.advice[:1].lower()}{found.advice[1:]}")
 
 
 def _factor(worth) -> str:
@@ -154,6 +180,20 @@ def _rate(text: str) -> float | Literal["best"]:
         return float(text)
     except ValueError:
         raise ValueError(f"--lr must be a rate such as 0.01, or best, got {text!r}") from None
+
+
+def _places(text: str) -> int | None:
+    """How many position features, None where that is to be measured.
+
+    >>> _places("8"), _places("auto")
+    (8, None)
+    """
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"--positions must be a number such as 8, or auto, got {text!r}") from None
 
 
 def _name(data: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from headcount.fits.verdict import Estimate
 from headcount.results import Study
 from headcount.results.study import Row
 
-__all__ = ["Finding", "Measurement", "Worth"]
+__all__ = ["AttentionWorth", "Finding", "Measurement", "Worth"]
 
 Finding = Literal["nothing", "little", "any", "enough", "more", "undecided"]
 
@@ -22,6 +23,7 @@ LEARNED = 0.95  # a level above this is the constant predictor's but for noise
 MEMORISED = 2.0  # validation this many times the training level is memory, not a pattern
 WORTHWHILE = 0.8  # below this factor more heads are worth naming even where the curve has turned
 NEAR = 1.1  # of several such counts the smallest is named whose level is within this factor of the lowest
+LEAD = 0.05  # attention must lower the error of the best baseline by more than this share
 OVERDONE = 1.25  # validation risen by this factor since its best is training for too long
 RESAMPLES = 2000
 
@@ -37,6 +39,45 @@ class Worth:
     def tells(self) -> bool:
         """Whether the seeds agree that there is a difference."""
         return not self.factor.low <= 1 <= self.factor.high
+
+
+@dataclass(frozen=True)
+class AttentionWorth:
+    """The best head count against the best baseline.
+
+    Attention is worth something when it lowers the baseline's level by more than the share `lead`: a twentieth, or
+    1 / sqrt(validation samples) where so few tell no finer.
+
+    >>> AttentionWorth("linear, flattened", 0.2, heads=3, level=0.1, lead=0.05).sentence
+    'Attention is worth it here: its error is 50% below that of the best baseline (linear, flattened: 0.2)'
+    """
+
+    baseline: str
+    without: float
+    heads: int
+    level: float
+    lead: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether attention is worth anything."""
+        return self.level < LEARNED and self.level < (1 - self.lead) * self.without
+
+    @property
+    def learnable(self) -> bool:
+        """Whether anything beats a constant."""
+        return min(self.level, self.without) <= LEARNED
+
+    @property
+    def sentence(self) -> str:
+        """The answer, without a full stop."""
+        if not self.learnable:
+            return "There is nothing to learn here: neither a baseline nor attention predicts better than a constant"
+        if self.pays:
+            saved = f"its error is {1 - self.level / self.without:.0%} below that of the best baseline"
+            return f"Attention is worth it here: {saved} ({self.baseline}: {self.without:.3g})"
+        reached = f"{self.baseline} reaches {self.without:.3g} without it, the best network {self.level:.3g}"
+        return f"Attention is worth nothing measurable here: {reached} with {_heads(self.heads)}"
 
 
 @dataclass(frozen=True)
@@ -89,6 +130,21 @@ class Measurement:
             return "undecided" if self.knee.reached else "more"
         return "any" if self.knee.value == self.knee.high == 1 and self.better is None else "enough"
 
+    @property
+    def baselines(self) -> list[dict[str, Any]]:
+        """What was reached without attention: name, level, and the share of wrong classes where there are classes."""
+        return list(self.study.spec.get("baselines", ()))
+
+    @cached_property
+    def attention(self) -> AttentionWorth | None:
+        """Whether attention is worth anything here; None where no baseline was measured."""
+        if not self.baselines:
+            return None
+        best = min(self.baselines, key=lambda base: base["level"])
+        heads = min(self.levels, key=lambda count: self.levels[count])
+        lead = max(LEAD, self.study.spec.get("validation", math.inf) ** -0.5)
+        return AttentionWorth(str(best["name"]), best["level"], heads, self.levels[heads], lead)
+
     @cached_property
     def fewer(self) -> Worth | None:
         """The next smaller count tested, against the knee."""
@@ -134,8 +190,15 @@ class Measurement:
 
     @property
     def advice(self) -> str:
-        """What to do, in one sentence."""
-        return _advice(self)
+        """What to do: first whether attention is worth anything, then how many heads."""
+        if self.attention is None:
+            return _advice(self)
+        if not self.attention.learnable:
+            return f"{self.attention.sentence}."
+        if self.attention.pays:
+            return f"{self.attention.sentence}. {_advice(self)}"
+        heads = _advice(self)
+        return f"{self.attention.sentence}. With it all the same: {heads[:1].lower()}{heads[1:]}"
 
     def by_heads(self) -> list[dict[str, Any]]:
         """A row for each head count: its level, the spread of its seeds, training, and against the knee."""
@@ -150,6 +213,8 @@ class Measurement:
             "knee": self.knee.as_row(),
             "level": self.words,
             "levels": self.levels,
+            "baselines": self.baselines,
+            "attention": None if self.attention is None else asdict(self.attention) | {"pays": self.attention.pays},
             **{name: _factor(worth) for name, worth in near.items()},
             "warnings": list(self.warnings),
             "data": self.study.spec.get("data", {}),

@@ -14,12 +14,15 @@ import torch
 
 from headcount.fits import Measurement
 from headcount.frozen import decode
+from headcount.measuring.baselines import Baseline, baselines
+from headcount.measuring.fitted import fit
 from headcount.measuring.loading import load
-from headcount.measuring.planning import CostEstimate, StudyPlan, fitting, spoken
-from headcount.measuring.sequences import Sequences
+from headcount.measuring.ordering import OrderTrial, try_order
+from headcount.measuring.planning import PLACES, CostEstimate, StudyPlan, fitting, spoken
+from headcount.measuring.sequences import Sequences, sequences
 from headcount.measuring.subject import Subject
 from headcount.measuring.tables import Reading
-from headcount.measuring.timing import timed
+from headcount.measuring.timing import Rates, timed
 from headcount.report import write_measured
 from headcount.results import Store
 from headcount.results.study import Row
@@ -32,6 +35,7 @@ from headcount.training.sweeps import check_device, never, searched, train_banks
 __all__ = ["measure"]
 
 SPARE = 0.85  # share of the time left that is planned for; the rest is for what an estimate misses
+ORDER_SHARE = 0.1  # of the time given, for asking whether order matters
 
 Say = Callable[[str], None]
 
@@ -41,8 +45,10 @@ def quiet(line: str) -> None:
 
 
 def measure(
-    data: Sequences | str | Path,
+    data: Any,
+    target: Any = None,
     *,
+    model: str | Path | None = None,
     reading: Reading | None = None,
     plan: StudyPlan | None = None,
     budget: float | None = None,
@@ -57,28 +63,62 @@ def measure(
 
     `budget` is a time in seconds to keep to: steps, then seeds, then head counts are given up until the estimate of a
     short timed trial fits. With `store`, every finished head count is kept and not trained again. The page and its
-    figure are in `files` of what is returned.
+    figure are in `files` of what is returned. `data` is what `load` reads, or arrays or lists with their `target`.
+    With `model`, a network with the advised heads is trained once more and saved there.
 
     >>> import numpy as np
-    >>> from headcount.measuring.sequences import sequences
     >>> x = np.random.default_rng(0).standard_normal((200, 4, 1))
-    >>> measured = measure(sequences(x, x.max(axis=(1, 2))), plan=StudyPlan(heads=(1, 2), seeds=2, steps=20, width=8))
+    >>> measured = measure(x, x.max(axis=(1, 2)), plan=StudyPlan(heads=(1, 2), seeds=2, steps=20, width=8))
     >>> sorted(measured.levels), list(measured.files)
     ([1, 2], ['report.html', 'curves.svg', 'study.json'])
     """
     check_device(device)
     began = time.monotonic()
-    given = data if isinstance(data, Sequences) else load(data, reading)
+    given = _given(data, target, reading)
     subject = Subject.of(given, split_seed, device)
-    settled = (plan or StudyPlan()).settled(ordered=given.apart is not None)
-    for line in (*subject.lines(), settled.order):
+    asked = plan or StudyPlan()
+    for line in subject.lines():
         say(line)
-    question = _Question(subject, settled, budget, began, say, on_progress)
-    refuse_what_cannot_fit(subject.members(settled, settled.heads[-1]), subject.recipe(settled), device)
-    if store is not None:
-        return question.answer(Store.open(store, create=True), command)
+    question = _Question(subject, asked, budget, began, say, on_progress)
+    largest = _placed(asked)
+    refuse_what_cannot_fit(subject.members(largest, largest.heads[-1]), subject.recipe(largest), device)
     with TemporaryDirectory() as folder:
-        return question.answer(Store.open(folder, create=True), command)
+        found = question.answer(Store.open(folder if store is None else store, create=True), command)
+    if model is not None:
+        plan = decode(StudyPlan, _as_read(found.study.spec["plan"]), "the plan of the study")
+        heads = found.better.heads if found.better else found.knee.value
+        window = None if given.apart is None else given.x.shape[1]
+        fit(subject, replace(plan, lr=_rate_of(found, heads)), heads, window=window).save(model)
+    return found
+
+
+def _given(data: Any, target: Any, reading: Reading | None) -> Sequences:
+    if isinstance(data, Sequences):
+        return data
+    if isinstance(data, str | Path):
+        return load(data, reading)
+    if target is None:
+        raise ValueError("arrays need their targets: measure(x, y)")
+    return sequences(data, target, kind=reading.kind if reading else None)
+
+
+def _rate_of(found: Measurement, heads: int) -> float:
+    """The learning rate that the head count was measured with."""
+    return next(row["lr"] for row in found.study if row["heads"] == heads)
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """What is known before the networks are trained: their plan, what it gave up, and what needs no attention."""
+
+    plan: StudyPlan
+    given_up: str
+    baselines: tuple[Baseline, ...]
+    order: OrderTrial | None
+
+    @property
+    def order_said(self) -> str:
+        return self.plan.order if self.order is None else self.order.sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,50 +134,64 @@ class _Question:
 
     def answer(self, store: Store, command: str) -> Measurement:
         """Train what the store lacks and read the rows."""
-        plan, given_up = self.resumed(store) or self.fitted()
-        if given_up:
-            self.say(f"To keep to {spoken(self.budget or 0)}: {given_up}.")
-        measurement = Measurement(store.study(self.train(store, plan, given_up)))
+        kept = self.resumed(store) or self.fitted()
+        if kept.given_up:
+            self.say(f"To keep to {spoken(self.budget or 0)}: {kept.given_up}.")
+        measurement = Measurement(store.study(self.train(store, kept)))
         return replace(measurement, files=write_measured(measurement, command=command))
 
     @property
     def wording(self) -> dict[str, Any]:
         return {"data": self.subject.digest, "plan": self.plan.to_json(), "budget": self.budget}
 
-    def resumed(self, store: Store) -> tuple[StudyPlan, str] | None:
+    def resumed(self, store: Store) -> _Settled | None:
         """The plan made for the same question before an interruption: a new one would not fit the rows kept."""
         for stated in reversed(store.specs()):
             spec = store.head(stated.content).spec
             if spec.get("question") == _as_read(self.wording):
-                return decode(StudyPlan, spec["plan"], "the plan of the store"), spec["given_up"]
+                plan = decode(StudyPlan, spec["plan"], "the plan of the store")
+                without = tuple(Baseline(**base) for base in spec.get("baselines", ()))
+                order = spec.get("order")
+                return _Settled(plan, spec["given_up"], without, None if order is None else OrderTrial(**order))
         return None
 
-    def fitted(self) -> tuple[StudyPlan, str]:
-        """The plan that fits the time, after a timed trial; its estimate is said before anything is trained."""
-        rates = timed(self.subject, self.plan)
+    def fitted(self) -> _Settled:
+        """The plan that fits the time, after a timed trial; its estimate is said before it is trained."""
+        rates = timed(self.subject, _placed(self.plan))
+        order = self.ordered(rates)
+        settled = self.plan if order is None else replace(self.plan, positions=order.positions)
+        self.say(settled.order if order is None else order.sentence)
+        without = baselines(self.subject, settled)
         left = None if self.budget is None else SPARE * (self.budget - (time.monotonic() - self.began))
-        plan, given_up = fitting(self.plan, lambda p: p.overhead * rates.seconds(p, self.subject.recipe(p)), left)
+        plan, given_up = fitting(settled, lambda p: p.overhead * rates.seconds(p, self.subject.recipe(p)), left)
         seconds = plan.overhead * rates.seconds(plan, self.subject.recipe(plan))
         networks = f"{len(plan.heads) * plan.seeds} networks of {self.subject.recipe(plan).steps} steps"
         self.say(f"{networks} take {CostEstimate(seconds, self.subject.memory(plan))}.")
-        return plan, given_up
+        return _Settled(plan, given_up, without, order)
 
-    def train(self, store: Store, plan: StudyPlan, given_up: str) -> str:
+    def ordered(self, rates: Rates) -> OrderTrial | None:
+        """Whether order matters, where the plan asks; of a time to keep to, a tenth goes into it."""
+        if self.plan.positions is not None:
+            return None
+        whole = rates.seconds(_placed(self.plan), self.subject.recipe(_placed(self.plan)))
+        share = 1.0 if self.budget is None else min(1.0, ORDER_SHARE * self.budget * len(self.plan.heads) / whole)
+        return try_order(self.subject, self.plan, max(10, round(share * self.plan.steps / 3)))
+
+    def train(self, store: Store, kept: _Settled) -> str:
         """Train and keep the banks that are missing, fewest heads first; stop between two when the time is over.
 
         The address of the spec in the store comes back.
         """
+        plan = kept.plan
         members = [member for heads in plan.heads for member in self.subject.members(plan, heads)]
         asked = Sweep(tuple(members), self.subject.recipe(plan), self.subject.data.name)
         if plan.search is not None:
-            trained = lambda trials: store.study(self.trained(trials, store, plan, given_up, never))  # noqa: E731
+            trained = lambda trials: store.study(self.trained(trials, store, kept, never))  # noqa: E731
             asked = searched(asked, plan.search, trained)
             self.say(f"{str(asked.chosen and asked.chosen.sentence).capitalize()}.")
-        return self.trained(asked, store, plan, given_up, self.stops)
+        return self.trained(asked, store, kept, self.stops)
 
-    def trained(
-        self, asked: Sweep, store: Store, plan: StudyPlan, given_up: str, stop: Callable[[int, int], bool]
-    ) -> str:
+    def trained(self, asked: Sweep, store: Store, kept: _Settled, stop: Callable[[int, int], bool]) -> str:
         """Train a sweep, a bank for every head count; the address of its spec in the store."""
         subject, recipe = self.subject, asked.recipe
         banks: dict[str, list[Member]] = {}
@@ -148,7 +202,7 @@ class _Question:
             outcome = subject.train(bank, recipe, steps_made)
             return with_error_rates(subject, bank, recipe, outcome) if subject.data.classes else outcome
 
-        spec = self.spec(plan, given_up)
+        spec = self.spec(kept)
         if asked.chosen is not None:
             spec["rate_search"] = asked.chosen.to_json()
         return train_banks(
@@ -173,18 +227,26 @@ class _Question:
     def late(self) -> bool:
         return self.budget is not None and time.monotonic() > self.began + self.budget
 
-    def spec(self, plan: StudyPlan, given_up: str) -> dict[str, Any]:
+    def spec(self, kept: _Settled) -> dict[str, Any]:
         """What is stored beside the rows: enough to draw the page a year later."""
-        subject = self.subject
+        subject, plan = self.subject, kept.plan
         return {
             "measured": True,
             "level": "relative cross-entropy" if subject.data.classes else "NMSE",
-            "data": {"name": subject.data.name, **subject.facts(), "notes": [*subject.notes(), plan.order]},
+            "data": {"name": subject.data.name, **subject.facts(), "notes": [*subject.notes(), kept.order_said]},
             "plan": plan.to_json(),
-            "given_up": given_up,
+            "given_up": kept.given_up,
+            "baselines": [base.to_json() for base in kept.baselines],
+            "order": None if kept.order is None else kept.order.to_json(),
+            "validation": len(subject.parts.validation),
             "question": self.wording,
             "recipe": subject.recipe(plan).as_dict(),
         }
+
+
+def _placed(plan: StudyPlan) -> StudyPlan:
+    """The plan at its largest: with positions where that is still to be asked."""
+    return plan if plan.positions is not None else replace(plan, positions=PLACES)
 
 
 def _as_read(value: dict[str, Any]) -> dict[str, Any]:

@@ -22,8 +22,8 @@ PLACES = 8  # position features where the order matters: the place, and almost f
 class StudyPlan:
     """Head counts at one state width, seeds, and how each network is trained.
 
-    `positions` is how many features tell a token its place; None leaves it to the data: some for windows of a series,
-    where the order is half of what there is to know, and none for others. With `lr="best"` a short search chooses the
+    `positions` is how many features tell a token its place; None asks the data: a few networks with and without
+    are trained first. With `lr="best"` a short search chooses the
     rate of every head count first, so that a knee is a knee and no bad learning rate.
 
     >>> StudyPlan(heads=(1, 3)).arch(3, outputs=1)
@@ -52,14 +52,6 @@ class StudyPlan:
         """The network with so many heads: the state keeps its width, a head's dimension is its share rounded up."""
         shape = (heads, ceil(self.embed_dim / heads))
         return Architecture((shape,) * self.layers, self.width, self.positions or 0, self.embed_dim, outputs)
-
-    def settled(self, *, ordered: bool) -> StudyPlan:
-        """The plan with what it left to the data.
-
-        >>> StudyPlan().settled(ordered=True).positions, StudyPlan(positions=2).settled(ordered=True).positions
-        (8, 2)
-        """
-        return self if self.positions is not None else replace(self, positions=PLACES if ordered else 0)
 
     @property
     def order(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["Kind", "Sequences", "sequences"]
+__all__ = ["Kind", "Sequences", "padded", "sequences"]
 
 Kind = Literal["regression", "classification"]
 LEAST = 50  # sequences; fewer cannot be split into a part to learn from and a part that tells head counts apart
@@ -23,7 +23,8 @@ class Sequences:
 
     `y` holds numbers (one column an output) or, for classification, one column of indices into `classes`. Sequences of
     one `group` stay on one side of the split. `apart` is set for windows of a series, in the order of time: so many
-    windows between two share no value. `notes` say what was decided while reading.
+    windows between two share no value; `past` is then the feature that is the target itself, earlier. `features` names
+    the features where they have names. `notes` say what was decided while reading.
     """
 
     name: str
@@ -34,6 +35,8 @@ class Sequences:
     groups: Int[np.ndarray, " samples"] | None = None
     apart: int | None = None
     notes: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    past: int | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -62,6 +65,8 @@ def sequences(
     name: str = "data",
     apart: int | None = None,
     notes: Sequence[str] = (),
+    features: Sequence[str] = (),
+    past: int | None = None,
 ) -> Sequences:
     """Check sequences and targets: `x` as (samples, length, token_dim), (samples, length), or a list of ragged ones.
 
@@ -73,7 +78,7 @@ def sequences(
     ...
     ValueError: every target is 0: there is nothing to learn
     """
-    tokens, counts = _tokens(x, lengths)
+    tokens, counts = padded(x, lengths)
     if len(tokens) < LEAST:
         raise ValueError(f"{name} holds {len(tokens)} sequences; measuring needs at least {LEAST}")
     target = np.asarray(y)
@@ -83,11 +88,13 @@ def sequences(
     _refuse_gaps(tokens, counts)
     values, classes, said = _target(target, kind)
     return Sequences(
-        name, tokens, counts, values, classes, _groups(groups, len(tokens)), apart, (*notes, *said)
+        name, tokens, counts, values, classes, _groups(groups, len(tokens)), apart, (*notes, *said),
+        tuple(features), past,
     )  # fmt: skip
 
 
-def _tokens(x: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
+def padded(x: Any, lengths: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences padded with zeros to the longest, and their lengths."""
     if isinstance(x, list | tuple):
         return _ragged([_numbers(one) for one in x])
     tokens = _numbers(x)

@@ -106,17 +106,19 @@ def _series(columns: Columns, how: Reading, name: str) -> Sequences:
     if how.group is not None:
         raise ValueError("--group belongs to --sequence; windows of one series are split in time")
     assert how.window is not None
-    features, notes = _features(columns, (), name)
+    features, names, notes = _features(columns, (), name)
     target = _column(columns, how.target, name)
     x, y = cut_windows(features, target, how.window, how.horizon)
     apart = how.window + how.horizon - 1  # the next window of which no row, target included, is shared
-    return sequences(x, y, kind=how.kind, name=name, apart=apart, notes=notes)
+    return sequences(
+        x, y, kind=how.kind, name=name, apart=apart, notes=notes, features=names, past=names.index(how.target)
+    )
 
 
 def _long(columns: Columns, how: Reading, name: str) -> Sequences:
     assert how.sequence is not None
     own = tuple(c for c in (how.sequence, how.target, how.group) if c is not None)
-    features, notes = _features(columns, own, name)
+    features, names, notes = _features(columns, own, name)
     order: dict[Any, list[int]] = {}
     for row, key in enumerate(columns[how.sequence]):
         order.setdefault(key, []).append(row)
@@ -125,7 +127,7 @@ def _long(columns: Columns, how: Reading, name: str) -> Sequences:
         _one(columns[how.group], rows, f"{how.group!r} in sequence {key!r}") for key, rows in order.items()
     ]
     x = [features[rows] for rows in order.values()]
-    return sequences(x, _typed(targets), groups=groups or None, kind=how.kind, name=name, notes=notes)
+    return sequences(x, _typed(targets), groups=groups or None, kind=how.kind, name=name, notes=notes, features=names)
 
 
 def _one(column: list[Any], rows: list[int], where: str) -> Any:
@@ -144,7 +146,7 @@ def _typed(values: list[Any]) -> np.ndarray:
         return np.array([str(value) for value in values])
 
 
-def _features(columns: Columns, own: tuple[str, ...], name: str) -> tuple[np.ndarray, tuple[str, ...]]:
+def _features(columns: Columns, own: tuple[str, ...], name: str) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
     """The columns of numbers beside those with a part of their own; a column without any number is left out."""
     others = [c for c in columns if c not in own]
     left = [c for c in others if not any(_is_number(value) for value in columns[c])]
@@ -152,7 +154,7 @@ def _features(columns: Columns, own: tuple[str, ...], name: str) -> tuple[np.nda
     if not kept:
         raise ValueError(f"{name} has no column of numbers to make tokens of")
     table = np.stack([_column(columns, c, name) for c in kept], axis=1)
-    return table, (f"left out, for they hold no numbers: {', '.join(left)}",) if left else ()
+    return table, tuple(kept), (f"left out, for they hold no numbers: {', '.join(left)}",) if left else ()
 
 
 def _column(columns: Columns, column: str, name: str) -> np.ndarray:

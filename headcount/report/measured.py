@@ -34,6 +34,7 @@ def measured(found: Measurement, *, command: str = "") -> str:
         facts=_facts(found),
         figures=_figures(found),
         lines=found.by_heads(),
+        baselines=found.baselines,
         level=found.words,
         classes="classes" in data.get("target", ""),
         ragged=" to " in data.get("tokens", ""),
@@ -80,6 +81,10 @@ def _learning(found: Measurement, width: int) -> Figure:
 
 
 def _headline(found: Measurement) -> str:
+    if found.attention is not None and not found.attention.learnable:
+        return "Nothing to learn here"
+    if found.attention is not None and not found.attention.pays:
+        return f"No attention needed: {found.attention.baseline} does as well"
     odd = {
         "nothing": "Nothing was learned at any head count",
         "little": "Too little was learned to count heads",

@@ -1,0 +1,65 @@
+"""The scikit-learn estimators do what scikit-learn asks of one."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import (
+    check_estimator,
+    check_estimators_unfitted,
+    check_fit2d_1sample,
+    check_methods_subset_invariance,
+)
+
+from headcount.measuring import HeadcountClassifier, HeadcountRegressor
+
+SMALL = {"seeds": 2, "steps": 200, "width": 8, "embed_dim": 4, "positions": 0}
+
+
+def data():
+    x = 20 + 3 * np.random.default_rng(0).standard_normal((200, 4, 1))
+    return x, x.max(axis=(1, 2))
+
+
+def test_a_regressor_learns_a_maximum_and_scores_by_r_squared():
+    x, y = data()
+    model = HeadcountRegressor(1, **SMALL).fit(x, y)
+    assert model.score(x, y) > 0.8
+    assert model.predict(x[:, :, 0]).shape == (200,)
+
+
+def test_a_classifier_gives_back_classes_as_they_were_given():
+    x, y = data()
+    names = np.where(y > np.median(y), "high", "low")
+    model = HeadcountClassifier(1, **SMALL).fit(x, names)
+    assert model.score(x, names) > 0.85 and set(model.predict(x)) == {"high", "low"}
+    np.testing.assert_allclose(model.predict_proba(x).sum(axis=1), 1, rtol=1e-6)
+
+
+def test_parameters_are_read_set_and_cloned_and_folds_can_be_made():
+    model = HeadcountRegressor(3, **SMALL)
+    assert clone(model).get_params() == model.get_params() and model.get_params()["heads"] == 3
+    assert len(cross_val_score(model.set_params(heads=1, steps=20), *data(), cv=2)) == 2
+
+
+def test_the_same_seed_gives_the_same_network():
+    x, y = data()
+    one, two = (HeadcountRegressor(1, **{**SMALL, "steps": 20}).fit(x, y).predict(x) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("kind", [HeadcountRegressor, HeadcountClassifier])
+def test_an_estimator_that_is_not_fitted_or_has_one_sample_says_so(kind):
+    for check in (check_estimators_unfitted, check_fit2d_1sample, check_methods_subset_invariance):
+        check(kind.__name__, kind(1, **SMALL))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [HeadcountRegressor, HeadcountClassifier])
+def test_scikit_learns_own_checks_pass(kind):
+    check_estimator(
+        kind(1, seeds=2, steps=400, width=16, embed_dim=8), on_skip=None
+    )  # array API and pandas are not installed
