@@ -97,7 +97,7 @@ def test_a_mistake_is_one_line_on_stderr_and_exit_code_two(call, tmp_path, argum
 
 
 def test_an_interrupted_sweep_says_what_is_kept_and_how_to_go_on(call, tmp_path, monkeypatch):
-    import headcount.training.sweeps as module
+    import headcount.training.bank_jobs as module
 
     (tmp_path / "small.toml").write_text(SPEC)
     true_train, calls = module.train, []

@@ -94,7 +94,7 @@ def test_a_bad_spec_is_refused_in_one_sentence(text, says):
 
 
 def test_running_again_trains_nothing_and_more_seeds_train_only_the_new_ones(tmp_path, monkeypatch):
-    import headcount.training.sweeps as module
+    import headcount.training.bank_jobs as module
 
     trained = []
     true_train = module.train

@@ -52,6 +52,7 @@ EXTRAS = {
     "certify": ("flint",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "parquet": ("pyarrow",),
+    "ray": ("ray",),
 }
 
 app = typer.Typer(

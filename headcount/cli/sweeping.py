@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,13 +12,30 @@ import typer
 from headcount.cli.printing import AsJson, emit_json, say, show_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headcount.results import Store
     from headcount.results.store import StatedSpec
     from headcount.training import Member, Recipe
+    from headcount.training.kept_networks import Save
+    from headcount.training.workers import Workers
 
 RUN = Annotated[Path, typer.Argument(help="Folder of a study, as `headcount sweep` wrote it.", show_default=False)]
 SpecName = Annotated[
     str | None, typer.Option("--spec", help="Which spec of the store; the latest by default.", show_default=False)
+]
+Every = Annotated[
+    str | None,
+    typer.Option("--checkpoint", help="How often a bank keeps its state; 10m, 0 for never.", show_default=False),
+]
+SaveNetworks = Annotated[str, typer.Option("--save", help="Networks to keep beside the rows: none, best or all.")]
+WorkerCount = Annotated[
+    int | None,
+    typer.Option("--workers", help="Processes that train; on cuda one per GPU.", show_default=False),
+]
+Backend = Annotated[str, typer.Option("--backend", help="Who trains: local, or ray for a cluster.")]
+Address = Annotated[
+    str | None, typer.Option("--address", help="Of the Ray cluster: host:port or auto.", show_default=False)
 ]
 
 
@@ -27,6 +45,11 @@ def register(app: typer.Typer) -> None:
         spec: Annotated[Path, typer.Argument(help="TOML file: task, grid, seeds, training.", show_default=False)],
         store: Annotated[Path | None, typer.Option(help="Where rows are kept. Default: runs/NAME.")] = None,
         device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+        checkpoint: Every = None,
+        save: SaveNetworks = "none",
+        workers: WorkerCount = None,
+        backend: Backend = "local",
+        address: Address = None,
         as_json: AsJson = False,
     ) -> None:
         """Train every network a spec asks for; what is already kept is skipped, so run it again to go on."""
@@ -39,13 +62,25 @@ def register(app: typer.Typer) -> None:
         asked = Sweep.read(spec)
         folder = store or Path("runs") / asked.name
         kept = Store.open(folder, create=True)
-        check_device(device)
-        refuse_what_cannot_fit(asked.members, asked.recipe, device)
+        networks, made = save_of(save), workers_of(workers, backend, address, device)
+        every = checkpoint_of(checkpoint, backend)
+        if backend == "local":  # a cluster's devices are not ours to see
+            check_device(device)
+            refuse_what_cannot_fit(asked.members, asked.recipe, device)
         try:
             groups = list(banks(asked, device))
             if not as_json:
                 say(f"{len(asked.members)} networks in {len(groups)} banks; {_largest(groups, asked.recipe, device)}.")
-            study = run(asked, kept, device=device, on_progress=bar, groups=groups)
+            study = run(
+                asked,
+                kept,
+                device=device,
+                on_progress=bar,
+                groups=groups,
+                checkpoint=every,
+                save=networks,
+                workers=made,
+            )
         except KeyboardInterrupt:
             left = len(kept.missing([member.run(asked.recipe) for member in asked.members]))
             raise Interrupted(
@@ -92,6 +127,50 @@ def register(app: typer.Typer) -> None:
         folder = out or (run if run.is_dir() else run.parent)
         for path in study.write(folder):
             say(f"{study.count} rows in {path}")
+
+
+def workers_of(count: int | None, backend: str, address: str | None, device: str) -> Callable[[], Workers] | None:
+    """What makes the workers that the options ask for; None where this process trains."""
+    import torch
+
+    if backend not in ("local", "ray"):
+        raise ValueError(f"--backend is local or ray, got {backend!r}")
+    if backend == "ray":
+        if count is not None:
+            raise ValueError("--workers counts processes of this machine; a Ray cluster has as many as it has room for")
+        from headcount.training.ray_workers import RayWorkers
+
+        importlib.import_module("ray")  # what is missing is said before anything is begun
+        return lambda: RayWorkers(address, device, torch.get_num_threads())
+    if address is not None:
+        raise ValueError("--address is that of a Ray cluster: it goes with --backend ray")
+    if count is None:
+        return None
+    from headcount.training.workers import LocalWorkers
+
+    made = LocalWorkers(count, device)  # a wrong count is refused before anything is begun
+    return lambda: made
+
+
+def checkpoint_of(text: str | None, backend: str = "local") -> float | None:
+    """Seconds between checkpoints, None for never. Other machines keep none unless asked: their disks are not ours.
+
+    >>> checkpoint_of(None), checkpoint_of("90s"), checkpoint_of("0"), checkpoint_of(None, "ray")
+    (600.0, 90.0, None, None)
+    """
+    from headcount.measuring.planning import seconds
+    from headcount.training.checkpoints import EVERY
+
+    if text is None:
+        return EVERY if backend == "local" else None
+    return None if text.strip() == "0" else seconds(text)
+
+
+def save_of(word: str) -> Save:
+    """The word after --save, if it is one."""
+    if word not in ("none", "best", "all"):
+        raise ValueError(f"--save is none, best or all, got {word!r}")
+    return word
 
 
 def _largest(groups: list[list[Member]], recipe: Recipe, device: str) -> str:

@@ -6,21 +6,26 @@ import struct
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from headcount.files import whole
 from headcount.nets import Architecture, Transformer
 
-__all__ = ["load_net", "save_net"]
+__all__ = ["load_net", "net_bytes", "save_net"]
 
 
 def save_net(net: Transformer, path: str | Path) -> Path:
     """Write a network to one safetensors file, whole or not at all."""
     path = Path(path)
-    about = {"architecture": net.arch.to_json(), "token_dim": str(net.token_dim)}
     with whole(path) as scratch:
-        save_file({k: v.contiguous() for k, v in net.state_dict().items()}, scratch, about)
+        scratch.write_bytes(net_bytes(net))
     return path
+
+
+def net_bytes(net: Transformer) -> bytes:
+    """What the file of a network holds."""
+    about = {"architecture": net.arch.to_json(), "token_dim": str(net.token_dim)}
+    return save({k: v.detach().cpu().contiguous() for k, v in net.state_dict().items()}, about)
 
 
 def load_net(path: str | Path) -> Transformer:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headcount.nets import Transformer
+from headcount.results.store import address
 from headcount.results.study import Row
-from headcount.training.backends.choice import Path, choose, proved
+from headcount.training.backends.choice import Path, choose, proved, recorded
 from headcount.training.bank import Bank
+from headcount.training.checkpoints import BankState, Checkpoint
 from headcount.training.data import Resident, Samples
 from headcount.training.member import Member, Recipe
 from headcount.training.optimiser import AdamW
@@ -54,11 +56,13 @@ def train(
     data: Samples = Resident,
     start: Sequence[Transformer] | None = None,
     on_progress: StepsMade | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Outcome:
     """Train the members as one bank and return a row for each.
 
     `data` makes the resident samples: drawn, or given. With `start`, training goes on from these networks; their output
-    is the scaled target.
+    is the scaled target. With `checkpoint`, the state is kept between epochs as that says, and a run that finds it goes
+    on from there, bit for bit on the same kind of device.
 
     >>> from headcount.nets import Architecture
     >>> from headcount.tasks import KthLargest
@@ -69,8 +73,14 @@ def train(
     """
     if not members:
         raise ValueError("a bank needs at least one member")
-    run = _Run(members, recipe, device, path or choose(members, device, recipe.dtype), data, start)
-    for epoch in range(recipe.epochs):
+    if checkpoint is not None and start is not None:
+        raise ValueError("a checkpoint is told by what determines its rows, which networks given to start from do not")
+    content = _address_of_state(members, recipe, device)
+    kept = checkpoint.read(content) if checkpoint is not None else None
+    path = path or choose(members, device, recipe.dtype)
+    run = _Run(members, recipe, device, path if kept is None else _as_before(path, kept.way), data, start)
+    begin = run.resume(kept) if kept is not None else 0
+    for epoch in range(begin, recipe.epochs):
         run.epoch(epoch)
         if run.evaluates(epoch):
             run.evaluate(epoch)
@@ -78,7 +88,21 @@ def train(
                 break
         if on_progress is not None:
             on_progress(recipe.steps_per_epoch)
+        if checkpoint is not None and checkpoint.due:
+            checkpoint.write(content, run.state(epoch + 1))
     return run.outcome()
+
+
+def _address_of_state(members: Sequence[Member], recipe: Recipe, device: torch.device | str) -> str:
+    """The address of everything that determines a state: that of another bank or device is not taken for ours."""
+    kind = torch.device(device).type
+    name = torch.cuda.get_device_name(device) if kind == "cuda" else kind
+    return address({"runs": [m.run(recipe) for m in members], "device": name, "torch": torch.__version__})
+
+
+def _as_before(path: Path, way: str) -> Path:
+    """The one of the path and its rivals that made a state: timing them anew might choose another."""
+    return next((replace(p, rivals=()) for p in (path, *path.rivals, recorded) if p.name == way), path)
 
 
 class _Run:
@@ -194,6 +218,26 @@ class _Run:
     def any_active(self) -> bool:
         """Whether anyone is left to train: the one question asked of the device between epochs."""
         return bool(self.active.any())
+
+    def _tensors(self) -> dict[str, Tensor]:
+        adam = self.optimiser
+        moving = {"theta": self.bank.theta, "first": adam.first, "second": adam.second, "step": adam.step}
+        names = ("active", "status", "best", "final", "train_at_best", "best_step", "stale", "best_theta")
+        return moving | {name: getattr(self, name) for name in names}
+
+    def state(self, epochs: int) -> BankState:
+        """Everything that the rest of the training depends on."""
+        return BankState(epochs, self.path.name, self._tensors())
+
+    def resume(self, kept: BankState) -> int:
+        """Take over a kept state, in place: a recorded step reads these very tensors. How many epochs it has made."""
+        mine = self._tensors()
+        shapes = {name: tensor.shape for name, tensor in kept.tensors.items()}
+        if self.path.name != kept.way or shapes != {name: tensor.shape for name, tensor in mine.items()}:
+            return 0
+        for name, tensor in mine.items():
+            tensor.detach().copy_(kept.tensors[name])
+        return kept.epochs
 
     def outcome(self) -> Outcome:
         """The rows, and the bank at every member's best."""

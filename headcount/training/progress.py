@@ -1,24 +1,29 @@
-"""Progress of a sweep: a bar with rate and time left on a terminal, silence elsewhere."""
+"""Progress of a sweep: a bar with rate and time left on a terminal, now and then a line elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from headcount.training.member import Member
 from headcount.training.spec import Sweep
 
-__all__ = ["OnProgress", "Progress", "bar", "silent"]
+__all__ = ["OnProgress", "Progress", "bar", "lines", "silent"]
+
+MINUTE = 60.0  # seconds between two lines where there is no terminal
 
 
+@runtime_checkable
 class Progress(Protocol):
-    """Called with steps as they are made, and with banks as they are finished."""
+    """Called with steps as they are made, with banks as they are finished, and with what should be said at once."""
 
     def __call__(self, steps: int) -> None: ...
     def bank_done(self, members: int) -> None: ...
+    def note(self, sentence: str) -> None: ...
 
 
 OnProgress = Callable[..., AbstractContextManager[Progress]]  # opened with the sweep, its banks and how many are done
@@ -29,6 +34,9 @@ class _Silent:
         pass
 
     def bank_done(self, members: int) -> None:
+        pass
+
+    def note(self, sentence: str) -> None:
         pass
 
 
@@ -68,6 +76,9 @@ class _Bar:
         made = sum(self.sizes[: self.at]) * self.steps  # also when members stopped early
         self.rich.update(self.task, completed=made, description=self._words())
 
+    def note(self, sentence: str) -> None:
+        self.rich.console.print(f"headcount: {sentence}", highlight=False, markup=False)
+
     def _words(self) -> str:
         return f"{self.finished}/{self.all} networks"
 
@@ -76,11 +87,50 @@ class _Bar:
         return f"{speed:,.0f} model-steps/s" if speed else ""
 
 
+class _Lines:
+    """At most one line a minute: how many networks are finished, the rate, and the time left at that rate."""
+
+    def __init__(self, asked: Sweep, banks: Sequence[Sequence[Member]], done: int, every: float) -> None:
+        self.sizes, self.at, self.finished, self.all = [len(bank) for bank in banks], 0, done, len(asked.members)
+        self.steps, self.every = asked.recipe.steps, every
+        self.total, self.made = sum(self.sizes) * asked.recipe.steps, 0
+        self.began = self.said = time.monotonic()
+
+    def __call__(self, steps: int) -> None:
+        self.made += steps * self.sizes[min(self.at, len(self.sizes) - 1)]
+        self._say()
+
+    def bank_done(self, members: int) -> None:
+        self.at, self.finished = self.at + 1, self.finished + members
+        self.made = max(self.made, sum(self.sizes[: self.at]) * self.steps)  # also when members stopped early
+        self._say()
+
+    def note(self, sentence: str) -> None:
+        sys.stderr.write(f"headcount: {sentence}\n")
+
+    def _say(self) -> None:
+        now = time.monotonic()
+        if now - self.said < self.every or not self.made:
+            return
+        self.said, spent = now, now - self.began
+        left = spent * max(0, self.total - self.made) / self.made
+        rate = f"{self.made / max(spent, 1e-9):,.0f} model-steps/s"
+        sys.stderr.write(f"headcount: {self.finished}/{self.all} networks, {rate}, about {left / 60:.0f} min left\n")
+        sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def lines(asked: Sweep, banks: Sequence[Sequence[Member]], done: int, every: float = MINUTE) -> Iterator[Progress]:
+    """A line on stderr when a bank is finished or an epoch made, and `every` seconds have passed since the last."""
+    yield _Lines(asked, banks, done, every)
+
+
 @contextlib.contextmanager
 def bar(asked: Sweep, banks: Sequence[Sequence[Member]], done: int) -> Iterator[Progress]:
-    """A bar on stderr where that is a terminal."""
+    """A bar on stderr where that is a terminal, a line a minute where it is not."""
     if not sys.stderr.isatty() or not banks:
-        yield _Silent()
+        with lines(asked, banks, done) as spoken:
+            yield spoken
         return
     shown = _Bar(asked, banks, done)
     with shown.rich:

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-import platform
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from headcount.nets import Architecture
 from headcount.results import Store, Study
-from headcount.results.store import address
+from headcount.results.claims import Claims
+from headcount.results.study import Row
 from headcount.tasks import Task
-from headcount.training.backends.choice import choose
-from headcount.training.loop import Outcome, StepsMade, train
+from headcount.training.bank_jobs import BankJob, TrainedBank, environment, train_bank_job
+from headcount.training.checkpoints import EVERY, Termination, heeding_termination
+from headcount.training.claimed_banks import ClaimedBank
+from headcount.training.kept_networks import Save, drop_beaten, write_networks
+from headcount.training.loop import Outcome
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
-from headcount.training.progress import OnProgress, silent
+from headcount.training.progress import OnProgress, Progress, silent
 from headcount.training.rate_search import RateSearch
+from headcount.training.sharing import SharedBanks
 from headcount.training.spec import Sweep
+from headcount.training.workers import Workers
 
-__all__ = ["TrainBank", "banks", "environment", "run", "searched", "sweep", "train_banks"]
+__all__ = ["add_rows", "banks", "environment", "run", "searched", "sweep", "train_banks"]
 
 # How much of a padded bank may be padding: on a CPU it costs time, on a GPU launches cost more.
 PADDING = {"cpu": 1.25, "cuda": 4.0}
 
 POLL = 0.2  # seconds between two looks at banks that other processes are training
 
-TrainBank = Callable[[Sequence[Member], StepsMade], Outcome]
+Share = Callable[[list[ClaimedBank], Claims, Progress], None]
+Trained = TypeVar("Trained", Outcome, TrainedBank)
 
 
 def never(finished: int, left: int) -> bool:
@@ -80,24 +88,73 @@ def run(
     device: str = "cpu",
     on_progress: OnProgress = silent,
     groups: Sequence[Sequence[Member]] | None = None,
+    checkpoint: float | None = None,
+    save: Save = "none",
+    workers: Callable[[], Workers] | None = None,
 ) -> Study:
-    """Train the members that the store lacks, one bank at a time, and return the whole study.
+    """Train the members that the store lacks, bank by bank, and return the whole study.
 
-    `groups` are the sweep's `banks`, where the caller has made them already.
+    `groups` are the sweep's `banks`, where the caller has made them already. With `checkpoint`, a bank in training
+    keeps its state every so many seconds and when the process is asked to end. `save` keeps networks too, see
+    `network_of`. With `workers`, which makes them, others train the banks; this process alone writes.
     """
     if asked.search is not None:
-        asked = searched(asked, asked.search, lambda trials: run(trials, store, device=device, on_progress=on_progress))
+        trained = partial(run, store=store, device=device, on_progress=on_progress)
+        asked = searched(asked, asked.search, partial(trained, checkpoint=checkpoint, workers=workers))
         groups = None
-    check_device(device)
-    refuse_what_cannot_fit(asked.members, asked.recipe, device)
-
-    def train_bank(bank: Sequence[Member], steps_made: StepsMade) -> Outcome:
-        path = choose(bank, device, asked.recipe.dtype)
-        return train(bank, asked.recipe, device=device, path=path, on_progress=steps_made)
-
+    if workers is None:
+        check_device(device)
+        refuse_what_cannot_fit(asked.members, asked.recipe, device)
     groups = list(banks(asked, device)) if groups is None else groups
-    spec = train_banks(asked, asked.to_json(), groups, store, train_bank, device=device, on_progress=on_progress)
-    return store.study(spec)
+    folder = store.path.parent
+    job = BankJob((), asked.recipe, device, None, checkpoint or EVERY, save)
+    if checkpoint is not None:
+        job = replace(job, checkpoints=folder / "checkpoints")
+    written: list[str] = []
+
+    def keep(members: Sequence[Member], trained: TrainedBank) -> None:
+        written.extend(write_networks(folder, trained.networks))  # before the rows: who has a row has its network
+        add_rows(store, members, asked.recipe, trained.rows, trained.environment)
+        for state in trained.states:
+            state.unlink(missing_ok=True)
+
+    def train_bank(members: Sequence[Member], progress: Progress) -> TrainedBank:
+        trained = train_bank_job(replace(job, members=tuple(members)), progress, termination)
+        for note in trained.notes:
+            progress.note(note)
+        return trained
+
+    def share(left: list[ClaimedBank], claims: Claims, progress: Progress) -> None:
+        assert workers is not None
+        shared = SharedBanks(store, replace(job, threads=torch.get_num_threads()), keep, claims, progress, left)
+        shared.train(workers(), termination)
+
+    with contextlib.ExitStack() as stack:
+        heeds = checkpoint is not None or workers is not None
+        termination = stack.enter_context(heeding_termination()) if heeds else Termination()
+        spec = train_banks(
+            asked,
+            asked.to_json(),
+            groups,
+            store,
+            train_bank,
+            device=device,
+            on_progress=on_progress,
+            keep=keep,
+            share=share if workers is not None else None,
+        )
+    study = store.study(spec)
+    if save == "best":
+        drop_beaten(folder, asked.members, study.rows, written)
+    return study
+
+
+def add_rows(
+    store: Store, members: Sequence[Member], recipe: Recipe, rows: Sequence[Row], where: dict[str, Any]
+) -> None:
+    """Add the rows of a trained bank to the store, with where they were made."""
+    finished = [(row["run"], member.content(recipe), row) for member, row in zip(members, rows, strict=True)]
+    store.add(finished, where)
 
 
 def searched(asked: Sweep, search: RateSearch, trained: Callable[[Sweep], Study]) -> Sweep:
@@ -113,19 +170,23 @@ def train_banks(
     spec: dict[str, Any],
     groups: Sequence[Sequence[Member]],
     store: Store,
-    train_bank: TrainBank,
+    train_bank: Callable[[Sequence[Member], Progress], Trained],
     *,
     device: str,
     on_progress: OnProgress = silent,
     stop: Callable[[int, int], bool] = never,
+    keep: Callable[[Sequence[Member], Trained], None] | None = None,
+    share: Share | None = None,
 ) -> str:
     """Train what the store lacks of every group and add each bank as it is finished: the loop of every study.
 
     `spec` is what the store keeps beside the rows; its address comes back. Before each bank, `stop` hears how many
     are finished and how many are left, and may end the loop. Processes that share the store share the work: a bank
-    is trained by the one that claims it, the others wait for its rows, and take it over should that one die.
+    is trained by the one that claims it, the others wait for its rows, and take it over should that one die. `keep`
+    adds a trained bank to the store, in the plain way unless given; with `share`, others train what is left.
     """
     recipe = asked.recipe
+    keep = keep or (lambda members, bank: add_rows(store, members, recipe, bank.rows, environment(device, bank.path)))
     runs = [member.run(recipe) for member in asked.members]
     address_of_spec = store.state(asked.name, spec, runs)
     missing = set(store.missing(runs))
@@ -134,6 +195,9 @@ def train_banks(
     left = [bank for bank in claimed if missing.intersection(bank.runs)]
     shown = [bank.lacking(missing) for bank in left]
     with store.claims() as claims, on_progress(asked, shown, done=len(runs) - len(missing)) as progress:
+        if share is not None:
+            share(left, claims, progress)
+            return address_of_spec
         while left:
             waiting = []
             for number, bank in enumerate(left):
@@ -144,35 +208,13 @@ def train_banks(
                     continue
                 members = bank.lacking(set(store.missing(bank.runs)))  # another process may have brought them
                 if members:
-                    outcome = train_bank(members, progress)
-                    rows = zip(members, outcome.rows, strict=True)
-                    finished = [(row["run"], member.content(recipe), row) for member, row in rows]
-                    store.add(finished, environment(device, outcome.path))
+                    keep(members, train_bank(members, progress))
                 claims.give_back(bank.address)
                 progress.bank_done(len(bank.members))
             if len(waiting) == len(left):
                 time.sleep(POLL)
             left = waiting
     return address_of_spec
-
-
-@dataclass(frozen=True)
-class ClaimedBank:
-    """A group of members, the runs they stand for, and the address under which a process claims them."""
-
-    members: tuple[Member, ...]
-    runs: tuple[str, ...]
-    address: str
-
-    @classmethod
-    def of(cls, members: Sequence[Member], recipe: Recipe) -> ClaimedBank:
-        """The bank of these members."""
-        runs = tuple(member.run(recipe) for member in members)
-        return cls(tuple(members), runs, address({"runs": runs}))
-
-    def lacking(self, missing: set[str]) -> list[Member]:
-        """Those of its members whose runs are missing."""
-        return [member for member, run in zip(self.members, self.runs, strict=True) if run in missing]
 
 
 def banks(asked: Sweep, device: str) -> Iterator[list[Member]]:
@@ -230,19 +272,3 @@ def check_device(device: str) -> None:
         raise ValueError(f"device must be cpu or cuda, got {device!r}")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda was asked for, and torch sees no CUDA device here; use --device cpu")
-
-
-def environment(device: str, path: str) -> dict[str, Any]:
-    """Where rows were made: enough to understand a difference between two machines."""
-    from headcount import __version__
-
-    name = torch.cuda.get_device_name() if torch.device(device).type == "cuda" else platform.processor() or "cpu"
-    return {
-        "headcount": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "device": name,
-        "threads": torch.get_num_threads(),
-        "platform": platform.platform(terse=True),
-        "path": path,
-    }

@@ -11,7 +11,8 @@ import pytest
 from headcount.results import Store
 from headcount.results.database import writing
 from headcount.results.upkeep import verify_store
-from headcount.training import Sweep, sweeps
+from headcount.training import Sweep, bank_jobs
+from headcount.training.claimed_banks import ClaimedBank
 from headcount.training.sweeps import banks, run
 from tests.faults.sweep_specs import rows_of, with_
 
@@ -35,14 +36,14 @@ def forked(work):
 
 def sweeping(folder, log, monkeypatch):
     """Run the sweep, and note every training in a file that all processes share."""
-    true_train = sweeps.train
+    true_train = bank_jobs.train
 
     def noted(bank, *rest, **more):
         with open(log, "a") as file:  # noqa: PTH123
             file.write(f"{bank[0].task.length}\n")
         return true_train(bank, *rest, **more)
 
-    monkeypatch.setattr(sweeps, "train", noted)
+    monkeypatch.setattr(bank_jobs, "train", noted)
     return lambda: run(ASKED, Store.open(folder, create=True))
 
 
@@ -104,7 +105,7 @@ def test_a_sweep_killed_at_any_moment_ends_with_the_rows_of_one_left_alone(tmp_p
 
 def test_a_bank_that_a_killed_process_had_claimed_is_trained_by_the_one_that_waits(tmp_path, monkeypatch, alone):
     store = Store.open(tmp_path / "store", create=True)
-    address = sweeps.ClaimedBank.of(next(iter(banks(ASKED, "cpu"))), ASKED.recipe).address
+    address = ClaimedBank.of(next(iter(banks(ASKED, "cpu"))), ASKED.recipe).address
 
     def hold():
         store.claims().take(address)

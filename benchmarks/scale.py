@@ -1,0 +1,68 @@
+"""What a bank costs besides its training, and how a sweep scales: `python -m benchmarks.scale`.
+
+Measured: seconds of a sweep by one process, one worker and two workers, on tiny banks (the overhead) and on longer
+ones (the scaling). Simulated: 8 to 1,000 GPUs taking banks from one list, the longest first, while one driver adds
+every finished bank to the store. Assumptions stand beside the numbers in docs/scale.md.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+
+from headcount.nets import Architecture
+from headcount.results import Store
+from headcount.tasks import KthLargest
+from headcount.training import Recipe, Sweep
+from headcount.training.sweeps import run
+from headcount.training.workers import LocalWorkers
+
+
+def asked(banks: int, epochs: int) -> Sweep:
+    """A sweep of so many banks of four small networks."""
+    recipe = Recipe(samples=512, validation=64, epochs=epochs, batch=64)
+    lengths = list(range(4, 4 + banks))
+    return Sweep.of(KthLargest(1, 4), [Architecture(layers=((2, 4),), width=16)], lengths, 4, recipe)
+
+
+def spent(sweep: Sweep, workers: int) -> float:
+    """Seconds of the sweep; with 0 workers this process trains."""
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
+        made = (lambda: LocalWorkers(workers)) if workers else None
+        run(sweep, Store.open(folder, create=True), workers=made)
+        return time.monotonic() - began
+
+
+def simulated(gpus: int, banks: Sequence[float], start: float, writing: float) -> float:
+    """Seconds until the last row is kept: each GPU needs `start`, and the driver `writing` seconds for every bank."""
+    free = [start] * gpus
+    driver = 0.0
+    ends: list[float] = []
+    for bank in sorted(banks, reverse=True):
+        begun = heapq.heappop(free)
+        heapq.heappush(free, begun + bank)
+        ends.append(begun + bank)
+    for end in sorted(ends):
+        driver = max(driver, end) + writing
+    return driver
+
+
+def main() -> None:
+    """Print the two tables."""
+    spent(asked(1, 1), 0)
+    for name, sweep in (("24 tiny banks", asked(24, 1)), ("8 longer banks", asked(8, 100))):
+        for workers in (0, 1, 2):
+            print(f"{name}, {workers} workers: {spent(sweep, workers):.2f} s", flush=True)
+    rng = random.Random(0)
+    banks = [60 * rng.lognormvariate(0, 0.7) * 10 for _ in range(10_000)]
+    for gpus in (1, 8, 64, 256, 1000):
+        seconds = simulated(gpus, banks, start=20, writing=0.02)
+        print(f"{gpus} GPUs: {seconds / 3600:.2f} h, efficiency {sum(banks) / gpus / seconds:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Workers on a Ray cluster: a task per bank, as many at once as the cluster has processors or GPUs (extra `ray`)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+
+from headcount.refusals import RefusalError
+from headcount.training.bank_jobs import BankJob, train_bank_job
+from headcount.training.workers import Lost, Result
+
+__all__ = ["RayWorkers"]
+
+
+class RayWorkers:
+    """The cluster at `address` ("auto": the one that this machine belongs to), or one made here for the time being.
+
+    Every node needs this package in the same version. A task is never tried again by Ray itself: the driver counts.
+    """
+
+    def __init__(self, address: str | None = None, device: str = "cpu", threads: int = 1) -> None:
+        import ray
+
+        self.ray: Any = ray
+        self.kind = "GPU" if torch.device(device).type == "cuda" else "CPU"
+        self.needs = 1 if self.kind == "GPU" else max(1, threads)
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=True)
+        except ConnectionError as problem:
+            raise RefusalError(f"no Ray cluster at {address!r}: {problem}") from None
+        gpus = 1 if self.kind == "GPU" else 0
+        self.train = ray.remote(num_cpus=max(1, threads), num_gpus=gpus, max_retries=0)(train_bank_job)
+        self.away: dict[Any, BankJob] = {}
+        if self.places < 1:
+            self.close()
+            raise RefusalError(f"the Ray cluster has no {self.kind} for a bank, which needs {self.needs}")
+
+    @property
+    def places(self) -> int:
+        """How many banks the cluster trains at once, as it is now."""
+        return int(self.ray.cluster_resources().get(self.kind, 0) // self.needs)
+
+    def free(self) -> int:
+        """How many more jobs would begin at once."""
+        return self.places - len(self.away)
+
+    def submit(self, job: BankJob) -> None:
+        """Hand the job to the cluster."""
+        self.away[self.train.remote(job)] = job
+
+    def finished(self, timeout: float) -> list[tuple[BankJob, Result]]:
+        """The results that are there, after waiting for the first of them no longer than `timeout`."""
+        ready, _ = self.ray.wait(list(self.away), timeout=timeout) if self.away else ([], [])
+        return [(self.away.pop(one), self._result(one)) for one in ready]
+
+    def _result(self, one: Any) -> Result:
+        try:
+            return self.ray.get(one)
+        except self.ray.exceptions.RayTaskError as problem:
+            cause = getattr(problem, "cause", None)
+            return cause if isinstance(cause, Exception) else RuntimeError(str(problem))
+        except self.ray.exceptions.RayError as problem:
+            first = (str(problem).splitlines() or [""])[0]
+            return Lost(f"{type(problem).__name__}: {first[:120]}")
+
+    def close(self) -> None:
+        """Give up what is under way and leave the cluster."""
+        for one in self.away:
+            self.ray.cancel(one, force=True)
+        self.ray.shutdown()

@@ -1,0 +1,97 @@
+"""Share the banks of a sweep among workers: the longest first, one process writes, a lost bank is tried again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from headcount.refusals import RefusalError
+from headcount.results import Store
+from headcount.results.claims import Claims
+from headcount.training.bank_jobs import BankJob, TrainedBank
+from headcount.training.checkpoints import Terminated, Termination
+from headcount.training.claimed_banks import ClaimedBank
+from headcount.training.member import Member
+from headcount.training.progress import Progress
+from headcount.training.workers import Lost, Result, Workers
+
+__all__ = ["RETRIES", "SharedBanks"]
+
+POLL = 0.2  # seconds between two looks at workers and at banks of other processes
+RETRIES = 2  # how often a bank is tried again whose worker was lost
+
+Keep = Callable[[Sequence[Member], TrainedBank], None]
+
+
+@dataclass(eq=False)
+class SharedBanks:
+    """The banks of a sweep that are left, those that workers have, and those that were lost too often."""
+
+    store: Store
+    job: BankJob
+    keep: Keep
+    claims: Claims
+    progress: Progress
+    left: list[ClaimedBank]
+    away: dict[tuple[Member, ...], ClaimedBank] = field(default_factory=dict)
+    losses: Counter[str] = field(default_factory=Counter)
+    given_up: list[str] = field(default_factory=list)
+
+    def train(self, workers: Workers, termination: Termination) -> None:
+        """Train all that is left, the longest first, and close the workers whatever happens."""
+        self.left.sort(key=lambda bank: bank.touched(self.job.recipe), reverse=True)
+        try:
+            while self.left or self.away:
+                if termination.came:
+                    raise Terminated
+                self._hand_out(workers)
+                for job, result in workers.finished(POLL):
+                    self._settle(self.away.pop(job.members), job, result)
+        finally:
+            workers.close()
+        if self.given_up:
+            raise RefusalError(f"{self.given_up[0]}; all other rows are kept, run the same command to try again")
+
+    def _hand_out(self, workers: Workers) -> None:
+        """Give banks that nobody else has claimed to the workers that are free."""
+        for bank in list(self.left):
+            if workers.free() < 1:
+                return
+            if self.claims.take(bank.address):
+                self.left.remove(bank)
+                self._submit(bank, workers)
+
+    def _submit(self, bank: ClaimedBank, workers: Workers) -> None:
+        members = bank.lacking(set(self.store.missing(bank.runs)))  # another process may have brought them
+        if not members:
+            self._done(bank)
+            return
+        job = replace(self.job, members=tuple(members))
+        self.away[job.members] = bank
+        workers.submit(job)
+
+    def _settle(self, bank: ClaimedBank, job: BankJob, result: Result) -> None:
+        if isinstance(result, Exception):
+            raise result
+        if isinstance(result, Lost):
+            self._lost(bank, result)
+            return
+        self.keep(job.members, result)
+        for note in result.notes:
+            self.progress.note(note)
+        self._done(bank)
+
+    def _lost(self, bank: ClaimedBank, lost: Lost) -> None:
+        self.claims.give_back(bank.address)
+        self.losses[bank.address] += 1
+        times = self.losses[bank.address]
+        if times > RETRIES:
+            self.given_up.append(f"{bank} was lost {times} times, the last because {lost.why}")
+            return
+        self.progress.note(f"{bank} was lost: {lost.why}; it is tried again")
+        self.left.append(bank)
+
+    def _done(self, bank: ClaimedBank) -> None:
+        self.claims.give_back(bank.address)
+        self.progress.bank_done(len(bank.members))

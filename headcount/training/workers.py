@@ -1,0 +1,154 @@
+"""Who trains banks besides this process: other processes of this machine, on CUDA each with a GPU of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+from headcount.refusals import RefusalError
+from headcount.training.bank_jobs import BankJob, TrainedBank, train_bank_job
+from headcount.training.checkpoints import Terminated, heeding_termination
+
+__all__ = ["LocalWorkers", "Lost", "Result", "Workers"]
+
+PARTING = 30.0  # seconds that a worker has to keep the state of its bank when the sweep ends
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A worker ended before its bank was finished; the bank may be tried again."""
+
+    why: str
+
+
+Result = TrainedBank | Lost | Exception
+
+
+@runtime_checkable
+class Workers(Protocol):
+    """Who takes jobs and gives results back, in any order. An exception is what the training itself raised."""
+
+    def free(self) -> int: ...
+    def submit(self, job: BankJob) -> None: ...
+    def finished(self, timeout: float) -> list[tuple[BankJob, Result]]: ...
+    def close(self) -> None: ...
+
+
+@dataclass(eq=False)
+class _Seat:
+    """One place to work: a process that is started when first needed, and again after it died."""
+
+    gpu: str | None
+    process: BaseProcess | None = None
+    line: Connection | None = None
+    job: BankJob | None = None
+
+    def give(self, job: BankJob) -> None:
+        if self.process is None or not self.process.is_alive():
+            context = multiprocessing.get_context("spawn")
+            ends: Any = context.Pipe()  # its type depends on the system
+            self.line, far = ends
+            self.process = context.Process(target=_serve, args=(far, self.gpu), daemon=True)
+            self.process.start()
+            far.close()
+        self.job = job
+        assert self.line is not None
+        with contextlib.suppress(OSError):  # it died in the meantime: `take` finds its line closed
+            self.line.send(job)
+
+    def take(self) -> tuple[BankJob, Result]:
+        """What the worker sent; that it is gone, if its line is closed."""
+        assert self.line is not None and self.job is not None and self.process is not None
+        job, self.job = self.job, None
+        try:
+            return job, self.line.recv()
+        except (EOFError, OSError):
+            self.process.join(PARTING)
+            code, self.process = self.process.exitcode, None
+            how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+            return job, Lost(f"its worker ended with {how}")
+
+    def close(self) -> None:
+        if self.line is not None:
+            self.line.close()
+        if self.process is not None and self.job is not None:
+            self.process.terminate()
+
+    def join(self, until: float) -> None:
+        if self.process is not None:
+            self.process.join(max(0.0, until - time.monotonic()))
+            self.process.kill()
+
+
+class LocalWorkers:
+    """So many processes on this machine; with `device="cuda"`, one for each of as many GPUs."""
+
+    def __init__(self, count: int, device: str = "cpu") -> None:
+        if count < 1:
+            raise RefusalError(f"workers must be at least 1, got {count}")
+        gpus = _gpus(count) if torch.device(device).type == "cuda" else [None] * count
+        self.seats = [_Seat(gpu) for gpu in gpus]
+
+    def free(self) -> int:
+        """How many more jobs would begin at once."""
+        return sum(seat.job is None for seat in self.seats)
+
+    def submit(self, job: BankJob) -> None:
+        """Give the job to a free worker."""
+        next(seat for seat in self.seats if seat.job is None).give(job)
+
+    def finished(self, timeout: float) -> list[tuple[BankJob, Result]]:
+        """The results that are there, after waiting for the first of them no longer than `timeout`."""
+        busy = {seat.line: seat for seat in self.seats if seat.job is not None and seat.line is not None}
+        if not busy:
+            time.sleep(timeout)
+        return [busy[line].take() for line in wait(list(busy), timeout) if isinstance(line, Connection)]
+
+    def close(self) -> None:
+        """End all workers; who is training keeps its state first, where there is a checkpoint."""
+        for seat in self.seats:
+            seat.close()
+        until = time.monotonic() + PARTING
+        for seat in self.seats:
+            seat.join(until)
+
+
+def _gpus(count: int) -> list[str | None]:
+    """The names of so many GPUs, as CUDA_VISIBLE_DEVICES takes them."""
+    there = torch.cuda.device_count()
+    if count > there:
+        raise RefusalError(f"{count} workers were asked for, one per GPU, and this machine has {there}")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [str(number) for number in range(there)]
+    return list(names[:count])
+
+
+def _serve(line: Connection, gpu: str | None) -> None:
+    """Train job after job until the line is closed. Ctrl-C is the driver's business."""
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before the first look at a device
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with heeding_termination() as termination, contextlib.suppress(EOFError, OSError, Terminated):
+        while True:
+            job = line.recv()
+            try:
+                result: Result = train_bank_job(job, termination=termination)
+            except Exception as problem:
+                result = _sendable(problem)
+            line.send(result)
+
+
+def _sendable(problem: Exception) -> Exception:
+    """The error without what holds it here: another process makes it again from its words."""
+    if isinstance(problem, torch.OutOfMemoryError | MemoryError):
+        return MemoryError(str(problem))
+    return RefusalError(str(problem)) if isinstance(problem, ValueError) else RuntimeError(f"{problem!r} in a worker")

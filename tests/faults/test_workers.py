@@ -1,0 +1,192 @@
+"""Many processes and many machines: rows bit for bit those of one process, whatever is killed on the way."""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from headcount.nets.saved import load_net
+from headcount.refusals import RefusalError
+from headcount.results import Store
+from headcount.results.upkeep import verify_store
+from headcount.training import Sweep, bank_jobs
+from headcount.training.bank_jobs import BankJob, train_bank_job
+from headcount.training.kept_networks import network_of
+from headcount.training.sharing import RETRIES
+from headcount.training.sweeps import banks, run
+from headcount.training.workers import LocalWorkers, Lost
+from tests.faults.sweep_specs import rows_of, start, with_
+
+SPEC = with_(("lengths = [4, 6]", "lengths = [4, 5, 6, 7]"), ("heads = [1, 2]", "heads = [1]"))
+ASKED = Sweep.from_toml(SPEC)
+LONG = with_(("epochs = 2", "epochs = 800"), ("lengths = [4, 6]", "lengths = [4]"))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    run(ASKED, Store.open(folder, create=True), save="all")
+    return folder
+
+
+class FakeWorkers:
+    """Workers that train here, and lose what they are told to lose."""
+
+    def __init__(self, losses=0, lengths=()):
+        self.losses, self.lengths, self.jobs, self.taken, self.closed = losses, lengths, [], [], False
+
+    def free(self):
+        return 2 - len(self.jobs)
+
+    def submit(self, job):
+        self.jobs.append(job)
+        self.taken.append(job.members[0].task.length)
+
+    def finished(self, timeout):
+        job = self.jobs.pop()
+        lost = self.losses > 0 and job.members[0].task.length in self.lengths
+        self.losses -= lost
+        return [(job, Lost("it was pulled out") if lost else train_bank_job(job))]
+
+    def close(self):
+        self.closed = True
+
+
+def test_four_processes_have_the_rows_and_networks_of_one(tmp_path, alone):
+    run(ASKED, Store.open(tmp_path, create=True), workers=lambda: LocalWorkers(4), save="all", checkpoint=600)
+    assert rows_of(tmp_path) == rows_of(alone) and verify_store(tmp_path).sound
+    for row in rows_of(alone):
+        mine, theirs = network_of(tmp_path, row).state_dict(), network_of(alone, row).state_dict()
+        assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_the_longest_bank_goes_first_and_a_lost_one_is_tried_again(tmp_path, alone):
+    workers = FakeWorkers(losses=RETRIES, lengths=(6,))
+    run(ASKED, Store.open(tmp_path, create=True), workers=lambda: workers)
+    assert workers.taken[:2] == [7, 6] and workers.taken.count(6) == 1 + RETRIES and workers.closed
+    assert rows_of(tmp_path) == rows_of(alone)
+
+
+def test_a_bank_lost_too_often_is_named_and_all_others_are_kept(tmp_path, alone):
+    workers = FakeWorkers(losses=99, lengths=(6,))
+    with pytest.raises(RefusalError, match=r"length 6\) was lost 3 times, the last because it was pulled out"):
+        run(ASKED, Store.open(tmp_path, create=True), workers=lambda: workers)
+    assert rows_of(tmp_path) == [row for row in rows_of(alone) if row["length"] != 6]
+
+
+def test_a_worker_that_is_killed_is_lost_and_its_seat_is_taken_anew():
+    workers = LocalWorkers(1)
+    members = tuple(next(iter(banks(ASKED, "cpu"))))
+    long = BankJob(members, Sweep.from_toml(LONG).recipe)
+    try:
+        workers.submit(long)
+        time.sleep(0.5)
+        process = workers.seats[0].process
+        os.kill(process.pid, signal.SIGKILL)
+        ((job, result),) = workers.finished(60)
+        assert job == long and result == Lost("its worker ended with signal 9")
+        workers.submit(BankJob(members, ASKED.recipe))
+        ((_, again),) = workers.finished(60)
+        assert [row["run"] for row in again.rows] == [member.run(ASKED.recipe) for member in members]
+    finally:
+        workers.close()
+
+
+def test_a_bank_that_does_not_fit_is_trained_in_halves_and_says_so(monkeypatch):
+    members = tuple(next(iter(banks(ASKED, "cpu"))))
+    whole, true_train = train_bank_job(BankJob(members, ASKED.recipe)), bank_jobs.train
+
+    def small(bank, *rest, **more):
+        if len(bank) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return true_train(bank, *rest, **more)
+
+    monkeypatch.setattr(bank_jobs, "train", small)
+    halved = train_bank_job(BankJob(members, ASKED.recipe))
+    assert halved.notes == ("out of memory: a bank of 2 is trained as 1 and 1",)
+    assert [row["run"] for row in halved.rows] == [row["run"] for row in whole.rows]
+    one, other = ([row["nmse"] for row in bank.rows] for bank in (halved, whole))
+    assert one == pytest.approx(other, rel=1e-4)
+    monkeypatch.setattr(bank_jobs, "train", lambda *a, **k: (_ for _ in ()).throw(torch.OutOfMemoryError("still")))
+    with pytest.raises(torch.OutOfMemoryError, match="still"):
+        train_bank_job(BankJob(members[:1], ASKED.recipe))
+
+
+def test_of_each_shape_the_best_network_alone_is_kept(tmp_path):
+    study = run(ASKED, Store.open(tmp_path, create=True), save="best")
+    best = {min((r for r in study if r["length"] == n), key=lambda r: r["nmse"])["run"] for n in (4, 5, 6, 7)}
+    files = list((tmp_path / "networks").iterdir())
+    assert {file.stem for file in files} == best
+    assert all(load_net(file).arch.width == 8 for file in files)
+    with pytest.raises(FileNotFoundError, match="--save all"):
+        network_of(tmp_path, next(row for row in study if row["run"] not in best))
+
+
+def test_asked_to_end_a_sweep_keeps_its_bank_and_goes_on_from_there(tmp_path):
+    (tmp_path / "spec.toml").write_text(LONG)
+    words = ("sweep", tmp_path / "spec.toml", "--store", tmp_path / "cut", "--checkpoint", "0.2s")
+    first = start(*words)
+    state = tmp_path / "cut" / "checkpoints"
+    while not (state.is_dir() and list(state.glob("*.safetensors"))):
+        assert first.poll() is None, "it ended before it kept anything"
+        time.sleep(0.05)
+    first.terminate()
+    _, said = first.communicate(timeout=60)
+    assert first.returncode == 130 and "run the same command to go on" in said
+    assert list(state.iterdir())
+    second = start(*words)
+    second.communicate(timeout=120)
+    assert second.returncode == 0 and not list(state.iterdir())
+    run(Sweep.from_toml(LONG), Store.open(tmp_path / "whole", create=True))
+    assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--save", "some"), "--save is none, best or all"),
+        (("--workers", "0"), "workers must be at least 1"),
+        (("--backend", "slurm"), "--backend is local or ray"),
+        (("--address", "auto"), "goes with --backend ray"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_leaves_no_store(tmp_path, words, says):
+    (tmp_path / "spec.toml").write_text(SPEC)
+    tried = start("sweep", tmp_path / "spec.toml", "--store", tmp_path / "store", *words)
+    _, said = tried.communicate(timeout=60)
+    assert tried.returncode == 2 and says in said and said.count("\n") == 1
+    assert not (tmp_path / "store").exists()
+
+
+CLUSTER = """
+import sys
+from ray.cluster_utils import Cluster
+small = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False})
+cluster.add_node(**small)
+print(cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra `ray` is not installed")
+def test_a_ray_cluster_of_two_nodes_has_the_rows_of_one_process(tmp_path, alone):
+    (tmp_path / "spec.toml").write_text(SPEC)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen([sys.executable, "-c", CLUSTER], **pipes) as cluster:
+        address = cluster.stdout.readline().strip()
+        words = ("--backend", "ray", "--address", address, "--save", "all")
+        swept = start("sweep", tmp_path / "spec.toml", "--store", tmp_path / "store", *words)
+        out, said = swept.communicate(timeout=240)
+        cluster.stdin.close()
+        cluster.wait(timeout=60)
+    assert swept.returncode == 0, out + said
+    assert rows_of(tmp_path / "store") == rows_of(alone)
+    assert len(list((tmp_path / "store" / "networks").iterdir())) == len(ASKED.members)
