@@ -115,7 +115,7 @@ def summary(rows: list[dict[str, Any]], asked: argparse.Namespace, seconds: floa
         "cases": len(rows),
         "needed": NEEDED,
         "draw": asked.draw,
-        "plan": PLAN.settled(ordered=False).to_json(),
+        "plan": PLAN.to_json(),
         "seconds": round(seconds),
         "device": torch.cuda.get_device_name() if asked.device == "cuda" else platform.processor() or "cpu",
         "jobs": asked.jobs,
