@@ -108,6 +108,14 @@ def interpolate(call, tmp_path, request):
     assert "So:" in call("interpolate", "labels.npz", "--net", made)
 
 
+def applied(call, tmp_path, request):
+    x = np.random.default_rng(0).standard_normal((120, 4, 2))
+    np.savez(tmp_path / "mine.npz", x=x, y=x[:, :, 0].max(axis=1))
+    few = ("--heads", "1-2", "--seeds", "2", "--steps", "40")
+    call("measure", "mine.npz", *few, "--out", "found", "--model", "mine.safetensors")
+    assert "So:" in call("apply", "mine.safetensors", "mine.npz")
+
+
 def stores(call, tmp_path, request):
     (tmp_path / "small.toml").write_text(SPEC)
     call("sweep", "small.toml", "--store", "kept")
@@ -118,6 +126,7 @@ def stores(call, tmp_path, request):
 
 
 READ_BACK = {
+    "apply": applied,
     "interpolate": interpolate,
     "store merge": stores,
     "store repair": stores,
