@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -21,6 +19,7 @@ from headcount.measuring.preparing import Scaling, scaling
 from headcount.measuring.sequences import padded
 from headcount.measuring.subject import Subject
 from headcount.nets import Architecture, Transformer
+from headcount.nets.saved import tensors_in
 
 __all__ = ["FittedModel", "fit", "load"]
 
@@ -133,14 +132,7 @@ def fit(subject: Subject, plan: StudyPlan, heads: int, *, window: int | None = N
 
 def load(path: str | Path) -> FittedModel:
     """The model that `FittedModel.save` wrote."""
-    if not Path(path).is_file():
-        raise FileNotFoundError(2, "No such file", str(path))
-    try:
-        with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
-            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, struct.error):
-        raise ValueError(f"{path}: not a safetensors file") from None
+    weights, about = tensors_in(path)
     if KEY not in about:
         raise ValueError(f"{path}: is no model; `headcount measure --model FILE` writes one")
     fields = json.loads(about[KEY])

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
+from torch import Tensor
 
 from headcount.files import whole
 from headcount.nets import Architecture, Transformer
 
-__all__ = ["load_net", "net_bytes", "save_net"]
+__all__ = ["load_net", "net_bytes", "save_net", "tensors_in"]
 
 
 def save_net(net: Transformer, path: str | Path) -> Path:
@@ -28,8 +29,8 @@ def net_bytes(net: Transformer) -> bytes:
     return save({k: v.detach().cpu().contiguous() for k, v in net.state_dict().items()}, about)
 
 
-def load_net(path: str | Path) -> Transformer:
-    """The network that `save_net` wrote."""
+def tensors_in(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a safetensors file, and what it says of itself."""
     if not Path(path).is_file():
         raise FileNotFoundError(2, "No such file", str(path))
     try:
@@ -38,6 +39,12 @@ def load_net(path: str | Path) -> Transformer:
             weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (SafetensorError, struct.error):
         raise ValueError(f"{path}: not a safetensors file") from None
+    return weights, about
+
+
+def load_net(path: str | Path) -> Transformer:
+    """The network that `save_net` wrote."""
+    weights, about = tensors_in(path)
     if "architecture" not in about or "token_dim" not in about:
         raise ValueError(f"{path}: says no architecture; it was not written by `headcount probe --save`")
     net = Transformer(Architecture.from_json(about["architecture"]), int(about["token_dim"]))
