@@ -21,7 +21,7 @@ class RayWorkers:
     """
 
     def __init__(self, address: str | None = None, device: str = "cpu", threads: int = 1) -> None:
-        import ray
+        import ray  # pyright: ignore[reportMissingImports]
 
         self.ray: Any = ray
         self.kind = "GPU" if torch.device(device).type == "cuda" else "CPU"
