@@ -196,6 +196,7 @@ def _least(scan: _Scan, within: float) -> tuple[float, float, int]:
     while len(a):
         bound = (fa + fb - scan.steepest(a, b) * (b - a)) / 2
         enough = (bound >= best * (1 - within / 2)) | (bound >= best - 1e-6) | (b - a < 1e-9) | (cells > 4_000_000)
+        enough |= best < 1e-7  # reached, perhaps all along an interval: the floor is 0
         kept = min(kept, float(bound[enough].min(initial=math.inf)))
         a, b, fa, fb = a[~enough], b[~enough], fa[~enough], fb[~enough]
         middle = (a + b) / 2
@@ -219,13 +220,19 @@ def _polished(scan: _Scan, at: float, width: float) -> float:
 
 def attention_loss(
     layer: PromptedLayer,
-    last: np.ndarray,
+    last: Float[np.ndarray, "*many token_dim"],
     contexts: Sequence[np.ndarray] | np.ndarray,
     targets: np.ndarray,
     prompt: np.ndarray,
 ) -> float:
-    """The sum of squares that this prompt leaves, by running attention on prompt, context and last token."""
-    outputs = [layer.attend(last, np.vstack([prompt, context, last])) for context in contexts]
+    """The sum of squares that this prompt leaves, by running attention on prompt, context and last token, one or each.
+
+    >>> one = np.eye(1)
+    >>> attention_loss(PromptedLayer(one, one, one), np.zeros(1), [np.ones((1, 1))], np.zeros((1, 1)), 2 * one)
+    1.0
+    """
+    lasts = np.broadcast_to(last, (len(contexts), layer.token_dim))
+    outputs = [layer.attend(x, np.vstack([prompt, c, x])) for x, c in zip(lasts, contexts, strict=True)]
     return float(((np.array(outputs) - targets) ** 2).sum())
 
 
