@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from headcount.files import make_folder
 from headcount.refusals import RefusalError
 
-__all__ = ["VERSION", "EmptyStoreError", "LockedError", "StoreError", "checksum", "reading", "writing"]
+__all__ = ["VERSION", "EmptyStoreError", "LockedError", "StoreError", "checksum", "in_one_line", "reading", "writing"]
 
 VERSION = 2  # 0 is what headcount 0.1.0 wrote: no checksums, one list of runs per spec
 TABLES = {"rows", "environments", "specs"}
 LOCK_WAIT = 60.0  # seconds
+SYNCHRONOUS = "EXTRA"  # a power cut after a transaction leaves it done
 SCHEMA = """
 CREATE TABLE rows (run TEXT PRIMARY KEY, member TEXT NOT NULL, row TEXT NOT NULL, environment TEXT NOT NULL,
                    status TEXT, checksum TEXT NOT NULL,
@@ -75,11 +77,13 @@ def checksum(run: str, member: str, row: str, environment: str) -> str:
 
 
 @contextlib.contextmanager
-def writing(path: Path, wait: float = LOCK_WAIT) -> Iterator[sqlite3.Connection]:
+def writing(path: Path, wait: float = LOCK_WAIT, journal: str = "delete") -> Iterator[sqlite3.Connection]:
     """One transaction, all of it or nothing, on the disk when it ends; a missing file is made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _said(path), contextlib.closing(sqlite3.connect(path, timeout=wait, isolation_level=None)) as db:
-        db.execute("PRAGMA synchronous=EXTRA")  # a power cut after this transaction leaves it done
+    make_folder(path.parent)
+    with in_one_line(path), contextlib.closing(sqlite3.connect(path, timeout=wait, isolation_level=None)) as db:
+        db.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
+        if journal != "delete":  # what every connection begins with
+            db.execute(f"PRAGMA journal_mode={journal}")
         _prepare(db, path)
         with _transaction(db):
             yield db
@@ -88,7 +92,7 @@ def writing(path: Path, wait: float = LOCK_WAIT) -> Iterator[sqlite3.Connection]
 @contextlib.contextmanager
 def reading(path: Path, wait: float = LOCK_WAIT) -> Iterator[sqlite3.Connection]:
     """A connection that changes nothing: not the file, nothing beside it; it works on a read-only disk."""
-    with _said(path), contextlib.ExitStack() as stack:
+    with in_one_line(path), contextlib.ExitStack() as stack:
         db = _opened(path, wait, stack)
         version = _version(db, path)
         if version < VERSION:  # an older store is read from a copy brought up to date
@@ -201,7 +205,8 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _said(path: Path) -> Iterator[None]:
+def in_one_line(path: Path) -> Iterator[None]:
+    """What SQLite finds wrong with the store at `path`, as a refusal."""
     try:
         yield
     except sqlite3.Error as problem:

@@ -78,7 +78,8 @@ def config_of(name: str | Path) -> Any:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
+        with _quietly():
+            config = AutoConfig.from_pretrained(where, trust_remote_code=False)
     except Exception as cause:  # whatever a library makes of a stranger's file
         raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
     if config.model_type not in FAMILIES:
