@@ -17,7 +17,7 @@ from headcount.refusals import RefusalError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["arrays_in", "make_folder", "whole"]
+__all__ = ["arrays_in", "make_folder", "refuse_no_file", "text_in", "whole"]
 
 
 @contextlib.contextmanager
@@ -72,8 +72,7 @@ def arrays_in(path: str | Path) -> dict[str, np.ndarray]:
     import numpy as np
 
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(2, "No such file", str(path))
+    refuse_no_file(path)
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -82,6 +81,25 @@ def arrays_in(path: str | Path) -> dict[str, np.ndarray]:
     except Exception as problem:  # whatever a library makes of a stranger's file
         why = " ".join(str(problem).split())[:200]
         raise RefusalError(f"{path} is not a readable .npz file of plain arrays: {why}") from None
+
+
+def text_in(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
+    """The text of a file; what is no plain file (a folder, a pipe, a device without end) is refused unread."""
+    refuse_no_file(path)
+    return path.read_text(encoding=encoding, errors=errors)
+
+
+def refuse_no_file(path: Path) -> None:
+    """Refuse what is not there or is no plain file.
+
+    >>> refuse_no_file(Path("/dev/null"))
+    Traceback (most recent call last):
+    ...
+    headcount.refusals.RefusalError: /dev/null is no plain file
+    """
+    path.stat()  # whoever is missing or closed is named by the system
+    if not path.is_file():
+        raise RefusalError(f"{path} is no plain file")
 
 
 def _settle(path: Path) -> None:

@@ -99,7 +99,7 @@ def checked(hint: Any, value: Any, key: str, where: str) -> Any:
         return _items(hint, value, key, where)
     if _is_union(hint):
         return _either(hint, value, key, where)
-    if getattr(hint, "_is_protocol", False) and isinstance(value, Mapping):
+    if getattr(hint, "_is_protocol", False) and isinstance(value, Mapping | list | str | int | float | None):
         return rebuilt(value, f"{key} in {where}", hint)
     if not _fits(hint, value):
         raise ValueError(f"{key} in {where} must be {_wanted(hint)}, got {_shown(value)}")

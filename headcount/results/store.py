@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headcount.files import text_in
 from headcount.frozen import decode
 from headcount.refusals import RefusalError, nearest
 from headcount.results.claims import Claims
-from headcount.results.database import COUNT, LOCK_WAIT, EmptyStoreError, LockedError, checksum, reading, writing
+from headcount.results.database import COUNT, EmptyStoreError, LockedError, checksum, reading, writing
 from headcount.results.disk_probe import JOURNALS, probe_disk
 from headcount.results.study import Row, Study, as_rows, as_spec, as_table
 
@@ -53,7 +54,7 @@ def read_study(path: str | Path, spec: str | None = None) -> Study:
     if path.suffix != ".json":
         return Store.open(path).study(spec)
     try:
-        return Study.from_json(path.read_text(encoding="utf-8"))
+        return Study.from_json(text_in(path))
     except (ValueError, RecursionError) as problem:
         raise RefusalError(f"{path}: {problem}") from None
 
@@ -92,7 +93,7 @@ class Store:
     (1, 0, ['pair', 'other'])
     """
 
-    def __init__(self, path: Path, wait: float = LOCK_WAIT) -> None:
+    def __init__(self, path: Path, wait: float | None = None) -> None:
         self.path, self.wait, self.journal = path, wait, JOURNALS[0]
 
     @classmethod
@@ -259,9 +260,11 @@ def _rows(db: sqlite3.Connection, spec: int, order: str = "ASC") -> Iterator[tup
         f"SELECT {columns} FROM asked JOIN rows USING (run) WHERE asked.spec = ? ORDER BY place {order}", (spec,)
     )
     found.arraysize = 1
+    first: Row | None = None
     while chunk := found.fetchmany(CHUNK):
         sound = [(row, env) for run, member, row, env, said in chunk if checksum(run, member, row, env) == said]
-        rows = as_rows(f"[{','.join(row for row, _ in sound)}]", "the store")
+        rows = as_rows(f"[{','.join(row for row, _ in sound)}]", "the store", first)
+        first = rows[0] if first is None and rows else first
         yield from zip(rows, (env for _, env in sound), strict=True)
 
 

@@ -19,11 +19,12 @@ from tests.faults.sweep_specs import SPEC
 
 __all__ = ["filled_pool", "mutated_spec", "spoil_file", "spoil_folder"]
 
-ODD_TOML = (
+ODD_VALUES = (
     "0 -1 1 2 2.5 1e400 nan inf true false [] [[]] [1] [1,2.5] [true] [[1,2]] [[[1,2]]] {} {a=1} '' 'x' '../x' 'a:b' "
     "'best' 'LinearMax' 999999999999999999999 -9223372036854775809 1_000_000 1979-05-27 '1x4' '0x0' ''' [ ] = # [[a]] "
     "1e-400 [0] 'os:system' 'json:JSONDecoder' '1x4,1x4' [-1] '\\u0000' [[],[]] [[1],[2,3]] 07:32:00"
-).split()  # noqa: SIM905
+)
+ODD_TOML = ODD_VALUES.split()
 ODD_KEYS = ("lr", "layers", "shapes", "embed_dim", "positions", "x", "weight_decay", "base", "search", "batch", "dtype")
 ODD_JSON: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2.5, 10**400, float("nan"), float("inf"), "", "x", "../x", "1e9", "\0", "\ud800", [],

@@ -15,6 +15,7 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -34,7 +35,7 @@ from headcount.cli import app, main
 from headcount.tasks.catalogue import SHIPPED
 from tests.faults.fuzz_pool import filled_pool, mutated_spec, spoil_file, spoil_folder
 
-__all__ = ["KINDS", "fuzzed"]
+__all__ = ["KINDS", "fuzzed", "in_parts"]
 
 KINDS = ("specs", "arguments", "files", "folders")
 PATIENCE = 1.0  # seconds of processor until a case is interrupted
@@ -52,14 +53,12 @@ TASKS = [task.__name__ for task in SHIPPED]
 OPTIONS = {"--net": ("BUILT", "NET", "MEMORY"), "--text": ("TEXT",)}
 SMALL = ("--steps 20", "--epochs 1", "--heads 2", "--starts 1", "--samples 1", "--lengths 8", "--seeds 2", "--json",
          "--measure weights", "--length 8", "--retrievals 2", "--depth 2", "--passages 2")  # fmt: skip
-ODD_WORDS = [
-    *(
-        "nan inf -1 0 1 2 3 2.5 1e9 1e-9 1e400 99999999999999999999 -9223372036854775809 x 1,2 1x4 2x8,1x4 0x0 1-3 3-1 - "
-        "--nothing a=b length=4 rank=0 retrievals=2 ../x /dev/null /dev/full /proc/self/mem nowhere cpu cuda cuda:99 meta "
-        "frobenius nuclear latex svg pdf png 5m 0s all best weights outputs true None 1e-3 07 ½ -- mps"
-    ).split(),  # noqa: SIM905
-    *("", " ", "\udcff", "\x1b[31m", "a\nb", "n" * 300),
-]
+ODD_TEXT = (
+    "nan inf -1 0 1 2 3 2.5 1e9 1e-9 1e400 99999999999999999999 -9223372036854775809 x 1,2 1x4 2x8,1x4 0x0 1-3 3-1 - "
+    "--nothing a=b length=4 rank=0 retrievals=2 ../x /dev/null /dev/full /proc/self/mem nowhere cpu cuda cuda:99 meta "
+    "frobenius nuclear latex svg pdf png 5m 0s all best weights outputs true None 1e-3 07 ½"
+)
+ODD_WORDS = [*ODD_TEXT.split(), "", " ", "\udcff", "\x1b[31m", "a\nb", "n" * 300]
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,8 @@ def fuzzed(numbers: range, folder: Path) -> dict[str, Any]:
                     {"number": number, "kind": case.kind, "words": list(case.words), "code": code, "said": said}
                 )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    return {"counts": counts, "slowest_s": round(slowest, 1), "peak_mb": peak, "broken": broken}
+    spent = round(time.process_time(), 1)
+    return {"counts": counts, "slowest_s": round(slowest, 1), "peak_mb": peak, "processor_s": spent, "broken": broken}
 
 
 # What is typed -------------------------------------------------------------------------------------------------------
@@ -275,7 +275,45 @@ def _bounded_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-if __name__ == "__main__":
-    count, first = (int(word) for word in [*sys.argv[1:], "0"][:2])
+def in_parts(count: int, processes: int = 2, first: int = 0) -> dict[str, Any]:
+    """The outcomes of so many cases, shared among processes; one that dies of a case is a bug as well."""
+    size = -(-count // processes)
+    starts = range(first, first + count, size)
+    command = [sys.executable, "-m", "tests.faults.fuzzing", "--part"]
+    parts = [(n, min(size, first + count - n)) for n in starts]
+    running = [subprocess.Popen([*command, str(n), str(k)], stdout=subprocess.PIPE, text=True) for n, k in parts]
+    outcomes = []
+    for (start, _), process in zip(parts, running, strict=True):
+        out, _ = process.communicate()
+        died = {"number": f"in the part from {start} on", "code": process.returncode, "said": out[-2000:]}
+        nothing = {"counts": {}, "slowest_s": 0.0, "peak_mb": 0, "processor_s": 0.0, "broken": [died]}
+        outcomes.append(nothing if process.returncode else json.loads(out))
+    return merged(outcomes)
+
+
+def merged(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several outcomes as one."""
+    counts: dict[str, collections.Counter[str]] = {kind: collections.Counter() for kind in KINDS}
+    for kind, code, times in ((k, c, n) for o in outcomes for k, by in o["counts"].items() for c, n in by.items()):
+        counts[kind][code] += times
+    return {
+        "cases": sum(sum(by.values()) for by in counts.values()),
+        "counts": {kind: dict(sorted(by.items())) for kind, by in counts.items()},
+        "slowest_s": max(o["slowest_s"] for o in outcomes),
+        "peak_mb": max(o["peak_mb"] for o in outcomes),
+        "processor_s": round(sum(o["processor_s"] for o in outcomes)),
+        "broken": [line for o in outcomes for line in o["broken"]],
+    }
+
+
+def _part(first: int, count: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        sys.stdout.write(json.dumps(fuzzed(range(first, first + count), Path(scratch)), indent=1) + "\n")
+        print(json.dumps(fuzzed(range(first, first + count), Path(scratch))))  # noqa: T201
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--part":
+        _part(int(sys.argv[2]), int(sys.argv[3]))
+    else:
+        numbers = [int(word) for word in sys.argv[1:]]
+        print(json.dumps(in_parts(numbers[0], first=sum(numbers[1:])), indent=1))  # noqa: T201

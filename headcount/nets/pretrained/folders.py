@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from headcount.files import text_in
 from headcount.frozen import decode, field_of
 from headcount.nets import Architecture, Transformer
 from headcount.nets.pretrained.families import FAMILIES, family_of
@@ -199,7 +200,7 @@ def _refuse_index_outside(folder: Path) -> None:
 
 def _json_table(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(text_in(path))
     except (ValueError, RecursionError) as problem:
         raise RefusalError(f"{path} is not readable JSON: {_first_line(problem)}") from None
     if not isinstance(data, dict):
