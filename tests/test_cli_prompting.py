@@ -66,7 +66,7 @@ def test_bad_options_are_one_line(run, tmp_path):
         (("--tokens", "0"), "from 1"),
         (("--starts", "0"), "at least 1"),
         (("--token-dim", "2"), "at least 3"),
-        ((tmp_path / "no.npz",), "no npz file"),
+        ((tmp_path / "no.npz",), "not a readable .npz file"),
     ):
         code, _, err = run(*given)
         assert code == 2

@@ -35,8 +35,8 @@ def register(app: typer.Typer) -> None:
         from headcount.papers.prompts.layer_files import read_problem
 
         lengths = _lengths(tokens)
-        if starts < 1:
-            raise ValueError(f"--starts must be at least 1, got {starts}")
+        if starts < 1 or seed < 0:
+            raise ValueError(f"--starts must be at least 1 and --seed at least 0, got {starts} and {seed}")
         problem = _hard_pair(token_dim, seed) if data is None else read_problem(data)
         rows, built, trained = _rows(problem, lengths, starts, seed)
         answer = _answer(rows)
