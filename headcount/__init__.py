@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
     from headcount.sources import Source
+    from headcount.tasks import task
     from headcount.training import sweep
 
 __version__ = "0.2.0"
@@ -98,6 +99,7 @@ __all__ = [
     "ssm",
     "structure",
     "sweep",
+    "task",
     "tasks",
     "tensor_lens",
     "training",
@@ -116,6 +118,7 @@ __getattr__, __dir__ = lazily(
         "results": ("Bound", "Store", "Study"),
         "shrinking": ("compress",),
         "sources": ("Source",),
+        "tasks": ("task",),
         "training": ("sweep",),
     },
     modules=(
