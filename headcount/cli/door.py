@@ -35,6 +35,7 @@ ROOMS = (
     "sweeping",
     "fits",
     "report",
+    "attention",
     "figures",
     "storing",
     "measuring",
