@@ -14,7 +14,19 @@ from headcount.papers.infoflow.starting import built_start
 from headcount.report import attention_page
 from headcount.results import Store
 from headcount.results.attention_record import AttentionRecord
-from headcount.tasks import KthLargest, LinearMax, Lookups, MaxOf, PlaceOf, PositionSum, RankOf, Ridges, WellOf, Wells
+from headcount.tasks import (
+    Affine,
+    KthLargest,
+    LinearMax,
+    Lookups,
+    MaxOf,
+    PlaceOf,
+    PositionSum,
+    RankOf,
+    Ridges,
+    WellOf,
+    Wells,
+)
 from headcount.tasks.winners import winners
 from headcount.training import Recipe
 from headcount.training.attention_maps import attention_in, attention_of, task_of
@@ -38,7 +50,7 @@ def test_a_rows_network_answers_in_the_units_of_the_target(kept, tmp_path):
     study = hc.sweep(task, [shape(1)], seeds=2, recipe=recipe, lr=1e-2, store=tmp_path if kept else None)
     x, y = draw(task)
     for row in study.where(seed=1):
-        gap = study.net(row)(x) - y
+        gap = study.net(row)(x).detach() - y
         assert float(gap.square().mean() / y.var()) == pytest.approx(row["nmse"], rel=0.6)  # other samples, one error
         assert row["nmse"] < 0.5
 
@@ -104,16 +116,15 @@ def test_training_from_a_built_network_that_random_ones_reach_too_is_found():
 def test_a_search_for_the_rate_does_not_start_from_built_networks():
     with pytest.raises(ValueError, match="begins at random networks"):
         hc.sweep(TWO, [shape(2)], start="built", lr="best")
-    with pytest.raises(ValueError, match='start must be "random" or "built"'):
-        hc.sweep(TWO, [shape(2)], start="bulit")  # pyright: ignore[reportArgumentType]
 
 
+UNEVEN = Ridges([[1.0, 3.0, 0.5, 0.3]], (Affine(),))  # no two of them cancel
 FINDS = [
     TWO,
     Wells([[0.2], [0.8]], 8, windows=[[0, 1, 2], [4, 5, 6, 7]]),
     KthLargest(3, 7),
     PositionSum((0, 3), 5),
-    Lookups([MaxOf((1.0,)), WellOf((0.4,)), PlaceOf(2, (1.0,)), RankOf(2, (-1.0,))], 6, Ridges.sum(4)),
+    Lookups([MaxOf((1.0,)), WellOf((0.4,)), PlaceOf(2, (1.0,)), RankOf(2, (-1.0,))], 6, UNEVEN),
 ]
 
 
@@ -180,10 +191,8 @@ def test_what_cannot_be_looked_at_is_refused_with_the_way_out(run, tmp_path, cap
     bare = hc.sweep(hc.task(lambda x: x.max(), length=3, retrievals=1), [shape(1)], seeds=1, recipe=SHORT)
     with pytest.raises(ValueError, match="not stated one by one"):
         attention_of(bare.net(bare.rows[0]), hc.task(lambda x: x.max(), length=3, retrievals=1), bare.rows[0])
-    for options, words in (
-        ([str(tmp_path / "bare")], "--save best"),
-        ([str(run), "--heads", "9"], "no row with 9 heads"),
-    ):
+    bare_run = [str(tmp_path / "bare")]
+    for options, words in ((bare_run, "--save best"), ([str(run), "--heads", "9"], "no row with 9 heads")):
         with pytest.raises(SystemExit) as stop:
             main(["attention", *options])
         assert stop.value.code == 2 and words in capsys.readouterr().err

@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
             emit_json(paths)
         else:
             say("\n".join(f"wrote {path}" for path in paths.values()))
-            say(f"So: {paths['report.html']} shows all {len(study)} networks and needs nothing but a browser.")
+            say(f"So: the page shows all {len(study)} networks and needs nothing but a browser.")
 
 
 def _attention(run: Path) -> AttentionRecord | None:
