@@ -33,11 +33,10 @@ def register(app: typer.Typer) -> None:
         tell_other_specs(run, spec)
         study = read_study(run, spec)
         given = study.spec.get("measured", False)  # data of the user's own: `headcount measure` made these rows
-        pages = (
-            write_measured(Measurement(study))
-            if given
-            else write(study, predicted=predicted, attention=_attention(run))
-        )
+        if given:
+            pages = write_measured(Measurement(study))
+        else:
+            pages = write(study, predicted=predicted, attention=_attention(run))
         paths = {name: str(out_file(folder, name, content)) for name, content in pages.items()}
         if as_json:
             emit_json(paths)
