@@ -2,7 +2,7 @@
 
     python examples/own_function.py out/own_function      # needs pip install 'headcount[figures]' for the PDF
 
-How far apart are the best offer of one kind and the best of another? Two retrievals, so one layer should need two heads.
+How far apart are the best offer of one kind and the best of another? Two retrievals: one layer should need two heads.
 """
 
 import sys

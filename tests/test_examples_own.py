@@ -1,4 +1,4 @@
-"""From one's own function to a certified network, a sweep, a figure and a table: the example runs and says what it found."""
+"""From a function of one's own to a certified network, a sweep, a figure and a table: the example runs."""
 
 import re
 from pathlib import Path

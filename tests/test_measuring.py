@@ -211,7 +211,9 @@ def on_time(monkeypatch, per_bank, budget, plan=FOUR, busy=1.0):
     rate = Rate(per_bank / subject_steps(plan), 0.0)
     monkeypatch.setattr(Subject, "train", trained)
     monkeypatch.setattr("headcount.measuring.rounds.time.monotonic", clock)
-    monkeypatch.setattr("headcount.measuring.question.timed", lambda subject, plan: Rates((1, rate), (4, rate), 2))
+    monkeypatch.setattr(
+        "headcount.measuring.question.timed", lambda subject, plan, seconds: Rates((1, rate), (4, rate), 2)
+    )
     monkeypatch.setattr(measuring, "Clock", lambda budget, began: Clock(budget, 0.0, clock))
     said = []
     return measure(data(), plan=plan, budget=budget, say=said.append), clock.time, said

@@ -171,6 +171,7 @@ def _zero_heads(subject: Subject, plan: StudyPlan, seconds: float | None) -> Flo
         steps = max(1, min(steps, _steps_within(seconds, advance)))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=steps)
     held, best, predicted = slice(cut, None), float("inf"), torch.zeros(0)
+    over = float("inf") if seconds is None else time.perf_counter() + seconds
     for step in range(steps):
         advance()
         schedule.step()
@@ -179,6 +180,8 @@ def _zero_heads(subject: Subject, plan: StudyPlan, seconds: float | None) -> Flo
                 now = float(lost(net(x[held], None if present is None else present[held]), target[held]))
                 if now < best or not len(predicted):
                     best, predicted = now, net(data.validation.x[0], data.validation.present)
+            if time.perf_counter() > over:
+                break
     return predicted.double().numpy()
 
 

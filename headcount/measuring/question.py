@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from headcount.training.sweeps import searched, train_banks
 
 __all__ = ["Question", "as_read", "placed"]
 
+TRIAL_SHARE = 0.1  # of the time given, for timing
 ORDER_SHARE = 0.1  # of the time given, for asking whether order matters
 BASELINE_SHARE = 0.1  # of the time given, for the network with zero heads
 
@@ -99,7 +101,7 @@ class Question:
         """The plan that fits the time, after a timed trial; its estimate is said before it is trained."""
         threads = threads_for(self.subject, placed(self.plan))
         torch.set_num_threads(threads)
-        rates = timed(self.subject, placed(self.plan))
+        rates = timed(self.subject, placed(self.plan), TRIAL_SHARE * (self.clock.budget or inf))
         order = self.ordered(rates)
         settled = self.plan if order is None else replace(self.plan, positions=order.positions)
         self.say(settled.order if order is None else order.sentence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from math import inf
 
 import torch
 
@@ -63,10 +64,11 @@ class Rates:
         return sum(self.bank(heads, seeds or plan.seeds, recipe) for heads in plan.heads)
 
 
-def timed(subject: Subject, plan: StudyPlan) -> Rates:
-    """The rates of the plan's smallest and largest head count on this machine, now."""
+def timed(subject: Subject, plan: StudyPlan, seconds: float = inf) -> Rates:
+    """The rates of the plan's smallest and largest head count on this machine, now, within about so many seconds."""
     few, many = plan.heads[0], plan.heads[-1]
-    return Rates((few, _rate(subject, plan, few)), (many, _rate(subject, plan, many)), plan.seeds)
+    rates = (_rate(subject, plan, heads, seconds / 2) for heads in (few, many))
+    return Rates((few, next(rates)), (many, next(rates)), plan.seeds)
 
 
 def threads_for(subject: Subject, plan: StudyPlan) -> int:
@@ -86,12 +88,14 @@ def threads_for(subject: Subject, plan: StudyPlan) -> int:
     return most if once(most, 1) < 2 * alone and once(most, THREAD_STEPS) < FASTER * alone else 1
 
 
-def _rate(subject: Subject, plan: StudyPlan, heads: int) -> Rate:
+def _rate(subject: Subject, plan: StudyPlan, heads: int, allowed: float) -> Rate:
     members, recipe = subject.members(plan, heads), subject.recipe(plan)
     _seconds(subject, members, _short(recipe, 1))  # wake up what sleeps until it is used
     short = _short(recipe, STEPS[0])
     once = _seconds(subject, members, short)
-    if once < LONG:
+    if 7 * once > allowed:  # what follows takes six times as long: a look is a forward, a third of a step
+        return Rate(once / short.steps, once / short.steps * 2 * recipe.validation / (3 * recipe.batch))
+    if once < LONG and 7 * once * STEPS[1] / STEPS[0] < allowed:
         short = _short(recipe, STEPS[1])
         once = _seconds(subject, members, short)
     # Three epochs with one look and with three: the differences are two epochs of steps and two looks.
