@@ -31,8 +31,8 @@ OUT = Path("docs/data/measure_table.json")
 def digits() -> Sequences:
     from sklearn.datasets import load_digits
 
-    data = load_digits()
-    return sequences(data.images, np.array([f"digit {d}" for d in data.target]), name="digits")
+    pixels, target = load_digits(return_X_y=True)
+    return sequences(pixels.reshape(-1, 8, 8), np.array([f"digit {d}" for d in target]), name="digits")
 
 
 def spoken(clips: Path) -> Sequences:

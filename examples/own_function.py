@@ -40,4 +40,4 @@ def main(folder: str = "out/own_function", epochs: int = 60) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(sys.argv[1] if len(sys.argv) > 1 else "out/own_function")

@@ -35,7 +35,7 @@ LISTED = {
     "certificates.domains": ("Box", "Drawn"),
     "certificates.attempts": ("AllEqual", "Ascent", "Boundary", "NearTies", "Random", "Ties"),
     "certificates.network": ("ClassTokenNet", "NetworkShape"),
-    "certificates.side_by_side": ("SideBySide", "SideBySideShape"),
+    "certificates.parallel_parts": ("SideBySide", "SideBySideShape"),
     "tasks.ngrams": ("NGram",),
     "papers.consistency.smooth": ("Smooth",),
     "papers.consistency.networks": ("Covered", "SmootherNet", "SmootherShape"),

@@ -143,7 +143,7 @@ def test_the_target_moves_with_the_tokens_that_retrievals_find_and_with_no_other
 def test_a_built_network_looks_at_what_its_task_finds_and_a_random_one_does_not():
     arch = shape(2)
     from headcount.nets import Transformer
-    from headcount.nets.units import TargetUnits
+    from headcount.nets.target_units import TargetUnits
 
     row = {"nmse": 1e-3, "run": "r"}
     built = attention_of(TargetUnits(built_start(TWO, arch), 0.0, 1.0), TWO, row)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headcount.certificates.network import ClassTokenNet
-from headcount.certificates.side_by_side import SideBySide
+from headcount.certificates.parallel_parts import SideBySide
 from headcount.nets import Architecture, Transformer
 from headcount.nets.transformer import Attention, FeedForward
 

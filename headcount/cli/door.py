@@ -35,7 +35,7 @@ ROOMS = (
     "sweeping",
     "fits",
     "report",
-    "attention",
+    "attending",
     "figures",
     "storing",
     "measuring",

@@ -11,7 +11,7 @@ import torch
 
 __all__ = ["Clock", "spread_out", "with_threads"]
 
-WRITING = 0.03  # of the time given, kept for the page; and
+WRITING = 0.06  # of the time given, kept for the page and for leaving; and
 LEAST = 0.5  # seconds of it
 RECENT = 4  # banks that tell how the machine is doing now
 
@@ -20,10 +20,10 @@ class Clock:
     """The time given in seconds (None: all there is), counted from `began`, and how much slower banks are than timed.
 
     >>> clock = Clock(100.0, began=0.0, now=lambda: 40.0)
-    >>> clock.left, clock.fits(55.0), clock.fits(60.0)
+    >>> clock.left, clock.fits(54.0), clock.fits(60.0)
     (60.0, True, False)
     >>> clock.took(estimate=1.0, seconds=2.0)  # somebody else began to use the machine
-    >>> clock.fits(28.0), clock.fits(30.0)
+    >>> clock.fits(27.0), clock.fits(30.0)
     (True, False)
     """
 

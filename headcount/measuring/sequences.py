@@ -15,7 +15,7 @@ __all__ = ["Kind", "Sequences", "padded", "sequences"]
 Kind = Literal["regression", "classification"]
 LEAST = 50  # sequences; fewer cannot be split into a part to learn from and a part that tells head counts apart
 # What a split column may say, and whether it means validation.
-SIDES = dict.fromkeys(("training", "train", "0", "false"), False) | dict.fromkeys(
+SIDES: dict[str, bool] = dict.fromkeys(("training", "train", "0", "false"), False) | dict.fromkeys(
     ("validation", "valid", "val", "test", "held out", "1", "true"), True
 )
 FEW = 20  # a whole-numbered target with at most this many values is taken for classes

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headcount.files import whole
 from headcount.nets import Architecture, Transformer
-from headcount.nets.units import TargetUnits
+from headcount.nets.target_units import TargetUnits
 
 __all__ = ["load_in_units", "load_net", "net_bytes", "save_net", "tensors_in"]
 

@@ -11,7 +11,7 @@ from headcount.drawing.svg import Figure
 from headcount.fits import Cells, Knee, knee, knees, predicted_heads, variants
 from headcount.fits.knee import RESAMPLES, SLOWER
 from headcount.numerals import counted, listed, spelt
-from headcount.report.attention import hit_matrix
+from headcount.report.head_pictures import hit_matrix
 from headcount.report.curves import curves
 from headcount.report.heat_map import heat_map
 from headcount.report.lengths import against_length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import singledispatch
 
 import torch
@@ -68,6 +69,6 @@ def _place(part: LookUp, x: Tensor) -> Tensor:
     return along.topk(part.rank if isinstance(part, RankOf) else 1, dim=1).indices[:, -1]
 
 
-def _inside(depth: Tensor, window: tuple[int, ...]) -> Tensor:
+def _inside(depth: Tensor, window: Sequence[int]) -> Tensor:
     places = torch.tensor(window)
     return places[depth[:, places].argmin(dim=1)]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headcount.frozen import rebuilt
 from headcount.nets.transformer import Attention
-from headcount.nets.units import TargetUnits
+from headcount.nets.target_units import TargetUnits
 from headcount.results import Store
 from headcount.results.attention_record import AttentionMap, AttentionRecord
 from headcount.tasks import Task

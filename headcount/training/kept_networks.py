@@ -11,7 +11,7 @@ from typing import Any, Literal
 from headcount.files import whole
 from headcount.nets import Transformer
 from headcount.nets.saved import load_in_units, load_net
-from headcount.nets.units import TargetUnits
+from headcount.nets.target_units import TargetUnits
 from headcount.results.study import Row
 from headcount.training.member import Member
 

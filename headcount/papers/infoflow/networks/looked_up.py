@@ -17,7 +17,7 @@ from headcount.certificates.deep_rounding import rounding_through
 from headcount.certificates.domains import Box, radius_for
 from headcount.certificates.network import ClassTokenNet, ReluNet
 from headcount.certificates.outer_nets import OuterNet, lipschitz_net, ridge_net
-from headcount.certificates.side_by_side import SideBySide
+from headcount.certificates.parallel_parts import SideBySide
 from headcount.certificates.wiring import Hidden, Layout, wire
 from headcount.papers.head_count.networks.enough_heads import enough_heads
 from headcount.papers.head_count.networks.worst_inputs import WorstTies
