@@ -2,8 +2,8 @@
 
 from headcount.drawing.svg import Figure
 from headcount.report.article import Exhibit, Passage, article, write_article
-from headcount.report.head_pictures import attention_page, hit_matrix
 from headcount.report.curves import curves
+from headcount.report.head_pictures import attention_page, hit_matrix
 from headcount.report.heat_map import heat_map
 from headcount.report.lengths import against_length
 from headcount.report.measured import measured, write_measured

@@ -11,8 +11,8 @@ from headcount.drawing.svg import Figure
 from headcount.fits import Cells, Knee, knee, knees, predicted_heads, variants
 from headcount.fits.knee import RESAMPLES, SLOWER
 from headcount.numerals import counted, listed, spelt
-from headcount.report.head_pictures import hit_matrix
 from headcount.report.curves import curves
+from headcount.report.head_pictures import hit_matrix
 from headcount.report.heat_map import heat_map
 from headcount.report.lengths import against_length
 from headcount.report.rendering import both, render

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from headcount.frozen import rebuilt
-from headcount.nets.transformer import Attention
 from headcount.nets.target_units import TargetUnits
+from headcount.nets.transformer import Attention
 from headcount.results import Store
 from headcount.results.attention_record import AttentionMap, AttentionRecord
 from headcount.tasks import Task
