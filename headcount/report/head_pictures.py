@@ -63,8 +63,8 @@ def attention_page(record: AttentionRecord, *, command: str = "", date: str = ""
     maps = tuple(
         Exhibit(
             input_map(record, at, width=620),
-            f"Input {i + 1}: target {at.target:.3g}, the network says {at.answer:.3g}. Dark is much weight; dots below "
-            "mark the positions that the retrievals find.",
+            f"Input {i + 1}: target {at.target:.3g}, the network says {at.answer:.3g}. The stronger the colour, the more "
+            "weight; dots below mark the positions that the retrievals find.",
             input_map(record, at, width=372),
         )
         for i, at in enumerate(record.maps)
@@ -74,7 +74,8 @@ def attention_page(record: AttentionRecord, *, command: str = "", date: str = ""
         Passage("Heads against retrievals", exhibits=(matrix,), rows=tuple(_shown(record))),
         *([Passage("Single inputs", exhibits=maps)] if maps else []),
     ]
-    headline = f"{len(record.found)} of {len(record.retrievals)} retrievals have a head of their own"
+    missing = len(record.retrievals) - len(record.found)
+    headline = "Every retrieval has a head of its own" if not missing else f"{missing} of the retrievals have no head"
     return article(headline, sentence, sections, subject="attention", facts=facts, command=command, date=date)
 
 
