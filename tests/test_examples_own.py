@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("cairosvg", reason="the figure as PDF needs the extra 'figures'", exc_type=ImportError)
+
 import examples.own_function
 
 
 def test_the_example_writes_a_figure_and_a_table_for_a_paper(tmp_path, capsys):
-    pytest.importorskip("cairosvg", reason="the figure as PDF needs the extra 'figures'", exc_type=ImportError)
     examples.own_function.main(str(tmp_path), epochs=5)
     out = capsys.readouterr().out
     promise, gap = (float(re.search(pattern, out)[1]) for pattern in (r"error <= ([0-9.]+)", r"worst gap ([0-9.]+)"))
