@@ -63,8 +63,8 @@ def attention_page(record: AttentionRecord, *, command: str = "", date: str = ""
     maps = tuple(
         Exhibit(
             input_map(record, at, width=620),
-            f"Input {i + 1}: target {at.target:.3g}, the network says {at.answer:.3g}. Colour is weight; dots below mark "
-            "the positions that the retrievals find.",
+            f"Input {i + 1}: target {at.target:.3g}, the network says {at.answer:.3g}. Colour is weight; dots below "
+            "mark the positions that the retrievals find.",
             input_map(record, at, width=372),
         )
         for i, at in enumerate(record.maps)
