@@ -24,15 +24,18 @@ Value = TypeVar("Value")
 # The values that a file may name, by the module each lives in; a list, so that nothing loads before it is wanted.
 LISTED = {
     "tasks.linear_max": ("LinearMax",),
+    "tasks.lookups": ("LipschitzOuter", "Lookups", "MaxOf", "PlaceOf", "RankOf", "WellOf"),
     "tasks.opposite": ("OppositePair",),
     "tasks.pairs": ("Gaussian", "PairMax", "TriangleCentre", "UnitSphere"),
     "tasks.places": ("Induction", "PositionSum"),
     "tasks.ranks": ("KthLargest",),
     "tasks.ridges": ("Affine", "Exponential", "Ridges", "Sine", "Square"),
+    "tasks.sourced": ("SourcedFunction",),
     "tasks.wells": ("Wells",),
     "certificates.domains": ("Box", "Drawn"),
     "certificates.attempts": ("AllEqual", "Ascent", "Boundary", "NearTies", "Random", "Ties"),
     "certificates.network": ("ClassTokenNet", "NetworkShape"),
+    "certificates.parallel_parts": ("SideBySide", "SideBySideShape"),
     "tasks.ngrams": ("NGram",),
     "papers.consistency.smooth": ("Smooth",),
     "papers.consistency.networks": ("Covered", "SmootherNet", "SmootherShape"),

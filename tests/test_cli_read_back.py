@@ -14,8 +14,8 @@ from tests.test_training_sweeps import SPEC
 
 # Commands that only print, or write what a person looks at: pages, pictures, and the same facts as JSON.
 FOR_PEOPLE = {
-    "advise", "allocate", "bound", "collide", "figure", "fit", "lens", "predict", "report", "runs", "saturation",
-    "generalise", "margin", "prompt", "store verify",
+    "advise", "allocate", "attention", "bound", "collide", "figure", "fit", "lens", "predict", "report", "runs",
+    "saturation", "generalise", "margin", "prompt", "store verify",
     "ssm depth", "ssm quantise", "ssm table", "ssm train", "tasks",
 }  # fmt: skip
 

@@ -57,7 +57,7 @@ def diverged(study):
 
 
 WHOLE = planted.published()
-ONE_WIDE = [planted.row(h, 8, s, 10.0 ** -min(h, 2), width=w) for h in (1, 2, 3) for w in (16, 32) for s in range(3)]
+ONE_WIDE = [planted.row(h, 8, s, 10.0 ** -min(h, 2), width=w) for h in (1, 2, 3) for w in (16, 32) for s in range(4)]
 ODD = {
     "as published": (WHOLE, "Four heads are enough"),
     "one length": (WHOLE.where(length=32), "Four heads are enough"),

@@ -17,8 +17,9 @@ from headcount.refusals import refuse_unknown
 
 __all__ = ["KEYS", "load"]
 
-# What arrays are called: sequences, targets, how many tokens exist, which, where each begins, what stays together.
-KEYS = ("x", "y", "lengths", "mask", "offsets", "groups")
+# What arrays are called: sequences, targets, how many tokens exist, which, where each begins, what stays together, and
+# which side each is on.
+KEYS = ("x", "y", "lengths", "mask", "offsets", "groups", "split")
 
 
 def load(data: str | Path, how: Reading | None = None) -> Sequences:
@@ -50,10 +51,18 @@ def from_arrays(arrays: Mapping[str, Any], how: Reading, name: str) -> Sequences
     for key in ("x", "y"):
         if key not in arrays:
             raise ValueError(f"{name} lacks {key!r}; it has {', '.join(arrays) or 'no arrays'}")
-    if how.window is not None or how.sequence is not None or how.group is not None:
-        raise ValueError("--window, --sequence and --group read tables; arrays say it by x, lengths and groups")
+    if any(v is not None for v in (how.window, how.sequence, how.group, how.split)):
+        raise ValueError("--window, --sequence, --group and --split read tables; arrays say it by x, groups and split")
     x, lengths = _sequences_of(arrays)
-    return sequences(x, arrays["y"], lengths=lengths, groups=arrays.get("groups"), kind=how.kind, name=name)
+    return sequences(
+        x,
+        arrays["y"],
+        lengths=lengths,
+        groups=arrays.get("groups"),
+        kind=how.kind,
+        name=name,
+        split=arrays.get("split"),
+    )
 
 
 def _sequences_of(arrays: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -110,13 +119,15 @@ def _joined(shards: list[dict[str, np.ndarray]], files: list[Path]) -> dict[str,
         for key in ("x", "y"):
             if key not in shard:
                 raise ValueError(f"{file.name} lacks {key!r}; it has {', '.join(shard) or 'nothing'}")
-        if ("groups" in shard) != ("groups" in shards[0]):
-            raise ValueError(f"{file.name}: either every file has groups or none")
+        for key in ("groups", "split"):
+            if (key in shard) != (key in shards[0]):
+                raise ValueError(f"{file.name}: either every file has {key} or none")
         many = _many(shard, file.name)
         joined["x"] += many["x"]
         joined["y"] += list(many["y"])
-        if "groups" in shard:
-            joined.setdefault("groups", []).extend(many["groups"])
+        for key in ("groups", "split"):
+            if key in shard:
+                joined.setdefault(key, []).extend(many[key])
     return joined
 
 
@@ -129,7 +140,7 @@ def _many(shard: dict[str, np.ndarray], name: str) -> dict[str, Any]:
     if len(x) != len(shard["y"]):
         raise ValueError(f"{name}: x holds {len(x)} sequences and y {len(shard['y'])} targets")
     cut = [one[:count] for one, count in zip(x, counts, strict=True)]
-    return {"x": cut, "y": shard["y"], "groups": list(shard.get("groups", ()))}
+    return {"x": cut, "y": shard["y"], **{key: list(shard.get(key, ())) for key in ("groups", "split")}}
 
 
 def _from_function(text: str, how: Reading) -> Sequences:

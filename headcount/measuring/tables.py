@@ -24,7 +24,8 @@ class Reading:
 
     With `sequence`, rows of one sequence are its tokens in order, and `target` is the same in all of them. With
     `window`, a row is a moment, a sequence is `window` rows on end and its target the value of `target` `horizon`
-    rows after the last. Every other column of numbers is a feature of the token.
+    rows after the last. `split` names a column that says training or validation. Every other column of numbers is a
+    feature of the token.
     """
 
     target: str = "target"
@@ -33,6 +34,7 @@ class Reading:
     horizon: int = 1
     group: str | None = None
     kind: str | None = None
+    split: str | None = None
 
     def __post_init__(self) -> None:
         if self.sequence is not None and self.window is not None:
@@ -80,9 +82,14 @@ def read_parquet(path: Path) -> Columns:
 
 def from_columns(columns: Columns, how: Reading, name: str) -> Sequences:
     """The sequences of a table, read as `how` says."""
-    for option, column in (("--target", how.target), ("--sequence", how.sequence), ("--group", how.group)):
+    for option, column in (
+        ("--target", how.target),
+        ("--sequence", how.sequence),
+        ("--group", how.group),
+        ("--split", how.split),
+    ):
         if column is not None and column not in columns:
-            raise ValueError(f"{option}: {name} has no column {column!r}; {nearest(column, columns)}")
+            raise ValueError(f"--{option}: {name} has no column {column!r}; {nearest(column, columns)}")
     if how.window is not None:
         return _series(columns, how, name)
     if how.sequence is None:
@@ -105,8 +112,8 @@ def cut_windows(values: np.ndarray, target: np.ndarray, window: int, horizon: in
 
 
 def _series(columns: Columns, how: Reading, name: str) -> Sequences:
-    if how.group is not None:
-        raise ValueError("--group belongs to --sequence; windows of one series are split in time")
+    if how.group is not None or how.split is not None:
+        raise ValueError("--group and --split belong to --sequence; windows of one series are split in time")
     assert how.window is not None
     features, names, notes = _features(columns, (), name)
     target = _column(columns, how.target, name)
@@ -119,17 +126,26 @@ def _series(columns: Columns, how: Reading, name: str) -> Sequences:
 
 def _long(columns: Columns, how: Reading, name: str) -> Sequences:
     assert how.sequence is not None
-    own = tuple(c for c in (how.sequence, how.target, how.group) if c is not None)
+    own = tuple(c for c in (how.sequence, how.target, how.group, how.split) if c is not None)
     features, names, notes = _features(columns, own, name)
     order: dict[Any, list[int]] = {}
     for row, key in enumerate(columns[how.sequence]):
         order.setdefault(key, []).append(row)
-    targets = [_one(columns[how.target], rows, f"{how.target!r} in sequence {key!r}") for key, rows in order.items()]
-    groups = how.group and [
-        _one(columns[how.group], rows, f"{how.group!r} in sequence {key!r}") for key, rows in order.items()
-    ]
+
+    def each(column: str) -> list[Any]:
+        return [_one(columns[column], rows, f"{column!r} in sequence {key!r}") for key, rows in order.items()]
+
     x = [features[rows] for rows in order.values()]
-    return sequences(x, _typed(targets), groups=groups or None, kind=how.kind, name=name, notes=notes, features=names)
+    return sequences(
+        x,
+        _typed(each(how.target)),
+        groups=each(how.group) if how.group else None,
+        kind=how.kind,
+        name=name,
+        notes=notes,
+        features=names,
+        split=each(how.split) if how.split else None,
+    )
 
 
 def _one(column: list[Any], rows: list[int], where: str) -> Any:

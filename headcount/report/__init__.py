@@ -3,6 +3,7 @@
 from headcount.drawing.svg import Figure
 from headcount.report.article import Exhibit, Passage, article, write_article
 from headcount.report.curves import curves
+from headcount.report.head_pictures import attention_page, hit_matrix
 from headcount.report.heat_map import heat_map
 from headcount.report.lengths import against_length
 from headcount.report.measured import measured, write_measured
@@ -13,11 +14,13 @@ __all__ = [
     "Figure",
     "Passage",
     "article",
+    "attention_page",
     "write_article",
     "against_length",
     "curves",
     "figure",
     "heat_map",
+    "hit_matrix",
     "measured",
     "report",
     "write",

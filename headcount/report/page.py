@@ -12,11 +12,13 @@ from headcount.fits import Cells, Knee, knee, knees, predicted_heads, variants
 from headcount.fits.knee import RESAMPLES, SLOWER
 from headcount.numerals import counted, listed, spelt
 from headcount.report.curves import curves
+from headcount.report.head_pictures import hit_matrix
 from headcount.report.heat_map import heat_map
 from headcount.report.lengths import against_length
 from headcount.report.rendering import both, render
 from headcount.report.rows import table
 from headcount.results import Study
+from headcount.results.attention_record import AttentionRecord
 from headcount.sources import Source
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["figure", "report", "write"]
 
 WIDE, NARROW = (760, 500), (372, 372)  # pixels: the main figure, and each of the two below it
+SIZES = WIDE, NARROW
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,18 @@ class Section:
     figures: dict[str, Markup]
 
 
-def report(study: Study, *, predicted: int | None = None, command: str = "", confidence: float = 0.95) -> str:
+def report(
+    study: Study,
+    *,
+    predicted: int | None = None,
+    command: str = "",
+    confidence: float = 0.95,
+    attention: AttentionRecord | None = None,
+) -> str:
     """The page of a study as HTML that needs no other file, no network and no script.
 
     `predicted` defaults to what the study's task says of itself; `command` is printed as the way to the same rows.
+    `attention` is that of a network of the study, to be shown with it.
     """
     predicted = predicted_heads(study) if predicted is None else predicted
     sections = [
@@ -54,6 +65,8 @@ def report(study: Study, *, predicted: int | None = None, command: str = "", con
         sections=sections,
         lead=lead,
         headline=_headline(sections),
+        attention=attention,
+        matrix=None if attention is None else both("attention", *(hit_matrix(attention, width=w[1]) for w in SIZES)),
         facts=_facts(study, predicted),
         predicted=predicted,
         table=table(study),
@@ -77,9 +90,11 @@ def _method(study: Study, predicted: int | None, confidence: float) -> dict[str,
     }
 
 
-def write(study: Study, *, predicted: int | None = None, command: str = "") -> dict[str, str]:
+def write(
+    study: Study, *, predicted: int | None = None, command: str = "", attention: AttentionRecord | None = None
+) -> dict[str, str]:
     """The files of a report by name: the page, and its main figure for each design of the study."""
-    files = {"report.html": report(study, predicted=predicted, command=command)}
+    files = {"report.html": report(study, predicted=predicted, command=command, attention=attention)}
     for i, part in enumerate(variants(study).values()):
         files["curves.svg" if i == 0 else f"curves-{i + 1}.svg"] = figure(part, predicted=predicted).standalone()
     return files

@@ -190,6 +190,14 @@ class Store:
             found = chosen(_specs(db), spec, self.path)
             yield from _rows(db, found.id)
 
+    def content(self, run: str) -> dict[str, Any]:
+        """Everything that determined a row, as it was when it was trained."""
+        with reading(self.path, self.wait) as db:
+            found = db.execute("SELECT member FROM rows WHERE run = ?", (run,)).fetchone()
+        if found is None:
+            raise ValueError(f"{self.path} holds no row {run!r}")
+        return json.loads(found[0])
+
     def study(self, spec: str | None = None) -> Study:
         """The rows of a spec that are finished, in the spec's order; of the latest one unless `spec` says which."""
         with reading(self.path, self.wait) as db:

@@ -23,6 +23,7 @@ class UnusualColumns(TypedDict, total=False):
     schedule: str
     batch: int
     factors: str
+    start: str
 
 
 class PlannedRow(TypedDict):
@@ -47,6 +48,7 @@ class PlannedRow(TypedDict):
     schedule: NotRequired[Annotated[str, "how the rate runs over the steps, where it is no cosine"]]
     batch: NotRequired[Annotated[int, "samples in a step, where the schedule is no cosine"]]
     factors: NotRequired[Annotated[str, "the base whose factors rate and start follow, where there is one"]]
+    start: NotRequired[Annotated[str, "built, where training went on from a certified network"]]
     source: NotRequired[Annotated[str, "hash of the file of a task of the user's own"]]
 
 
@@ -187,7 +189,8 @@ def as_table(data: Any, where: str) -> dict[str, Any]:
 class Study:
     """Rows in, pictures out: everything a table, a fit or a page needs, and no tensors.
 
-    `nmse` of a diverged member is the best value seen before it diverged, or infinity.
+    `nmse` of a diverged member is the best value seen before it diverged, or infinity. `networks` finds the network of
+    a row, where they were kept.
 
     >>> study = Study(rows=({"heads": 1, "length": 8, "seed": 0, "nmse": 0.1},
     ...                     {"heads": 2, "length": 8, "seed": 0, "nmse": 1e-5}))
@@ -201,6 +204,7 @@ class Study:
     spec: dict[str, Any] = field(default_factory=dict, hash=False)
     environment: dict[str, Any] = field(default_factory=dict, hash=False)
     name: str = "study"
+    networks: Callable[[Row], Any] | None = field(default=None, repr=False, compare=False, hash=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -222,7 +226,13 @@ class Study:
             for row in self.rows
             if all(row[column] == value for column, value in equal.items()) and (keep is None or keep(row))
         )
-        return Study(rows, self.spec, self.environment, self.name)
+        return Study(rows, self.spec, self.environment, self.name, self.networks)
+
+    def net(self, row: Row) -> Any:
+        """The network of a row, from tokens to the target in its own units; where the sweep kept networks."""
+        if self.networks is None:
+            raise ValueError('no networks are kept with this study: sweep(..., save="all") keeps them')
+        return self.networks(row)
 
     @property
     def structure(self) -> Structure | None:
@@ -270,7 +280,8 @@ class Study:
         if not self.rows:
             return ""
         text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(self.rows[0]), lineterminator="\n")
+        columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n", restval="")
         writer.writeheader()
         writer.writerows(self.rows)
         return text.getvalue()
