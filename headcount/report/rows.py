@@ -65,4 +65,4 @@ def _cell(value: Any, column: str = "") -> ShownCell:
         if isinstance(value, int)
         else f"{value:g}"
     )
-    return ShownCell(shown.replace(",", "\u202f"), repr(value), numeric=True)
+    return ShownCell(shown, repr(value), numeric=True)

@@ -80,7 +80,7 @@ def view_of_network(name: str, net: Transformer, x: Tensor, *, output: int = 0) 
     seen = operator(net.eval(), x)
     direction = torch.zeros(seen.output.shape[-1], dtype=x.dtype)
     direction[output] = 1.0
-    pieces = tuple(f"x{t + 1}" for t in range(len(x)))
+    pieces = tuple(f" x{t + 1}" for t in range(len(x)))
     return _view(name, "the output", pieces, seen, seen.read(direction))
 
 
