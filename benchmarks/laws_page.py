@@ -41,6 +41,11 @@ class LawRow:
     verdict: str
     command: str
 
+    @property
+    def measured_within(self) -> str:
+        """What was measured, its interval on the next line."""
+        return self.measured if self.interval == "-" else f"{self.measured}\n{self.interval}"
+
 
 def laws(data: Path) -> list[LawRow]:
     """Every law that the committed data speak of; one whose data are missing stands as not measured."""
@@ -71,10 +76,7 @@ def page(data: Path) -> str:
 
 def _section(room: str, rows: list[LawRow]) -> Passage:
     commands = dict.fromkeys(row.command for row in rows)
-    shown = tuple(
-        asdict(row) | {"measured": f"{row.measured}\n{row.interval}" if row.interval != "-" else row.measured}
-        for row in rows
-    )
+    shown = tuple(asdict(row) | {"measured": row.measured_within} for row in rows)
     return Passage(room, (WORDS[room],), rows=shown, columns=COLUMNS, code="\n".join(commands))
 
 

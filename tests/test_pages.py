@@ -141,8 +141,10 @@ def complain_of_words(text):
 BAD = """<!doctype html><html><head><style>
 .hidden { overflow: hidden; width: 100px; white-space: nowrap; } .scroll { overflow-x: auto; }
 </style></head><body><div class="hidden">much longer than a hundred pixels are wide</div>
-<div class="scroll"><table><tbody><tr><td>first</td><td><div style="width:3000px">wide</div></td></tr></tbody></table></div>
-<svg viewBox="0 0 100 20" width="100"><text x="90" y="15" font-size="12">outside</text><text x="0" y="9" font-size="4">tiny</text>
+<div class="scroll"><table><tbody><tr><td>first</td><td>
+<div style="width:3000px">wide</div></td></tr></tbody></table></div>
+<svg viewBox="0 0 100 20" width="100"><text x="90" y="15" font-size="12">outside</text>
+<text x="0" y="9" font-size="4">tiny</text>
 <text x="30" y="15" font-size="12">one</text><text x="32" y="15" font-size="12">two</text></svg>
 <script>missing();</script></body></html>"""
 

@@ -100,19 +100,15 @@ def rate_page(study: Study, *, confidence: float = 0.95, command: str = "", date
     roads = (BIAS, f"Not taken here: {found.unextrapolated}.") if found.unextrapolated else (BIAS,)
     sections = [
         Passage("The parabolas", (_curve_words(found.best),), tuple(shown)),
-        Passage(
-            "Where the optimum moves", (f"The law: {law}.",), (moves,), _with_intervals(found.cell_rows, "best lr")
-        ),
-        Passage(
-            "The law, by two roads", roads, rows=_with_intervals(found.law_rows, "measured"), note=_note(study, law)
-        ),
+        Passage("Where the optimum moves", (f"The law: {law}.",), (moves,), _within(found.cell_rows, "best lr")),
+        Passage("The law, by two roads", roads, rows=_within(found.law_rows, "measured"), note=_note(study, law)),
     ]
     facts = {"networks": law.runs, "diverged": law.diverged, "cells": len(found.best), "seeds": law.seeds}
     title = "Where the best learning rate moves"
     return article(title, found.sentence, sections, subject="learning rate", facts=facts, command=command, date=date)
 
 
-def _with_intervals(rows: list[dict[str, Any]], column: str) -> tuple[dict[str, Any], ...]:
+def _within(rows: list[dict[str, Any]], column: str) -> tuple[dict[str, Any], ...]:
     """Rows whose interval stands below its number."""
     joined = [row | {column: f"{row[column]}\n{row['interval']}"} for row in rows]
     return tuple({name: value for name, value in row.items() if name != "interval"} for row in joined)
