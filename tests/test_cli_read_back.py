@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import headcount
-from headcount.cli.door import EXTRAS, main
+from headcount.cli.door import main
+from headcount.refusals import EXTRAS
 from tests.app_commands import commands
 from tests.test_cli_allocation import folder, text  # noqa: F401
 from tests.test_training_sweeps import SPEC
@@ -37,7 +38,7 @@ def call(capsys, monkeypatch, tmp_path):
 def sweep(call, tmp_path, request):
     (tmp_path / "small.toml").write_text(SPEC)
     call("sweep", "small.toml", "--store", "kept")
-    assert json.loads(call("runs", ".", "--json"))[0]["kept"] == 8
+    assert json.loads(call("runs", ".", "--json"))[0]["trained"] == 8
     assert len(json.loads(call("export", "kept", "--json"))) == 8
     assert "report.html" in call("report", "kept", "--out", "page")
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from headcount.cli.failures import Interruption, clipped, foreseen, interruptible, sentence_of
+from headcount.refusals import missing_package
 
 __all__ = ["Interrupted", "app", "main"]
 
@@ -46,20 +48,11 @@ ROOMS = (
     "reproducing",
 )
 
-# The modules that each optional part of the package brings, by the extra that pyproject.toml gives it.
-EXTRAS = {
-    "hf": ("transformers", "tokenizers", "huggingface_hub"),
-    "certify": ("flint",),
-    "onnx": ("onnx", "onnxscript", "onnxruntime"),
-    "parquet": ("pyarrow",),
-    "ray": ("ray",),
-}
-
 app = typer.Typer(
     name="headcount",
     help="How many heads, how wide, how deep? Size a sequence model by theory, check it by experiment.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -124,7 +117,7 @@ def _status(arguments: Sequence[str] | None) -> int:
             return _interrupted(KeyboardInterrupt())
         if os.environ.get("HEADCOUNT_TRACEBACK"):
             raise
-        return _refuse(sentence_of(problem)) if foreseen(problem) else _unforeseen(problem)
+        return _refuse(translated(sentence_of(problem), arguments)) if foreseen(problem) else _unforeseen(problem)
 
 
 def _code(arguments: Sequence[str] | None) -> int:
@@ -141,7 +134,7 @@ def _code(arguments: Sequence[str] | None) -> int:
     except ModuleNotFoundError as missing:
         if missing.name and missing.name.split(".")[0] == "headcount":
             raise
-        return _refuse(_missing((missing.name or str(missing)).split(".")[0]))
+        return _refuse(missing_package((missing.name or str(missing)).split(".")[0]))
 
 
 def _interrupted(stop: BaseException) -> int:
@@ -178,15 +171,25 @@ def _unforeseen(problem: Exception) -> int:
     return UNFORESEEN
 
 
-def _missing(package: str) -> str:
-    """What is not installed, and the extra that brings it.
+def translated(sentence: str, arguments: Sequence[str] | None) -> str:
+    """What the library says of an `argument`, in words of the command line: --argument, where the command has it.
 
-    >>> _missing("flint")
-    "this needs the package 'flint', which is not installed: pip install 'headcount[certify]'"
+    >>> translated("give `sequence` or `window_size`", ["measure", "x.csv"])
+    'give --sequence or `window_size`'
     """
-    extra = next((name for name, brought in EXTRAS.items() if package in brought), None)
-    how = f"pip install 'headcount[{extra}]'" if extra else f"pip install {package}"
-    return f"this needs the package {package!r}, which is not installed: {how}"
+    options = _options_of(sys.argv[1:] if arguments is None else arguments)
+    spelt = {name: f"--{name.replace('_', '-')}" for name in re.findall(r"`([a-z_]+)`", sentence)}
+    for name, option in spelt.items():
+        if option in options:
+            sentence = sentence.replace(f"`{name}`", option)
+    return sentence
+
+
+def _options_of(arguments: Sequence[str]) -> set[str]:
+    command: Any = typer.main.get_command(app)
+    for word in arguments:
+        command = getattr(command, "commands", {}).get(word, command)
+    return {option for parameter in command.params for option in parameter.opts}
 
 
 def _message(mistake: Exception) -> str:

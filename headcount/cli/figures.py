@@ -29,7 +29,10 @@ def register(app: typer.Typer) -> None:
         out: To = None,
         as_json: AsJson = False,
     ) -> None:
-        """Write a study's main figure for a paper (svg, pdf, png), or print its table (latex, markdown)."""
+        """Write a study's figure for a paper, or print its table.
+
+        The figure as svg, pdf or png of a given width, the table in LaTeX or Markdown.
+        """
         from headcount.results import read_study
 
         study = read_study(run)

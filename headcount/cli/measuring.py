@@ -61,7 +61,10 @@ def register(app: typer.Typer) -> None:
         out: To = None,
         as_json: AsJson = False,
     ) -> None:
-        """Say how many heads your data need: train networks of 1 to 8 heads on them, and write a page."""
+        """Say how many heads your data need.
+
+        Trains networks of 1 to 8 heads on them, beside baselines, and writes a page.
+        """
         from headcount.cli.door import Interrupted
         from headcount.measuring import StudyPlan, measure
         from headcount.measuring.planning import seconds
@@ -104,7 +107,10 @@ def register(app: typer.Typer) -> None:
         out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
         as_json: AsJson = False,
     ) -> None:
-        """Predict new sequences with a saved model, in your units, into a CSV of one line each."""
+        """Predict new sequences with a saved model.
+
+        In your units, into a CSV of one line per sequence.
+        """
         from headcount.measuring.applying import predictions, write_predictions
         from headcount.measuring.fitted import load
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, out_file, say
+from headcount.cli.printing import AsJson, conclude, emit_json, out_file, tell_written
 from headcount.cli.sweeping import SpecName, tell_other_specs
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a study, as `headcount sweep` writes it.")]
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     def report(
         run: Run, out: To = None, predicted: Predicted = None, spec: SpecName = None, as_json: AsJson = False
     ) -> None:
-        """Write the page of a study (report.html) and its main figure (curves.svg)."""
+        """Write the page of a study and its main figure."""
         from headcount.fits import Measurement
         from headcount.report import write, write_measured
         from headcount.results import read_study
@@ -34,4 +34,5 @@ def register(app: typer.Typer) -> None:
         if as_json:
             emit_json(paths)
         else:
-            say("\n".join(f"wrote {path}" for path in paths.values()))
+            tell_written(paths.values())
+            conclude(f"open {paths['report.html']} in a browser: one page that needs no other file and no network")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, out_file, say, show_table
+from headcount.cli.printing import AsJson, conclude, emit_json, out_file, say, show_table
 from headcount.numerals import counted
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ def _list(found: tuple[Reproduction, ...], out: Path, as_json: bool) -> None:
         return
     show_table(rows, ("name", "quick", "CPU", "GPU", "needs"))
     say("One: headcount reproduce allocation:e-128. Everything, smaller: headcount reproduce --quick all --data DIR")
+    done = sum(row["kept"] for row in rows)
+    conclude(f"{len(rows)} reproductions are known, and {done} of them have results in {out}")
 
 
 def _run(asked: list[Reproduction], setting: Any, out: Path, again: bool, as_json: bool) -> None:

@@ -134,7 +134,7 @@ def load(path: str | Path) -> FittedModel:
     """The model that `FittedModel.save` wrote."""
     weights, about = tensors_in(path)
     if KEY not in about:
-        raise ValueError(f"{path}: is no model; `headcount measure --model FILE` writes one")
+        raise ValueError(f"{path}: is no model; `headcount measure` writes one where it is told a `model`")
     fields = json.loads(about[KEY])
     net = Transformer(Architecture.from_json(fields["architecture"]), fields["token_dim"])
     net.load_state_dict(weights)

@@ -52,7 +52,7 @@ def from_arrays(arrays: Mapping[str, Any], how: Reading, name: str) -> Sequences
         if key not in arrays:
             raise ValueError(f"{name} lacks {key!r}; it has {', '.join(arrays) or 'no arrays'}")
     if how.window is not None or how.sequence is not None or how.group is not None:
-        raise ValueError("--window, --sequence and --group read tables; arrays say it by x, lengths and groups")
+        raise ValueError("`window`, `sequence` and `group` read tables; arrays say it by x, lengths and groups")
     x, lengths = _sequences_of(arrays)
     return sequences(x, arrays["y"], lengths=lengths, groups=arrays.get("groups"), kind=how.kind, name=name)
 

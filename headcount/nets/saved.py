@@ -46,7 +46,7 @@ def load_net(path: str | Path) -> Transformer:
     """The network that `save_net` wrote."""
     weights, about = tensors_in(path)
     if "architecture" not in about or "token_dim" not in about:
-        raise ValueError(f"{path}: says no architecture; it was not written by `headcount probe --save`")
+        raise ValueError(f"{path}: says no architecture; `headcount probe` and `save_net` write files that do")
     net = Transformer(Architecture.from_json(about["architecture"]), int(about["token_dim"]))
     try:
         net.load_state_dict(weights)

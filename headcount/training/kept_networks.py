@@ -52,7 +52,9 @@ def network_of(folder: str | Path, row: Mapping[str, Any]) -> Transformer:
     """
     path = _file(Path(folder), row["run"])
     if not path.is_file():
-        raise FileNotFoundError(f"no network of run {row['run']} in {folder}: `headcount sweep --save all` keeps them")
+        raise FileNotFoundError(
+            f"no network of run {row['run']} in {folder}: a sweep keeps them when its `save` is best or all"
+        )
     return load_net(path)
 
 

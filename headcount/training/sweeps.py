@@ -271,4 +271,4 @@ def check_device(device: str) -> None:
     if kind not in MOST:
         raise ValueError(f"device must be cpu or cuda, got {device!r}")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device cuda was asked for, and torch sees no CUDA device here; use --device cpu")
+        raise ValueError("device cuda was asked for, and torch sees no CUDA device here; take the device cpu")

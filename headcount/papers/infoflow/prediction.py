@@ -171,7 +171,7 @@ class Prediction:
             made = self.construction
             return f"{made.construction} builds a certified network of {made.name} and state width {made.embed_dim}"
         if self.lower is not None and self.warrant == "proved":
-            return str(self.lower)
+            return self.lower.meaning or str(self.lower)
         return self.limiting
 
     def __repr__(self) -> str:
