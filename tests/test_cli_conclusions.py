@@ -63,6 +63,7 @@ CASES = {
     "store repair": ("kept/small",),
     "store merge": ("both", "kept/small"),
     "ssm deepen": ("system.json", "--depth", "2", "--out", "deep"),
+    "ssm export": ("deep.json", "--to", "sos", "--out", "flat"),
     "ssm flatten": ("deep.json", "--out", "flat"),
     "ssm depth": ("10", "3"),
     "ssm table": ("--depths", "1,2"),
@@ -76,6 +77,7 @@ ALSO = [
     ("fit", (STUDY, "--law", "length")),
     ("ssm depth", ()),
     ("ssm deepen", ("small.json", "--max-entry", "2", "--out", "small")),
+    ("ssm deepen", ("small.json", "--depth", "2", "--out", "small")),
     ("report", ("kept/small",)),
 ]
 # Text that a program or a manuscript takes as it is: a sentence in it would be a mistake.

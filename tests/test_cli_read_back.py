@@ -95,6 +95,14 @@ def deepen_and_flatten(call, tmp_path, request):
     assert np.abs(gap).max() < 1e-9 * np.abs(system.impulse(32)).max()
 
 
+def ssm_export(call, tmp_path, request):
+    system = headcount.ssm.DiagonalSSM([0.9, -0.5, 0.3], [100.0, 5.0, 2.0])
+    headcount.ssm.save(system, tmp_path / "system.json")
+    call("ssm", "export", "system.json", "--to", "sos")
+    call("ssm", "deepen", "system-sos.json", "--depth", "2")
+    assert np.allclose(headcount.ssm.load(tmp_path / "system-sos-deep.json").impulse(32), system.impulse(32))
+
+
 def reproduce(call, tmp_path, request):
     call("reproduce", "allocation:e-128", "--out", "made")
     call("reproduce", "--redraw", "made", "--out", "page")
@@ -139,6 +147,7 @@ READ_BACK = {
     "probe": probe,
     "reproduce": reproduce,
     "ssm deepen": deepen_and_flatten,
+    "ssm export": ssm_export,
     "ssm flatten": deepen_and_flatten,
     "sweep": sweep,
 }

@@ -99,7 +99,13 @@ def generalise(folder):
     return folder / "generalise.html"
 
 
-QUICK = (study, measurement, interpolation, margin, prompt, lens, generalise)
+def deepened(folder):
+    hc.ssm.save(hc.ssm.DiagonalSSM([0.9, -0.5, 0.3], [100.0, 5.0, 2.0]), folder / "system.json")
+    command("ssm", "deepen", folder / "system.json", "--depth", "3")
+    return folder / "system-deep.html"
+
+
+QUICK = (study, measurement, interpolation, margin, prompt, lens, generalise, deepened)
 SLOW = (measured, classified, prompt_beside_updates)
 KINDS = [*QUICK, *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
 
