@@ -29,7 +29,7 @@ from headcount.results.study import Row
 from headcount.training import Member, Outcome, Recipe, Sweep
 from headcount.training.loop import StepsMade
 from headcount.training.memory import refuse_what_cannot_fit
-from headcount.training.progress import OnProgress, silent
+from headcount.training.progress import OnProgress, automatic
 from headcount.training.sweeps import check_device, never, searched, train_banks
 
 __all__ = ["measure"]
@@ -57,7 +57,7 @@ def measure(
     store: str | Path | None = None,
     command: str = "",
     say: Say = quiet,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = automatic,
 ) -> Measurement:
     """How many heads these data need: the knee with its interval, what one fewer or more costs, and a page.
 

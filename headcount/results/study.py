@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints
 
 from headcount.frozen import checked
+from headcount.notebook import html_table, html_words, within_columns
+from headcount.numerals import counted, listed, short
 from headcount.structure import Structure
 
 __all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "UnusualColumns", "as_row"]
+
+SHAPE = ("length", "layers", "width")  # what tells the cells of a study apart, in a notebook
 
 
 class UnusualColumns(TypedDict, total=False):
@@ -102,7 +106,7 @@ def as_row(data: Any, where: str) -> Row:
     return cast(Row, data)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Study:
     """Rows in, pictures out: everything a table, a fit or a page needs, and no tensors.
 
@@ -120,6 +124,25 @@ class Study:
     spec: dict[str, Any] = field(default_factory=dict, hash=False)
     environment: dict[str, Any] = field(default_factory=dict, hash=False)
     name: str = "study"
+
+    def __repr__(self) -> str:
+        return within_columns(f"<Study {self.name!r}: {self._words}>")
+
+    def _repr_html_(self) -> str:
+        cells: dict[tuple[Any, ...], list[float]] = {}
+        for row in self.rows:
+            cells.setdefault(tuple(row.get(name) for name in SHAPE), []).append(_finite(row.get("nmse")))
+        rows = [(*key, len(v), min(v), sorted(v)[len(v) // 2]) for key, v in sorted(cells.items(), key=str)]
+        return html_words(self._words) + html_table((*SHAPE, "networks", "best NMSE", "median NMSE"), rows)
+
+    @property
+    def _words(self) -> str:
+        """How many networks, over what, and how well the best did."""
+        if not self.rows:
+            return "no networks yet"
+        over = [f"{name} {listed(self.values(name))}" for name in ("heads", "length") if name in self.rows[0]]
+        best = min(_finite(row.get("nmse")) for row in self.rows)
+        return f"{counted(len(self), 'network')}, {', '.join(over)}; best NMSE {short(best, 2, missing='none')}"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -195,6 +218,10 @@ class Study:
     def to_json_lines(self) -> str:
         """The rows as JSON, one a line."""
         return "".join(strict_json(row) + "\n" for row in self.rows)
+
+
+def _finite(value: float | None) -> float:
+    return math.inf if value is None else value
 
 
 def strict_json(value: Any, **how: Any) -> str:

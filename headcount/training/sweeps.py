@@ -25,7 +25,7 @@ from headcount.training.kept_networks import Save, drop_beaten, write_networks
 from headcount.training.loop import Outcome
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
-from headcount.training.progress import OnProgress, Progress, silent
+from headcount.training.progress import OnProgress, Progress, automatic, silent
 from headcount.training.rate_search import RateSearch
 from headcount.training.sharing import SharedBanks
 from headcount.training.spec import Sweep
@@ -59,7 +59,7 @@ def sweep(
     base: Architecture | None = None,
     device: str = "cpu",
     store: str | Path | None = None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = automatic,
 ) -> Study:
     """Train every architecture on the task at every length and seed, and return the study.
 

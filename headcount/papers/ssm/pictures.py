@@ -111,7 +111,7 @@ def _circle(frame: Frame, title: str, poles: Sequence[np.ndarray]) -> str:
     body += panel.line(zip(np.cos(turn).tolist(), np.sin(turn).tolist(), strict=True), "axis")
     for k, own in enumerate(poles):
         used = own[own != 0]
-        spots = zip(used.real.tolist(), used.imag.tolist(), strict=True)
+        spots = zip(np.real(used).tolist(), np.imag(used).tolist(), strict=True)
         body += panel.marks(spots, f"f{shade(k, len(poles))}", size=4.5)
     return body + panel.below([(-1, "-1"), (0, "0"), (1, "1")], "real part")
 
