@@ -131,7 +131,7 @@ class Study:
     def _repr_html_(self) -> str:
         cells: dict[tuple[Any, ...], list[float]] = {}
         for row in self.rows:
-            cells.setdefault(tuple(row.get(name) for name in SHAPE), []).append(_finite(row.get("nmse")))
+            cells.setdefault(tuple(row.get(name) for name in SHAPE), []).append(_or_infinite(row.get("nmse")))
         rows = [(*key, len(v), min(v), sorted(v)[len(v) // 2]) for key, v in sorted(cells.items(), key=str)]
         return html_words(self._words) + html_table((*SHAPE, "networks", "best NMSE", "median NMSE"), rows)
 
@@ -141,7 +141,7 @@ class Study:
         if not self.rows:
             return "no networks yet"
         over = [f"{name} {listed(self.values(name))}" for name in ("heads", "length") if name in self.rows[0]]
-        best = min(_finite(row.get("nmse")) for row in self.rows)
+        best = min(_or_infinite(row.get("nmse")) for row in self.rows)
         return f"{counted(len(self), 'network')}, {', '.join(over)}; best NMSE {short(best, 2, missing='none')}"
 
     def __len__(self) -> int:
@@ -220,7 +220,7 @@ class Study:
         return "".join(strict_json(row) + "\n" for row in self.rows)
 
 
-def _finite(value: float | None) -> float:
+def _or_infinite(value: float | None) -> float:
     return math.inf if value is None else value
 
 
