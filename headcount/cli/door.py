@@ -23,7 +23,7 @@ __all__ = ["Interrupted", "app", "main"]
 
 REFUSED, UNFORESEEN, INTERRUPTED = 2, 1, 130  # exit codes
 
-# One file a room, in the order `--help` lists them. Each has `register(app)` and imports its room only when called.
+# One file per room, in the order `--help` lists them. Each has `register(app)` and imports its room only when called.
 ROOMS = (
     "demo",
     "tasks",

@@ -20,10 +20,12 @@ Data = Annotated[
 Target = Annotated[str, typer.Option(metavar="COLUMN", help="Table: the column to predict.")]
 Sequence = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Table: a row a token; this column tells sequences apart.", show_default=False),
+    typer.Option(
+        metavar="COLUMN", help="Table: a row per token; this column tells sequences apart.", show_default=False
+    ),
 ]
 Window = Annotated[
-    int | None, typer.Option(metavar="N", help="Table: a row a moment; predict from N on end.", show_default=False)
+    int | None, typer.Option(metavar="N", help="Table: a row per moment; predict from N on end.", show_default=False)
 ]
 Horizon = Annotated[int, typer.Option(metavar="N", help="With --window: so many rows ahead.")]
 Group = Annotated[

@@ -58,7 +58,7 @@ class FittedModel:
         """Numbers in the target's units, or logits: (samples, outputs). Sequences of one length go together."""
         tokens, lengths = padded(x)
         if tokens.shape[2] != self.net.token_dim:
-            raise ValueError(f"the model takes {self.net.token_dim} features a token, x has {tokens.shape[2]}")
+            raise ValueError(f"the model takes {self.net.token_dim} features per token, x has {tokens.shape[2]}")
         whole_net = InUnits(replace(self, net=deepcopy(self.net))).double()  # the same alone as among others
         out = np.zeros((len(tokens), self.net.arch.outputs))
         for length in np.unique(lengths):

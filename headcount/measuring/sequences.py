@@ -179,7 +179,7 @@ def _whole(y: np.ndarray) -> bool:
 
 def _classes(y: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     if y.ndim == 2 and y.shape[1] != 1:
-        raise ValueError(f"for classification y must be one class a sequence, got shape {y.shape}")
+        raise ValueError(f"for classification y must be one class per sequence, got shape {y.shape}")
     names, index = np.unique(y.reshape(len(y)), return_inverse=True)
     if len(names) == 1:
         raise ValueError(f"every sequence is of class {names[0]}: classification needs at least two classes")

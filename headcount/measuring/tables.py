@@ -1,4 +1,4 @@
-"""Tables as sequences: a long table with a row a token, or a series of which windows are cut."""
+"""Tables as sequences: a long table with a row per token, or a series of which windows are cut."""
 
 from __future__ import annotations
 

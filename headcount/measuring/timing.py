@@ -17,7 +17,7 @@ STEPS = (8, 32)  # that it makes: the more where the fewer were too short
 
 @dataclass(frozen=True)
 class Rate:
-    """Seconds a step and seconds a look at the validation part, of one bank."""
+    """Seconds per step and seconds per look at the validation part, of one bank."""
 
     step: float
     look: float

@@ -216,7 +216,7 @@ class Study:
         return text.getvalue()
 
     def to_json_lines(self) -> str:
-        """The rows as JSON, one a line."""
+        """The rows as JSON, one per line."""
         return "".join(strict_json(row) + "\n" for row in self.rows)
 
 

@@ -88,7 +88,7 @@ class _Bar:
 
 
 class _Lines:
-    """At most one line a minute: how many networks are finished, the rate, and the time left at that rate."""
+    """At most one line per minute: how many networks are finished, the rate, and the time left at that rate."""
 
     def __init__(self, asked: Sweep, banks: Sequence[Sequence[Member]], done: int, every: float) -> None:
         self.sizes, self.at, self.finished, self.all = [len(bank) for bank in banks], 0, done, len(asked.members)
@@ -127,7 +127,7 @@ def lines(asked: Sweep, banks: Sequence[Sequence[Member]], done: int, every: flo
 
 @contextlib.contextmanager
 def bar(asked: Sweep, banks: Sequence[Sequence[Member]], done: int) -> Iterator[Progress]:
-    """A bar on stderr where that is a terminal, a line a minute where it is not."""
+    """A bar on stderr where that is a terminal, a line per minute where it is not."""
     if not sys.stderr.isatty() or not banks:
         with lines(asked, banks, done) as spoken:
             yield spoken

@@ -189,7 +189,7 @@ def _head_dims(structure: Structure) -> list[int]:
 
 
 def _least_heads(task: Any, depth: int, head_dim: int, positions: int, most: int) -> int:
-    """The least heads a layer that are cheap, or 0; more heads never hurt."""
+    """The least heads per layer that are cheap, or 0; more heads never hurt."""
     structure = structure_of(task)
 
     def cheap(heads: int) -> bool:

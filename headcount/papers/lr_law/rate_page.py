@@ -146,7 +146,7 @@ def _cell_row(best: BestRate) -> dict[str, Any]:
 
 
 def _parabolas(cells: Sequence[BestRate], width: int) -> Figure:
-    """Levels and parabolas of one size, a colour a horizon; a vertical mark at each optimum."""
+    """Levels and parabolas of one size, a colour per horizon; a vertical mark at each optimum."""
     height = 300
     (frame,) = frames(1, width=width, height=height)
     logs = [math.log10(rate) for best in cells for rate in best.tried]
@@ -171,7 +171,7 @@ def _curve(best: BestRate, points: int = 24) -> list[tuple[float, float]]:
 
 
 def _moves(curves: Sequence[Sequence[BestRate]], law: RateLaw, width: int) -> Figure:
-    """Best rates with their intervals against steps, a colour a size, and the law through them."""
+    """Best rates with their intervals against steps, a colour per size, and the law through them."""
     height = 320
     (frame,) = frames(1, width=width, height=height)
     cells = [best for line in curves for best in line]
