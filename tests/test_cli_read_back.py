@@ -66,7 +66,7 @@ def measure(call, tmp_path, request):
 
 def build(call, tmp_path, request):
     call("build", "--retrievals", "2", "--length", "32", "--eps", "1e-2", "--no-check", "--out", "net")
-    assert not json.loads(call("collide", "--net", "net/net.safetensors", "--free", "4", "--json"))["found"]
+    assert not json.loads(call("collide", "--net", "net/net.safetensors", "--free", "4", "--json"))["collides"]
 
 
 def probe(call, tmp_path, request):

@@ -85,10 +85,10 @@ def _show_collision(found: Collision, row: dict[str, Any], eps: float) -> None:
     say(f"\ntarget gap          {found.target_gap:.4e}")
     say(f"attention distance  {found.attention_distance:.4e}")
     say(f"steepness           {found.steepness:.4e}")
-    if row["found"]:
+    if row["collides"]:
         say(f"\n{found.width(eps)}")
     tell_written(row.get("files", []))
-    if not row["found"]:
+    if not row["collides"]:
         conclude(f"no collision: within {eps:.3g} of the target, this attention tells all sequences tried apart")
     else:
         conclude(

@@ -254,8 +254,8 @@ def _listed(store: Store, spec: StatedSpec) -> dict[str, object]:
         "study": str(store.path.parent),
         "spec": spec.label,
         "task": ", ".join(dict.fromkeys(str(row.get("task", "-")) for row in study)) or "-",
-        "trained": spec.kept,
-        "wanted": spec.asked,
+        "trained": spec.trained,
+        "wanted": spec.wanted,
         "diverged": spec.diverged,
         "device": study.environment.get("device", "-"),
     }
