@@ -50,9 +50,9 @@ def register(app: typer.Typer) -> None:
             return
         if format not in FORMATS:
             raise ValueError(f"no figure as {format!r}; {nearest(format, FORMATS)}")
-        from headcount.report import figure as drawn
+        from headcount.report import paper_figure
 
-        picture = drawn(study).printed(width)
+        picture = paper_figure(study, width)
         folder = out or (run if run.is_dir() else run.parent)
         path = out_file(folder, "figure.svg", picture) if format == "svg" else _converted(picture, folder, format)
         if as_json:

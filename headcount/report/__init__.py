@@ -6,7 +6,7 @@ from headcount.report.curves import curves
 from headcount.report.heat_map import heat_map
 from headcount.report.lengths import against_length
 from headcount.report.measured import measured, write_measured
-from headcount.report.page import figure, report, write
+from headcount.report.page import figure, paper_figure, report, write
 
 __all__ = [
     "Exhibit",
@@ -19,6 +19,7 @@ __all__ = [
     "figure",
     "heat_map",
     "measured",
+    "paper_figure",
     "report",
     "write",
     "write_measured",

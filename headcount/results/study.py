@@ -180,6 +180,15 @@ class Study:
             return None
         return structure.count
 
+    def column_name(self, column: str) -> str:
+        """What a column is called for people: `nmse` where it holds NMSE, else by the level that it does hold.
+
+        >>> Study((), {"level": "relative cross-entropy"}).column_name("final_nmse"), Study(()).column_name("nmse")
+        ('final_relative_cross_entropy', 'nmse')
+        """
+        level = str(self.spec.get("level", "NMSE"))
+        return column.replace("nmse", level.lower().replace(" ", "_").replace("-", "_"))
+
     def to_json(self) -> str:
         """The whole study as one JSON text: rows, spec and environment, to be kept beside a page drawn from it."""
         return "".join(self.json_pieces(self.rows))
@@ -211,7 +220,7 @@ class Study:
             return ""
         text = io.StringIO()
         writer = csv.DictWriter(text, fieldnames=list(self.rows[0]), lineterminator="\n")
-        writer.writeheader()
+        writer.writerow({column: self.column_name(column) for column in self.rows[0]})
         writer.writerows(self.rows)
         return text.getvalue()
 
