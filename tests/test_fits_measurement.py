@@ -120,7 +120,7 @@ def test_training_for_too_long_and_divergence_are_said():
     assert "rose" in warning
     lost = measurement(ENOUGH)
     rows = tuple({**row, "status": "diverged"} if row["seed"] == 0 else row for row in lost.study)
-    assert Measurement(Study(rows, SPEC)).warnings == ("5 of 20 networks diverged; a smaller --lr may help",)
+    assert Measurement(Study(rows, SPEC)).warnings == ("5 of 20 networks diverged; a smaller learning rate may help",)
 
 
 def test_a_head_count_that_never_converged_has_a_page_all_the_same():

@@ -179,7 +179,7 @@ def broken(folder):
     yield [folder / "hole.csv", "--sequence", "id"], "row 1 of column 'a' is empty"
     yield [folder / "two.csv", "--sequence", "id"], "'target' in sequence '1' takes 2 values (3, 4)"
     yield [folder / "head.csv", "--sequence", "id"], "a header and rows are needed"
-    yield [folder / "words.csv"], "give --sequence COLUMN (a row a token) or --window N"
+    yield [folder / "words.csv"], "give --sequence, a column (a row is a token), or --window"
     yield [folder / "words.csv", "--sequence", "id", "--target", "taget"], "no column 'taget'; did you mean 'target'?"
     yield [folder / "words.csv", "--sequence", "id", "--window", "3"], "not both"
     yield [folder / "short.csv", "--window", "50"], "a series of 40 rows has no window of 50"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,13 +24,13 @@ from headcount.cli.failures import (
     one_line_warnings,
     sentence_of,
 )
-from headcount.refusals import RefusalError
+from headcount.refusals import RefusalError, missing_package
 
 __all__ = ["Interrupted", "app", "main"]
 
 REFUSED, UNFORESEEN, INTERRUPTED = 2, 1, 130  # exit codes
 
-# One file a room, in the order `--help` lists them. Each has `register(app)` and imports its room only when called.
+# One file per room, in the order `--help` lists them. Each has `register(app)` and imports its room only when called.
 ROOMS = (
     "demo",
     "tasks",
@@ -55,20 +56,11 @@ ROOMS = (
     "reproducing",
 )
 
-# The modules that each optional part of the package brings, by the extra that pyproject.toml gives it.
-EXTRAS = {
-    "hf": ("transformers", "tokenizers", "huggingface_hub"),
-    "certify": ("flint",),
-    "onnx": ("onnx", "onnxscript", "onnxruntime"),
-    "parquet": ("pyarrow",),
-    "ray": ("ray",),
-}
-
 app = typer.Typer(
     name="headcount",
     help="How many heads, how wide, how deep? Size a sequence model by theory, check it by experiment.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -113,8 +105,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     # Threads that wait for each other shall sleep: beside another process, spinning ones took twenty times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if sys.stdout is None:  # closed by whoever started us
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     status = _status(arguments)
     with contextlib.suppress(ValueError):  # not in the main thread
         if status == INTERRUPTED:
@@ -142,7 +132,7 @@ def _status(arguments: Sequence[str] | None) -> int:
             return _interrupted(KeyboardInterrupt())
         if os.environ.get("HEADCOUNT_TRACEBACK"):
             raise
-        return _refuse(sentence_of(problem)) if foreseen(problem) else _unforeseen(problem)
+        return _refuse(translated(sentence_of(problem), arguments)) if foreseen(problem) else _unforeseen(problem)
 
 
 def _stand_somewhere() -> None:
@@ -167,7 +157,7 @@ def _code(arguments: Sequence[str] | None) -> int:
     except ModuleNotFoundError as missing:
         if missing.name and missing.name.split(".")[0] == "headcount":
             raise
-        return _refuse(_missing((missing.name or str(missing)).split(".")[0]))
+        return _refuse(missing_package((missing.name or str(missing)).split(".")[0]))
 
 
 def _interrupted(stop: BaseException) -> int:
@@ -203,24 +193,35 @@ def _unforeseen(problem: Exception) -> int:
 
 def _kept(report: str) -> str:
     """Where the traceback is kept, in words."""
-    how = {"prefix": "headcount-", "suffix": ".txt", "encoding": "utf-8", "errors": "backslashreplace"}
     try:
-        with tempfile.NamedTemporaryFile("w", delete=False, **how) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", delete=False, prefix="headcount-", suffix=".txt", encoding="utf-8", errors="backslashreplace"
+        ) as file:
             file.write(report)
         return f"the traceback is in {file.name}"
     except OSError as problem:
         return f"the traceback could not be kept ({problem.strerror}); HEADCOUNT_TRACEBACK=1 shows it"
 
 
-def _missing(package: str) -> str:
-    """What is not installed, and the extra that brings it.
+def translated(sentence: str, arguments: Sequence[str] | None) -> str:
+    """What the library says of an `argument`, in words of the command line: --argument, where the command has it.
 
-    >>> _missing("flint")
-    "this needs the package 'flint', which is not installed: pip install 'headcount[certify]'"
+    >>> translated("give `sequence` or `window_size`", ["measure", "x.csv"])
+    'give --sequence or `window_size`'
     """
-    extra = next((name for name, brought in EXTRAS.items() if package in brought), None)
-    how = f"pip install 'headcount[{extra}]'" if extra else f"pip install {package}"
-    return f"this needs the package {package!r}, which is not installed: {how}"
+    options = _options_of(sys.argv[1:] if arguments is None else arguments)
+    spelt = {name: f"--{name.replace('_', '-')}" for name in re.findall(r"`([a-z_]+)`", sentence)}
+    for name, option in spelt.items():
+        if option in options:
+            sentence = sentence.replace(f"`{name}`", option)
+    return sentence
+
+
+def _options_of(arguments: Sequence[str]) -> set[str]:
+    command: Any = typer.main.get_command(app)
+    for word in arguments:
+        command = getattr(command, "commands", {}).get(word, command)
+    return {option for parameter in command.params for option in parameter.opts}
 
 
 def _message(mistake: Exception) -> str:

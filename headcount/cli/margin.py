@@ -28,7 +28,10 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
         as_json: AsJson = False,
     ) -> None:
-        """Find the attention matrix of least norm that puts the chosen tokens first, or prove that there is none."""
+        """Find the attention that puts chosen tokens first.
+
+        The matrix of least norm that does, or a proof that there is none.
+        """
         from headcount.papers.attention_svm import InfeasibleError
         from headcount.papers.attention_svm.instance_files import read_selection
 

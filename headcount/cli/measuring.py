@@ -21,10 +21,12 @@ Data = Annotated[
 Target = Annotated[str, typer.Option(metavar="COLUMN", help="Table: the column to predict.")]
 Sequence = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Table: a row a token; this column tells sequences apart.", show_default=False),
+    typer.Option(
+        metavar="COLUMN", help="Table: a row per token; this column tells sequences apart.", show_default=False
+    ),
 ]
 Window = Annotated[
-    int | None, typer.Option(metavar="N", help="Table: a row a moment; predict from N on end.", show_default=False)
+    int | None, typer.Option(metavar="N", help="Table: a row per moment; predict from N on end.", show_default=False)
 ]
 Horizon = Annotated[int, typer.Option(metavar="N", help="With --window: so many rows ahead.")]
 Group = Annotated[
@@ -67,7 +69,10 @@ def register(app: typer.Typer) -> None:
         out: To = None,
         as_json: AsJson = False,
     ) -> None:
-        """Say how many heads your data need: train networks of 1 to 8 heads on them, and write a page."""
+        """Say how many heads your data need.
+
+        Trains networks of 1 to 8 heads on them, beside baselines, and writes a page.
+        """
         began = time.monotonic()  # before torch is loaded
         from headcount.cli.door import Interrupted
         from headcount.measuring import StudyPlan, measure
@@ -112,7 +117,10 @@ def register(app: typer.Typer) -> None:
         out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
         as_json: AsJson = False,
     ) -> None:
-        """Predict new sequences with a saved model, in your units, into a CSV of one line each."""
+        """Predict new sequences with a saved model.
+
+        In your units, into a CSV of one line per sequence.
+        """
         from headcount.measuring.applying import predictions, write_predictions
         from headcount.measuring.fitted import load
 

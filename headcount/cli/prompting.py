@@ -31,7 +31,10 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
         as_json: AsJson = False,
     ) -> None:
-        """Say what no prompt can do: a floor under the loss of every prompt of a length, and of any length."""
+        """Say what no prompt can make a layer do.
+
+        A floor under the loss of every prompt of a length, and of any length.
+        """
         from headcount.papers.prompts.layer_files import read_problem
 
         lengths = _lengths(tokens)

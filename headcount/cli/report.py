@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, out_file, say
+from headcount.cli.printing import AsJson, conclude, emit_json, out_file, tell_written
 from headcount.cli.sweeping import SpecName, tell_other_specs
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
     def report(
         run: Run, out: To = None, predicted: Predicted = None, spec: SpecName = None, as_json: AsJson = False
     ) -> None:
-        """Write the page of a study (report.html) and its main figure (curves.svg)."""
+        """Write the page of a study and its main figure."""
         from headcount.fits import Measurement
         from headcount.report import write, write_measured
         from headcount.results import read_study
@@ -41,8 +41,8 @@ def register(app: typer.Typer) -> None:
         if as_json:
             emit_json(paths)
         else:
-            say("\n".join(f"wrote {path}" for path in paths.values()))
-            say(f"So: the page shows all {len(study)} networks and needs nothing but a browser.")
+            tell_written(paths.values())
+            conclude(f"open {paths['report.html']} in a browser: one page that needs no other file and no network")
 
 
 def _attention(run: Path) -> AttentionRecord | None:

@@ -13,6 +13,7 @@ from headcount.fits.cells import Cells
 from headcount.fits.seed_noise import has_noise, level_noise, smooth_spread
 from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Verdict
+from headcount.notebook import html_table, html_words, within_columns
 from headcount.numerals import counted
 from headcount.results import Study
 
@@ -31,7 +32,7 @@ UNSETTLED = 10.0
 LEARNED = math.log10(0.5)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Knee:
     """How many heads are enough: `value` of those tested, and the interval from `low` to `high`.
 
@@ -60,6 +61,13 @@ class Knee:
 
     def __str__(self) -> str:
         return f"{self.text} {self.interval}"
+
+    def __repr__(self) -> str:
+        return within_columns(f"<Knee {self.sentence.rstrip('.')}>")
+
+    def _repr_html_(self) -> str:
+        rows = [(count, share) for count, share in self.shares.items()]
+        return html_words(self.sentence) + html_table(("heads", "share of drawn curves with the knee there"), rows)
 
     @property
     def reached(self) -> bool:

@@ -226,7 +226,7 @@ class Measurement:
 
     def _diverged(self) -> str:
         lost = self.cells.diverged
-        return f"{lost} of {len(self.study)} networks diverged; a smaller --lr may help" if lost else ""
+        return f"{lost} of {len(self.study)} networks diverged; a smaller learning rate may help" if lost else ""
 
 
 def _factor(worth: Worth | None) -> dict[str, Any] | None:

@@ -55,7 +55,7 @@ def _table(model: FittedModel, columns: Columns, sequence: str | None) -> tuple[
     if model.window is not None:
         return _windows(table, model.window)
     if sequence is None or sequence not in columns:
-        raise ValueError("the model takes sequences of a long table: name their column with --sequence")
+        raise ValueError("the model takes sequences of a long table: name their column as `sequence`")
     rows: dict[Any, list[int]] = {}
     for row, key in enumerate(columns[sequence]):
         rows.setdefault(key, []).append(row)

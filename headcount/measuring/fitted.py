@@ -60,7 +60,7 @@ class FittedModel:
         """Numbers in the target's units, or logits: (samples, outputs). Sequences of one length go together."""
         tokens, lengths = padded(x)
         if tokens.shape[2] != self.net.token_dim:
-            raise ValueError(f"the model takes {self.net.token_dim} features a token, x has {tokens.shape[2]}")
+            raise ValueError(f"the model takes {self.net.token_dim} features per token, x has {tokens.shape[2]}")
         whole_net = InUnits(replace(self, net=deepcopy(self.net))).double()  # the same alone as among others
         out = np.zeros((len(tokens), self.net.arch.outputs))
         for length in np.unique(lengths):
@@ -136,7 +136,7 @@ def load(path: str | Path) -> FittedModel:
     """The model that `FittedModel.save` wrote."""
     weights, about = tensors_in(path)
     if KEY not in about:
-        raise ValueError(f"{path}: is no model; `headcount measure --model FILE` writes one")
+        raise ValueError(f"{path}: is no model; `headcount measure` writes one where it is told a `model`")
     said = decode(_SavedModel, json.loads(about[KEY]), f"the description in {path}")
     net = Transformer(Architecture.from_json(said.architecture), said.token_dim)
     try:

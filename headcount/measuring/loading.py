@@ -52,7 +52,7 @@ def from_arrays(arrays: Mapping[str, Any], how: Reading, name: str) -> Sequences
         if key not in arrays:
             raise ValueError(f"{name} lacks {key!r}; it has {', '.join(arrays) or 'no arrays'}")
     if any(v is not None for v in (how.window, how.sequence, how.group, how.split)):
-        raise ValueError("--window, --sequence, --group and --split read tables; arrays say it by x, groups and split")
+        raise ValueError("`window`, `sequence`, `group` and `split` read tables; arrays say it by x, groups and split")
     x, lengths = _sequences_of(arrays)
     return sequences(
         x,

@@ -19,7 +19,7 @@ from headcount.measuring.subject import Subject
 from headcount.measuring.tables import Reading
 from headcount.results import Store
 from headcount.training.memory import refuse_what_cannot_fit
-from headcount.training.progress import OnProgress, silent
+from headcount.training.progress import OnProgress, automatic
 from headcount.training.sweeps import check_device
 
 __all__ = ["measure"]
@@ -42,7 +42,7 @@ def measure(
     store: str | Path | None = None,
     command: str = "",
     say: Say = quiet,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = automatic,
     began: float | None = None,
 ) -> Measurement:
     """How many heads these data need: the knee with its interval, what one fewer or more costs, and a page.

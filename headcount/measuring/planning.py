@@ -59,7 +59,7 @@ class StudyPlan:
         """What the networks see of the order of tokens, as a sentence."""
         if self.positions:
             return f"Every token carries {self.positions} features of its place."
-        return f"The networks see no order among tokens; --positions {PLACES} shows it to them."
+        return f"The networks see no order among tokens; {PLACES} position features would show it to them."
 
     def recipe(self, samples: int, validation: int) -> Recipe:
         """The steps as whole epochs over the training part."""

@@ -15,9 +15,9 @@ __all__ = ["Kind", "Sequences", "padded", "sequences"]
 Kind = Literal["regression", "classification"]
 LEAST = 50  # sequences; fewer cannot be split into a part to learn from and a part that tells head counts apart
 # What a split column may say, and whether it means validation.
-SIDES: dict[str, bool] = dict.fromkeys(("training", "train", "0", "false"), False) | dict.fromkeys(
-    ("validation", "valid", "val", "test", "held out", "1", "true"), True
-)
+TRAINING = ("training", "train", "0", "false")
+VALIDATION = ("validation", "valid", "val", "test", "held out", "1", "true")
+SIDES: dict[str, bool] = {**dict.fromkeys(TRAINING, False), **dict.fromkeys(VALIDATION, True)}
 FEW = 20  # a whole-numbered target with at most this many values is taken for classes
 
 
@@ -185,7 +185,7 @@ def _target(y: np.ndarray, kind: str | None) -> tuple[np.ndarray, tuple[str, ...
     if kind is None:
         kind = _guessed(y)
         other = "regression" if kind == "classification" else "classification"
-        said = (f"the target was read as {kind}; --kind {other} reads it as the other",) if _whole(y) else ()
+        said = (f"the target was read as {kind}; the kind {other} reads it as the other",) if _whole(y) else ()
     return *(_classes(y) if kind == "classification" else _values(y)), said
 
 
@@ -202,14 +202,12 @@ def _whole(y: np.ndarray) -> bool:
 
 def _classes(y: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     if y.ndim == 2 and y.shape[1] != 1:
-        raise ValueError(f"for classification y must be one class a sequence, got shape {y.shape}")
+        raise ValueError(f"for classification y must be one class per sequence, got shape {y.shape}")
     names, index = np.unique(y.reshape(len(y)), return_inverse=True)
     if len(names) == 1:
         raise ValueError(f"every sequence is of class {names[0]}: classification needs at least two classes")
     if len(names) > len(y) / 4:
-        raise ValueError(
-            f"{len(names)} classes among {len(y)} sequences are too many to learn; is it --kind regression?"
-        )
+        raise ValueError(f"{len(names)} classes among {len(y)} sequences are too many to learn; is it a regression?")
     words = tuple(f"{name:g}" if y.dtype.kind == "f" else str(name) for name in names)
     return index.reshape(-1, 1).astype(np.float32), words
 

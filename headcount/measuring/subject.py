@@ -98,7 +98,7 @@ class Subject:
         numbers = "a number" if data.y.shape[1] == 1 else f"{data.y.shape[1]} numbers"
         features = f"{data.x.shape[2]} feature{'s' if data.x.shape[2] > 1 else ''}"
         return {
-            "sequences": f"{len(data):,} sequences".replace(",", "\u202f"),
+            "sequences": f"{len(data):,} sequences",
             "tokens": f"{lengths} tokens with {features}",
             "target": f"{len(data.classes)} classes" if data.classes else numbers,
         }

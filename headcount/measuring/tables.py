@@ -1,4 +1,4 @@
-"""Tables as sequences: a long table with a row a token, or a series of which windows are cut."""
+"""Tables as sequences: a long table with a row per token, or a series of which windows are cut."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from headcount.files import refuse_no_file
 from headcount.measuring.sequences import Sequences, sequences
-from headcount.refusals import nearest
+from headcount.refusals import missing_package, nearest
 
 __all__ = ["Columns", "Reading", "cut_windows", "from_columns", "read_csv", "read_parquet"]
 
@@ -38,7 +38,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         if self.sequence is not None and self.window is not None:
-            raise ValueError("give --sequence for a long table or --window for a series, not both")
+            raise ValueError("give `sequence` for a long table or `window` for a series, not both")
         for name in ("window", "horizon"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -71,9 +71,7 @@ def read_parquet(path: Path) -> Columns:
     try:
         from pyarrow import parquet  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
-        raise ValueError(
-            f"{path}: reading parquet needs pyarrow, which is not installed; a .csv is read without"
-        ) from None
+        raise ValueError(f"{path}: {missing_package('pyarrow')}; a .csv is read without") from None
     try:
         return parquet.read_table(path).to_pydict()
     except (ValueError, OSError) as problem:  # pyarrow's own errors are both
@@ -82,18 +80,16 @@ def read_parquet(path: Path) -> Columns:
 
 def from_columns(columns: Columns, how: Reading, name: str) -> Sequences:
     """The sequences of a table, read as `how` says."""
-    for option, column in (
-        ("--target", how.target),
-        ("--sequence", how.sequence),
-        ("--group", how.group),
-        ("--split", how.split),
-    ):
+    for option in ("target", "sequence", "group", "split"):
+        column = getattr(how, option)
         if column is not None and column not in columns:
-            raise ValueError(f"--{option}: {name} has no column {column!r}; {nearest(column, columns)}")
+            raise ValueError(f"`{option}`: {name} has no column {column!r}; {nearest(column, columns)}")
     if how.window is not None:
         return _series(columns, how, name)
     if how.sequence is None:
-        raise ValueError(f"{name} is a table: give --sequence COLUMN (a row a token) or --window N (a row a moment)")
+        raise ValueError(
+            f"{name} is a table: give `sequence`, a column (a row is a token), or `window` (a row is a moment)"
+        )
     return _long(columns, how, name)
 
 
@@ -113,7 +109,7 @@ def cut_windows(values: np.ndarray, target: np.ndarray, window: int, horizon: in
 
 def _series(columns: Columns, how: Reading, name: str) -> Sequences:
     if how.group is not None or how.split is not None:
-        raise ValueError("--group and --split belong to --sequence; windows of one series are split in time")
+        raise ValueError("`group` and `split` belong to `sequence`; windows of one series are split in time")
     assert how.window is not None
     features, names, notes = _features(columns, (), name)
     target = _column(columns, how.target, name)

@@ -24,7 +24,7 @@ FIXED = 2.0  # a step of a bank costs as this many seeds more: 1, 2, 4 and 8 see
 
 @dataclass(frozen=True)
 class Rate:
-    """Seconds a step and seconds a look at the validation part, of one bank."""
+    """Seconds per step and seconds per look at the validation part, of one bank."""
 
     step: float
     look: float

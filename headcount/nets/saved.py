@@ -60,7 +60,7 @@ def load_in_units(path: str | Path) -> TargetUnits:
 
 def _network(path: str | Path, weights: dict[str, Tensor], about: dict[str, str]) -> Transformer:
     if "architecture" not in about or "token_dim" not in about:
-        raise ValueError(f"{path}: says no architecture; it was not written by `headcount probe --save`")
+        raise ValueError(f"{path}: says no architecture; `headcount probe` and `save_net` write files that do")
     net = Transformer(Architecture.from_json(about["architecture"]), int(about["token_dim"]))
     try:
         net.load_state_dict(weights)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from headcount.drawing.svg import Figure
+from headcount.drawing.svg import Figure, inches
 from headcount.fits import Cells, Knee, knee, knees, predicted_heads, variants
 from headcount.fits.knee import RESAMPLES, SLOWER
 from headcount.numerals import counted, listed, spelt
@@ -24,10 +24,11 @@ from headcount.sources import Source
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["figure", "report", "write"]
+__all__ = ["figure", "paper_figure", "report", "write"]
 
 WIDE, NARROW = (760, 500), (372, 372)  # pixels: the main figure, and each of the two below it
 SIZES = WIDE, NARROW
+LETTERS = 117  # pixels drawn per inch of paper: letters of 12 and 11 pixels are then 7.4 and 6.8 points
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,12 @@ def figure(study: Study, *, predicted: int | None = None, width: int = WIDE[0]) 
     """The main figure by itself, for a file: `figure(study).standalone()`."""
     pooled, by_length, _ = _knees(study, predicted, 0.95)
     return curves(Cells.of(study, "heads"), pooled, by_length, width=width)
+
+
+def paper_figure(study: Study, width: str = "6.5in", *, predicted: int | None = None) -> str:
+    """The main figure as plain SVG for a paper, drawn for its `width` so that letters do not shrink with it."""
+    pixels = round(min(WIDE[0], max(NARROW[0], LETTERS * inches(width))))
+    return figure(study, predicted=predicted, width=pixels).printed(width)
 
 
 def _section(name: str, label: str, study: Study, predicted: int | None, confidence: float) -> Section:

@@ -66,8 +66,8 @@ class StatedSpec:
     id: int
     content: str
     name: str
-    asked: int
-    kept: int
+    wanted: int
+    trained: int
     diverged: int
     stated: str
 
@@ -209,9 +209,9 @@ class Store:
             for row, env in _rows(db, found.id):
                 rows.append(row)
                 used.setdefault(env)
-        told: dict[str, Any] = {**as_spec(json.loads(text), f"the spec of {self.path}"), "asked": found.asked}
-        if len(rows) < found.kept:
-            told["damaged"] = found.kept - len(rows)
+        told: dict[str, Any] = {**as_spec(json.loads(text), f"the spec of {self.path}"), "asked": found.wanted}
+        if len(rows) < found.trained:
+            told["damaged"] = found.trained - len(rows)
         return Study(tuple(rows), told, _environment(list(used), environments), found.name)
 
     def head(self, spec: str | None = None, *, environments: list[str] | None = None) -> Study:
@@ -223,10 +223,10 @@ class Store:
             found = chosen(_specs(db), spec, self.path)
             (text,) = db.execute("SELECT spec FROM specs WHERE id = ?", (found.id,)).fetchone()
             known = dict(db.execute("SELECT id, environment FROM environments").fetchall())
-            ends = [next(_rows(db, found.id, order), None) for order in ("ASC", "DESC")] if found.kept else []
+            ends = [next(_rows(db, found.id, order), None) for order in ("ASC", "DESC")] if found.trained else []
         rows = [end for end in ends if end is not None]
         used = list(dict.fromkeys(env for _, env in rows)) if environments is None else environments
-        told = {**as_spec(json.loads(text), f"the spec of {self.path}"), "asked": found.asked}
+        told = {**as_spec(json.loads(text), f"the spec of {self.path}"), "asked": found.wanted}
         return Study(tuple(row for row, _ in rows), told, _environment(used, known), found.name)
 
 

@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints
 
 from headcount.frozen import checked
+from headcount.notebook import html_table, html_words, within_columns
+from headcount.numerals import counted, listed, short
 from headcount.structure import Structure
 
 __all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "UnusualColumns", "as_row"]
+
+SHAPE = ("length", "layers", "width")  # what tells the cells of a study apart, in a notebook
 
 
 class UnusualColumns(TypedDict, total=False):
@@ -185,7 +189,7 @@ def as_table(data: Any, where: str) -> dict[str, Any]:
     return checked(dict, data, "the content", where)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Study:
     """Rows in, pictures out: everything a table, a fit or a page needs, and no tensors.
 
@@ -205,6 +209,25 @@ class Study:
     environment: dict[str, Any] = field(default_factory=dict, hash=False)
     name: str = "study"
     networks: Callable[[Row], Any] | None = field(default=None, repr=False, compare=False, hash=False)
+
+    def __repr__(self) -> str:
+        return within_columns(f"<Study {self.name!r}: {self._words}>")
+
+    def _repr_html_(self) -> str:
+        cells: dict[tuple[Any, ...], list[float]] = {}
+        for row in self.rows:
+            cells.setdefault(tuple(row.get(name) for name in SHAPE), []).append(_or_infinite(row.get("nmse")))
+        rows = [(*key, len(v), min(v), sorted(v)[len(v) // 2]) for key, v in sorted(cells.items(), key=str)]
+        return html_words(self._words) + html_table((*SHAPE, "networks", "best NMSE", "median NMSE"), rows)
+
+    @property
+    def _words(self) -> str:
+        """How many networks, over what, and how well the best did."""
+        if not self.rows:
+            return "no networks yet"
+        over = [f"{name} {listed(self.values(name))}" for name in ("heads", "length") if name in self.rows[0]]
+        best = min(_or_infinite(row.get("nmse")) for row in self.rows)
+        return f"{counted(len(self), 'network')}, {', '.join(over)}; best NMSE {short(best, 2, missing='none')}"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -248,6 +271,15 @@ class Study:
             return None
         return structure.count
 
+    def column_name(self, column: str) -> str:
+        """What a column is called for people: `nmse` where it holds NMSE, else by the level that it does hold.
+
+        >>> Study((), {"level": "relative cross-entropy"}).column_name("final_nmse"), Study(()).column_name("nmse")
+        ('final_relative_cross_entropy', 'nmse')
+        """
+        level = str(self.spec.get("level", "NMSE"))
+        return column.replace("nmse", level.lower().replace(" ", "_").replace("-", "_"))
+
     def to_json(self) -> str:
         """The whole study as one JSON text: rows, spec and environment, to be kept beside a page drawn from it."""
         return "".join(self.json_pieces(self.rows))
@@ -282,13 +314,17 @@ class Study:
         text = io.StringIO()
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
         writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n", restval="")
-        writer.writeheader()
+        writer.writerow({column: self.column_name(column) for column in columns})
         writer.writerows(self.rows)
         return text.getvalue()
 
     def to_json_lines(self) -> str:
-        """The rows as JSON, one a line."""
+        """The rows as JSON, one per line."""
         return "".join(strict_json(row) + "\n" for row in self.rows)
+
+
+def _or_infinite(value: float | None) -> float:
+    return math.inf if value is None else value
 
 
 def strict_json(value: Any, **how: Any) -> str:

@@ -1,4 +1,7 @@
-"""Exact targets that sample themselves, one family a file. A task is a frozen value; see `Task` for what it answers."""
+"""Exact targets that sample themselves, one family per file.
+
+A task is a frozen value; see `Task` for what it answers.
+"""
 
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.catalogue import catalogue, describe, named, sentence

@@ -99,7 +99,9 @@ def network_of(folder: str | Path, row: Mapping[str, Any]) -> Transformer:
 def _there(folder: Path, run: str) -> Path:
     path = _file(folder, run)
     if not path.is_file():
-        raise FileNotFoundError(f"no network of run {run} in {folder}: `headcount sweep --save all` keeps them")
+        raise FileNotFoundError(
+            f"no network of run {run} in {folder}: a sweep keeps them when its `save` is best or all"
+        )
     return path
 
 

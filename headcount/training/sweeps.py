@@ -25,7 +25,7 @@ from headcount.training.kept_networks import NetworksHeld, NetworksIn, Save, dro
 from headcount.training.loop import Outcome
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
-from headcount.training.progress import OnProgress, Progress, silent
+from headcount.training.progress import OnProgress, Progress, automatic, silent
 from headcount.training.rate_search import RateSearch
 from headcount.training.sharing import SharedBanks
 from headcount.training.spec import Sweep
@@ -62,7 +62,7 @@ def sweep(
     save: Save = "all",
     start: Start | None = None,
     shapes: dict[str, Any] | None = None,
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = automatic,
 ) -> Study:
     """Train every architecture on the task at every length and seed, and return the study.
 
@@ -286,4 +286,4 @@ def check_device(device: str) -> None:
     if kind not in MOST:
         raise ValueError(f"device must be cpu or cuda, got {device!r}")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device cuda was asked for, and torch sees no CUDA device here; use --device cpu")
+        raise ValueError("device cuda was asked for, and torch sees no CUDA device here; take the device cpu")

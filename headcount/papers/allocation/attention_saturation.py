@@ -65,7 +65,7 @@ def chunks(path: str | Path, tokenizer: Any, length: int, count: int) -> TextBat
 
 @torch.no_grad()
 def saturation(model: nn.Module, batches: Sequence[TextBatch], say: Say = lambda _: None) -> list[dict[str, Any]]:
-    """One row a layer, head and length: the norm of the Jacobian, the largest weight, the logits' half range.
+    """One row per layer, head and length: the norm of the Jacobian, the largest weight, the logits' half range.
 
     Medians over rows; `half_range` also as its largest value, which is what the bound needs.
     """
@@ -94,7 +94,7 @@ def saturation(model: nn.Module, batches: Sequence[TextBatch], say: Say = lambda
 
 
 def verdicts(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row a layer: how the Jacobian falls with length, and whether the theorem's hypothesis holds on this text.
+    """One row per layer: how the Jacobian falls with length, and whether the theorem's hypothesis holds on this text.
 
     `slope` is the exponent of norm ~ length^slope (the theorem: -1). The logits count as bounded when their half range
     grows by less than a tenth from the second shortest to the greatest length; the bound informs below 1/2.

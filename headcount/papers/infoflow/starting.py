@@ -19,7 +19,7 @@ from headcount.tasks import Task
 from headcount.training import Recipe
 from headcount.training import sweep as trained_sweep
 from headcount.training.kept_networks import Save
-from headcount.training.progress import OnProgress, silent
+from headcount.training.progress import OnProgress, automatic
 from headcount.training.rate_search import RateSearch
 
 __all__ = ["built_start", "sweep"]
@@ -42,7 +42,7 @@ def sweep(
     device: str = "cpu",
     store: str | Path | None = None,
     save: Save = "all",
-    on_progress: OnProgress = silent,
+    on_progress: OnProgress = automatic,
 ) -> Study:
     """Train every architecture on the task at every length and seed, and return the study; see `training.sweep`.
 

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import jinja2
 from markupsafe import Markup, escape
 
-from headcount.drawing.palette import stylesheet
 from headcount.drawing.svg import Figure, tag, text
 from headcount.papers.tensor_lens.views import LensView
+from headcount.report.rendering import both, render
 
 __all__ = ["layer_map", "lens_page"]
 
-HERE = Path(__file__).parent
-CSS = HERE.parents[1] / "report" / "templates"
 ROW, LEFT, BARS = 16, 62, 120
 
 
 def lens_page(view: LensView, *, command: str = "") -> str:
     """The page as HTML that needs no other file, no network and no script; hovering shows numbers."""
-    loader = jinja2.FileSystemLoader([str(HERE / "templates"), str(CSS)])
-    page = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True).get_template("lens.html")
     largest = max((abs(v) for v in view.tokens), default=1.0) or 1.0
-    return page.render(
+    return render(
+        "lens.html",
+        "headcount.papers.tensor_lens",
         view=view,
         coloured=Markup("").join(_word(p, v, largest) for p, v in zip(view.pieces, view.tokens, strict=True)),
         bars=[(p, v, 100 * abs(v) / max(largest, abs(view.constant))) for p, v in _ranked(view)],
         constant_width=100 * abs(view.constant) / max(largest, abs(view.constant)),
-        figures=[(kind, Markup(layer_map(view, width).inline(f"map-{kind}"))) for kind, width in SIZES],
+        figure=both("map", *(layer_map(view, width) for width in SIZES)),
         frozen=", ".join(f"{n} {kind}" for kind, n in view.certificate["frozen"].items()),
         command=command,
-        style=Markup(stylesheet()),
     )
 
 
-SIZES = (("wide", 820), ("narrow", 360))
+SIZES = (820, 360)  # pixels: on a desk and on a phone
 
 
 def _ranked(view: LensView) -> list[tuple[str, float]]:
