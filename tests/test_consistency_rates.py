@@ -8,7 +8,7 @@ import pytest
 
 import headcount as hc
 from headcount.papers.consistency.decays import NOISY, QUIET, decay_of, one_sided
-from headcount.papers.consistency.experiments import BallRecipe, trained_error
+from headcount.papers.consistency.experiments import BallRecipe, trained_error, trained_errors
 from headcount.results.record import Record
 
 KEPT = Path(__file__).parent.parent / "docs/data/reproduction"
@@ -78,6 +78,12 @@ def test_training_improves_the_block_in_every_curvature():
     for c in (0.0, 1.0):
         after, before = trained_error(64, c, 0, recipe)
         assert after < before
+
+
+def test_seeds_side_by_side_are_trained_as_each_alone():
+    recipe = BallRecipe(steps=10, batch=4, tests=16)
+    together, _ = trained_errors(32, 1.0, (0, 3), recipe)
+    assert together == pytest.approx([trained_error(32, 1.0, seed, recipe)[0] for seed in (0, 3)], rel=1e-3)
 
 
 def test_a_planted_difference_of_curvature_is_seen_and_none_is_not():

@@ -50,7 +50,7 @@ def curvature(setting: Setting) -> Measured:
     ours = f"decay {slopes}; difference to flat space {apart}"
     claim = Claim("the rate is the same in flat and in hyperbolic space", ours, not verdict["any"])
     setup = {"steps": recipe.steps, "seeds": len(recipe.seeds), "noise": recipe.noise, "dimension": 2}
-    note = f"{recipe.steps} steps from the flat wiring: what a curved block has not unlearnt by then counts against it"
+    note = f"{recipe.steps} steps at a rate of {recipe.lr:g}, started from the flat wiring in every curvature"
     return Measured({"root mean square error by length": cells}, (claim,), setup, (note,))
 
 
@@ -69,5 +69,7 @@ CONSISTENCY = (
                  "noise 0, 0.5, 1; lengths to 262144 at d = 1", ("30 s", "2 min", "2 min")),
     Reproduction("consistency:curvature", "a trained block in flat space and in the ball", curvature, (),
                  "Two dimensions, fresh functions sin(<a, x> + b), noise 0.5, started as the smoother.",
-                 "curvature 0, 1e-4, 1", ("20 s", "5 min", "5 min")),
+                 "curvature 0, 1e-4, 1", ("20 s", "3 min", "3 min"),
+                 changed="A first run, 150 steps at 3e-3, had not trained the curved block: a decay of 0.136 against "
+                 "0.318. Rate and steps were raised for flat and curved blocks alike."),
 )  # fmt: skip
