@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.fuzzing import KINDS, MEMORY, in_parts
 
-FOUND = Path(__file__).parents[2] / "docs" / "data" / "fuzz.json"
+FOUND = Path(__file__).parents[2] / "docs" / "data" / "fault_fuzz.json"
 ALLOWED = {"0", "2", "130"}
 
 
