@@ -8,7 +8,9 @@ every finished bank to the store. Assumptions stand beside the numbers in docs/s
 from __future__ import annotations
 
 import heapq
+import os
 import random
+import resource
 import tempfile
 import time
 from collections.abc import Sequence
@@ -28,13 +30,19 @@ def asked(banks: int, epochs: int) -> Sweep:
     return Sweep.of(KthLargest(1, 4), [Architecture(layers=((2, 4),), width=16)], lengths, 4, recipe)
 
 
-def spent(sweep: Sweep, workers: int) -> float:
-    """Seconds of the sweep; with 0 workers this process trains."""
+def spent(sweep: Sweep, workers: int) -> tuple[float, float]:
+    """Seconds of the sweep by the clock, and of processors in all processes; with 0 workers this process trains."""
     with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
+        began, used = time.monotonic(), processors()
         made = (lambda: LocalWorkers(workers)) if workers else None
         run(sweep, Store.open(folder, create=True), workers=made)
-        return time.monotonic() - began
+        return time.monotonic() - began, processors() - used
+
+
+def processors() -> float:
+    """Seconds of processor that this process and those it has waited for have used."""
+    uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(use.ru_utime + use.ru_stime for use in uses)
 
 
 def simulated(gpus: int, banks: Sequence[float], start: float, writing: float) -> float:
@@ -56,7 +64,9 @@ def main() -> None:
     spent(asked(1, 1), 0)
     for name, sweep in (("24 tiny banks", asked(24, 1)), ("8 longer banks", asked(8, 100))):
         for workers in (0, 1, 2):
-            print(f"{name}, {workers} workers: {spent(sweep, workers):.2f} s", flush=True)
+            clock, used = spent(sweep, workers)
+            load = os.getloadavg()[0]
+            print(f"{name}, {workers} workers: {clock:.2f} s, {used:.2f} s of processor, load {load:.1f}", flush=True)
     rng = random.Random(0)
     banks = [60 * rng.lognormvariate(0, 0.7) * 10 for _ in range(10_000)]
     for gpus in (1, 8, 64, 256, 1000):

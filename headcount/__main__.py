@@ -8,7 +8,8 @@ from types import FrameType
 from typing import NoReturn
 
 
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
+def leave(number: int, frame: FrameType | None) -> NoReturn:
+    """End at once: nothing has been begun that is worth keeping."""
     try:
         os.write(2, b"headcount: interrupted.\n")
     finally:
@@ -18,9 +19,11 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Enter; an interruption while the program is still being loaded has nothing to keep and ends it at once."""
     if arguments is None:
-        signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGINT, leave)
+    from headcount.cli import failures
     from headcount.cli import main as enter
 
+    failures.process_is_ours = arguments is None
     enter(sys.argv[1:] if arguments is None else arguments)
 
 

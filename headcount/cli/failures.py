@@ -16,9 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from headcount.__main__ import leave
 from headcount.refusals import RefusalError
 
-__all__ = ["Interruption", "clipped", "foreseen", "interruptible", "one_line_warnings", "sentence_of"]
+__all__ = ["Interruption", "clipped", "foreseen", "interruptible", "is_importing", "one_line_warnings", "sentence_of"]
 
 PACKAGE = Path(__file__).parents[1]
 LONGEST = 500  # characters of a sentence
@@ -80,6 +81,16 @@ def clipped(problem: BaseException) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
+process_is_ours = False  # whether this process runs the command alone, and may be ended at any moment
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is being loaded: libraries try this and that as they load, and swallow an interruption."""
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
+
+
 @dataclass
 class Interruption:
     """Whether Ctrl-C came while a command ran."""
@@ -112,6 +123,8 @@ def interruptible(noted: Interruption) -> Iterator[None]:
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.came = True
+        if process_is_ours and is_importing(frame):
+            leave(number, frame)
         raise KeyboardInterrupt
 
     try:

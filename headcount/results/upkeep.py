@@ -158,7 +158,7 @@ def _salvaged(path: Path) -> dict[str, Any]:
         said = "checksum" if "checksum" in columns else "NULL"
         for run, member, row, env, known in _each(db, "rows", f"run, member, row, environment, {said}"):
             sound = _is_json(row) and _is_json(member) and known in (None, checksum(run, member, row, env))
-            saved["rows" if sound else "dropped"].append((run, member, row, env) if sound else run)
+            saved["rows" if sound else "dropped"].append((run, member, row, env) if sound else str(run))
         saved["environments"] = list(_each(db, "environments", "id, environment"))
         saved["specs"] = _salvaged_specs(db)
     return saved

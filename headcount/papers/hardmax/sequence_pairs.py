@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,6 +37,8 @@ class SequencePairs:
 
     def __post_init__(self) -> None:
         for name in ("sequences", "outputs"):
+            if not isinstance(getattr(self, name), Sequence) or not len(getattr(self, name)):
+                raise ValueError(f"{name} must be a list of tables of numbers, at least one")
             rows = tuple(matrix(rows, f"{name}[{i}]") for i, rows in enumerate(getattr(self, name)))
             object.__setattr__(self, name, rows)
         if len(self.sequences) != len(self.outputs):
