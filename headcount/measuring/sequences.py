@@ -14,10 +14,9 @@ __all__ = ["Kind", "Sequences", "padded", "sequences"]
 
 Kind = Literal["regression", "classification"]
 LEAST = 50  # sequences; fewer cannot be split into a part to learn from and a part that tells head counts apart
-# What a split column may say, and whether it means validation.
-SIDES: dict[str, bool] = dict.fromkeys(("training", "train", "0", "false"), False) | dict.fromkeys(
-    ("validation", "valid", "val", "test", "held out", "1", "true"), True
-)
+# What a split column may say.
+TRAINING = ("training", "train", "0", "false")
+VALIDATION = ("validation", "valid", "val", "test", "held out", "1", "true")
 FEW = 20  # a whole-numbered target with at most this many values is taken for classes
 
 
@@ -110,10 +109,10 @@ def _held_out(split: Any, count: int) -> np.ndarray:
     named = [str(value).strip().lower().removesuffix(".0") for value in np.asarray(split).ravel().tolist()]
     if len(named) != count:
         raise ValueError(f"there are {count} sequences, so split must hold as many names, got {len(named)}")
-    strange = next((value for value in named if value not in SIDES), None)
+    strange = next((value for value in named if value not in TRAINING + VALIDATION), None)
     if strange is not None:
         raise ValueError(f"split holds {strange!r}; it takes training and validation (or train, test, 0, 1)")
-    return np.array([SIDES[value] for value in named])
+    return np.array([value in VALIDATION for value in named])
 
 
 def padded(x: Any, lengths: Any = None) -> tuple[np.ndarray, np.ndarray]:
