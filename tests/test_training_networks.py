@@ -8,7 +8,7 @@ import torch
 import headcount as hc
 from headcount.certificates.as_transformer import as_transformer
 from headcount.cli import main
-from headcount.fits import starts
+from headcount.fits import StartVerdict, starts
 from headcount.nets import Architecture
 from headcount.papers.infoflow.starting import built_start
 from headcount.report import attention_page
@@ -91,17 +91,26 @@ def test_where_nothing_certified_fits_there_is_nothing_to_start_from():
     assert as_transformer(built.net, Architecture(((2, 4), (2, 4)), embed_dim=8), draw(TWO)[0]) is None
 
 
-def test_a_sweep_from_the_built_network_tells_impossible_from_not_found(tmp_path):
+def test_a_sweep_from_the_built_network_tells_what_was_not_found_from_what_is_doubtful(tmp_path):
     study = hc.sweep(TWO, [shape(1), shape(2)], seeds=2, recipe=SHORT, lr=1e-3, start="built", store=tmp_path)
     assert [(row["heads"], row.get("start", "random")) for row in study].count((2, "built")) == 2
     few, enough = starts(study)
-    assert (few.outcome, few.built) == ("impossible", None)
+    assert (few.outcome, few.built) == ("doubtful", None)  # the calculus counts too few heads: no proof
     assert enough.outcome == "not found" and enough.built < 1e-2 < enough.random
     assert "from a built one" in enough.sentence
     again = hc.sweep(TWO, [shape(1), shape(2)], seeds=2, recipe=SHORT, lr=1e-3, start="built", store=tmp_path)
     assert again.rows == study.rows  # kept, and not mixed up with random starts
     assert len({row["run"] for row in study}) == len(study) == 6
     assert study.to_csv().splitlines()[0].endswith("start")
+
+
+def test_only_a_proof_makes_a_shape_impossible():
+    task, few = LinearMax([[1.0, 0.0], [0.0, 1.0]], 48), Architecture(((1, 8),), width=8)
+    recipe = Recipe(samples=64, validation=32, epochs=1, batch=32)
+    (verdict,) = starts(hc.sweep(task, [few], seeds=1, recipe=recipe, start="built"))
+    assert verdict.proved == (hc.predict(task, few).warrant == "proved")
+    assert verdict.outcome == ("impossible" if verdict.proved else "doubtful")
+    assert (StartVerdict("1x8", 48, 0.1, None, False, True).outcome, verdict.cheap) == ("impossible", False)
 
 
 def test_training_from_a_built_network_that_random_ones_reach_too_is_found():

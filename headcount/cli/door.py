@@ -15,7 +15,15 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli.failures import Interruption, clipped, foreseen, interruptible, sentence_of
+from headcount.cli.failures import (
+    Interruption,
+    clipped,
+    foreseen,
+    interruptible,
+    one_line_warnings,
+    sentence_of,
+)
+from headcount.refusals import RefusalError
 
 __all__ = ["Interrupted", "app", "main"]
 
@@ -100,6 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     With 1 when none of that was foreseen: then the traceback is in a file, and the line says which.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     # Threads that wait for each other shall sleep: beside another process, spinning ones took twenty times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if sys.stdout is None:  # closed by whoever started us
@@ -114,12 +125,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _status(arguments: Sequence[str] | None) -> int:
     interruption = Interruption()
     try:
-        with interruptible(interruption):
+        with interruptible(interruption), one_line_warnings():
+            _stand_somewhere()
             code = _code(arguments)
         return _interrupted(KeyboardInterrupt()) if code == INTERRUPTED else code  # typer says nothing
     except BrokenPipeError:
         _forget_output()
         return 0
+    except SystemExit as end:  # typer leaves by itself when nobody takes its output any more
+        _forget_output()
+        return end.code if end.code in (REFUSED, INTERRUPTED) else 0
     except (Interrupted, typer.Abort, KeyboardInterrupt) as stop:
         return _interrupted(stop)
     except Exception as problem:
@@ -130,13 +145,21 @@ def _status(arguments: Sequence[str] | None) -> int:
         return _refuse(sentence_of(problem)) if foreseen(problem) else _unforeseen(problem)
 
 
+def _stand_somewhere() -> None:
+    try:
+        Path.cwd()
+    except OSError as problem:
+        said = (problem.strerror or str(problem)).lower()
+        raise RefusalError(f"the folder you are in is gone or closed to you ({said}); change to another") from None
+
+
 def _code(arguments: Sequence[str] | None) -> int:
     try:
         code = app(args=arguments, standalone_mode=False, prog_name="headcount")
         return code if isinstance(code, int) else 0
     except Misuse as mistake:
         if type(mistake).__name__ == "NoArgsIsHelpError":
-            sys.stderr.write(f"{mistake}\n")
+            _say(f"{mistake}\n")
             return REFUSED
         where = getattr(mistake, "ctx", None)
         command = where.command_path if where is not None else "headcount"
@@ -148,7 +171,7 @@ def _code(arguments: Sequence[str] | None) -> int:
 
 
 def _interrupted(stop: BaseException) -> int:
-    sys.stderr.write(f"headcount: interrupted. {stop}".rstrip() + "\n")
+    _say(f"headcount: interrupted. {stop}".rstrip() + "\n")
     return INTERRUPTED
 
 
@@ -171,14 +194,22 @@ def _forget_output() -> None:
 
 def _unforeseen(problem: Exception) -> int:
     """A bug, ours or of a task of the user's own: one line that says where, and the whole traceback in a file."""
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="headcount-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
-    ) as file:
-        file.write("".join(traceback.format_exception(problem)))
     at = traceback.extract_tb(problem.__traceback__)[-1]
     what = f"{type(problem).__name__}: {clipped(problem)}".rstrip(": ")
-    _refuse(f"not foreseen: {what} ({Path(at.filename).name}, line {at.lineno}); the traceback is in {file.name}")
+    where = _kept("".join(traceback.format_exception(problem)))
+    _refuse(f"not foreseen: {what} ({Path(at.filename).name}, line {at.lineno}); {where}")
     return UNFORESEEN
+
+
+def _kept(report: str) -> str:
+    """Where the traceback is kept, in words."""
+    how = {"prefix": "headcount-", "suffix": ".txt", "encoding": "utf-8", "errors": "backslashreplace"}
+    try:
+        with tempfile.NamedTemporaryFile("w", delete=False, **how) as file:
+            file.write(report)
+        return f"the traceback is in {file.name}"
+    except OSError as problem:
+        return f"the traceback could not be kept ({problem.strerror}); HEADCOUNT_TRACEBACK=1 shows it"
 
 
 def _missing(package: str) -> str:
@@ -197,5 +228,14 @@ def _message(mistake: Exception) -> str:
 
 
 def _refuse(sentence: str) -> int:
-    sys.stderr.write(f"headcount: {' '.join(sentence.split())}\n")
+    _say(f"headcount: {' '.join(sentence.split())}\n")
     return REFUSED
+
+
+def _say(line: str) -> None:
+    """Write to stderr; where nobody takes it, the exit code alone speaks."""
+    try:
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115

@@ -110,6 +110,8 @@ def _field(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"--with takes name=value, as retrievals=2; got {text!r}")
+    if name.strip() == "length":
+        raise ValueError(f"the length of a task is said by --length, not by --with {text}")
     try:
         return name.strip(), _frozen(json.loads(value))
     except json.JSONDecodeError:

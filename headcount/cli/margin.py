@@ -59,7 +59,9 @@ def _solved(held: SelectionFile, data: Path, norm: str, steps: int, out: Path | 
     )
     files = []
     if out:
-        page = margin_page(solved, held.sizes, trained_gaps(held, steps), answer, f"headcount margin {data.name}")
+        page = margin_page(
+            solved, held.sizes, trained_gaps(held, steps), answer, f"headcount margin {data.name} --out DIR"
+        )
         files = [out_file(out, "margin.html", page), write_solution(out / "margin.npz", held, one)]
     if as_json:
         rows = solution_rows({norm: one})[0] | {"feasible": True, "chosen": held.chosen.tolist()}

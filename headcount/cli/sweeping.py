@@ -146,8 +146,10 @@ def workers_of(count: int | None, backend: str, address: str | None, device: str
         raise ValueError("--address is that of a Ray cluster: it goes with --backend ray")
     if count is None:
         return None
+    from headcount.training.sweeps import check_device
     from headcount.training.workers import LocalWorkers
 
+    check_device(device)
     made = LocalWorkers(count, device)  # a wrong count is refused before anything is begun
     return lambda: made
 

@@ -12,7 +12,12 @@ from headcount.results import Study
 
 __all__ = ["StartVerdict", "starts"]
 
-Found = Literal["found", "not found", "impossible", "unknown"]
+Found = Literal["found", "not found", "impossible", "doubtful", "unknown"]
+WHY = {
+    "impossible": "a lower bound is proved: no network of this shape and a moderate size does better",
+    "doubtful": "the calculus counts too few heads, which is no proof",
+    "unknown": "no certified network is known",
+}
 NEAR = 10.0  # a level within this factor of the built network's is as good
 
 
@@ -21,7 +26,8 @@ class StartVerdict:
     """One architecture at one length: the level from random networks, and from the built one where there is one.
 
     "not found": a network of this shape is at least ten times better than training from random ones came to.
-    "impossible": none is known and theory says that none is cheap. "unknown": none is known, and theory does not say.
+    "impossible": a lower bound is proved, so no network of this shape and a moderate size does it. "doubtful": the
+    calculus counts too few heads, which is no proof. "unknown": none is known, and theory does not say.
     """
 
     layers: str
@@ -29,13 +35,16 @@ class StartVerdict:
     random: float
     built: float | None
     cheap: bool | None
+    proved: bool = False
 
     @property
     def outcome(self) -> Found:
         """Whether training found what is there."""
         if self.built is not None:
             return "found" if self.random <= NEAR * self.built else "not found"
-        return "impossible" if self.cheap is False else "unknown"
+        if self.cheap is not False:
+            return "unknown"
+        return "impossible" if self.proved else "doubtful"
 
     @property
     def sentence(self) -> str:
@@ -43,8 +52,7 @@ class StartVerdict:
         where = f"{self.layers} at length {self.length}: training from random networks leaves {self.random:.2g}"
         if self.built is not None:
             return f"{self.outcome}, {where}, from a built one {self.built:.2g}"
-        why = "no cheap network of this shape exists" if self.cheap is False else "no certified network is known"
-        return f"{self.outcome}, {where}, and {why}"
+        return f"{self.outcome}, {where}, and {WHY[self.outcome]}"
 
     def as_row(self) -> dict[str, Any]:
         """The verdict as one flat machine-readable row."""
@@ -52,7 +60,7 @@ class StartVerdict:
 
 
 def starts(study: Study) -> tuple[StartVerdict, ...]:
-    """For each architecture and length of a sweep with `start="built"`: found, not found, impossible or unknown.
+    """For each architecture and length of a sweep with `start="built"`: found, not found, impossible, doubtful or unknown.
 
     The level is that of `cells.level`, the mean logarithm of the better half of the seeds.
 
@@ -73,6 +81,7 @@ def starts(study: Study) -> tuple[StartVerdict, ...]:
             _level(kinds["random"]),
             _level(kinds["built"]) if "built" in kinds else None,
             told.get(layers, {}).get("cheap"),
+            told.get(layers, {}).get("warrant") == "proved",
         )
         for (layers, length), kinds in cells.items()
         if "random" in kinds

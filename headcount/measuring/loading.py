@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from headcount.files import arrays_in
 from headcount.measuring.sequences import Sequences, sequences
 from headcount.measuring.tables import Reading, from_columns, read_csv, read_parquet
 from headcount.refusals import refuse_unknown
@@ -39,7 +38,7 @@ def load(data: str | Path, how: Reading | None = None) -> Sequences:
     if path.is_dir():
         return _from_folder(path, how)
     if path.suffix == ".npz":
-        return from_arrays(_npz(path), how, path.stem)
+        return from_arrays(arrays_in(path), how, path.stem)
     if path.suffix in (".csv", ".parquet"):
         columns = read_csv(path) if path.suffix == ".csv" else read_parquet(path)
         return from_columns(columns, how, path.stem)
@@ -94,23 +93,6 @@ def _lengths(mask: np.ndarray, x: np.ndarray) -> np.ndarray:
     if not (present == (np.arange(mask.shape[1]) < lengths[:, None])).all():
         raise ValueError("mask must mark the first tokens of each sequence: move the absent ones to its end")
     return lengths
-
-
-def _npz(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    except (
-        zipfile.BadZipFile,
-        ValueError,
-        OSError,
-        EOFError,
-        TypeError,
-        KeyError,
-        RuntimeError,
-        zlib.error,
-    ) as problem:
-        raise ValueError(f"{path} is not a readable .npz file: {problem}") from None
 
 
 def _from_folder(folder: Path, how: Reading) -> Sequences:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from headcount.files import refuse_no_file
 from headcount.measuring.sequences import Sequences, sequences
 from headcount.refusals import nearest
 
@@ -46,6 +47,7 @@ class Reading:
 
 def read_csv(path: Path) -> Columns:
     """The columns of a CSV file with a header line."""
+    refuse_no_file(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.reader(file))

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints
@@ -86,8 +87,14 @@ def _meaning(hint: Any) -> str:
 COLUMNS = _columns()
 
 
-def as_row(data: Any, where: str) -> Row:
-    """A row as JSON brought it back: its known columns have the types stated, others pass. Null is no number yet.
+# What every row of a study has where its first one has it: tables and fits go through these.
+CORE = ("heads", "length", "layers", "width", "nmse", "final_nmse", "train_nmse")
+
+
+def as_row(data: Any, where: str, first: Any = None) -> Row:
+    """A row as JSON brought it back: its known columns have the types stated, others pass. Null is no error yet.
+
+    What the study's `first` row has of the columns that everything reads, this one has too.
 
     >>> as_row({"heads": 4, "nmse": None}, "row 0")
     {'heads': 4, 'nmse': None}
@@ -99,9 +106,83 @@ def as_row(data: Any, where: str) -> Row:
     if not isinstance(data, dict):
         raise ValueError(f"{where} must be a table of columns, got {data!r}")
     for name in data.keys() & COLUMNS.keys():
-        if data[name] is not None:
+        if data[name] is not None or COLUMNS[name].type is not float:
             checked(COLUMNS[name].type, data[name], name, where)
+    for name in CORE:
+        if name not in data and name in (first or ()):
+            raise ValueError(f"{where} lacks {name!r}, which others have")
     return cast(Row, data)
+
+
+FAST = {name: {float, int, type(None)} if column.type is float else {column.type} for name, column in COLUMNS.items()}
+LONG_NUMBER = re.compile(r"\d{19}")  # a whole number of 63 bits has no more digits
+
+
+def as_rows(text: str, where: str, first: Row | None = None) -> list[Row]:
+    """The rows of a JSON list that a store put together, as `as_row` wants them; columns are looked at together."""
+    rows = json.loads(text)
+    if not rows:
+        return []
+    first = rows[0] if first is None else first
+    if not LONG_NUMBER.search(text) and isinstance(first, dict) and all(type(row) is dict for row in rows):
+        known = [(name, types) for name, types in FAST.items() if name in first]
+        if all({type(row.get(name, ())) for row in rows} <= types for name, types in known):
+            return rows
+    return [as_row(row, f"a row of {where}", first) for row in rows]
+
+
+# What pages and fits read of a spec, by the keys that lead there: a file may hold more, and nothing else under these.
+READ_OF_SPEC: dict[tuple[str, ...], Any] = {
+    ("toml",): str,
+    ("asked",): int,
+    ("measured",): bool,
+    ("level",): str,
+    ("given_up",): str,
+    ("validation",): float,
+    ("baselines",): list[dict],
+    ("data",): dict,
+    ("data", "name"): str,
+    ("data", "sequences"): str,
+    ("data", "tokens"): str,
+    ("data", "target"): str,
+    ("data", "notes"): list[str],
+    ("plan",): dict,
+    ("plan", "layers"): int,
+    ("plan", "steps"): int,
+    ("plan", "seeds"): int,
+    ("plan", "width"): int,
+    ("plan", "embed_dim"): int,
+    ("plan", "batch"): int,
+}
+READ_OF_BASELINE = {"name": str, "level": float, "error_rate": float | None}
+
+
+def as_spec(data: Any, where: str) -> dict[str, Any]:
+    """A spec as JSON brought it back: a table, and what is read of it has the types it was written with.
+
+    >>> as_spec({"toml": "", "own": 1}, "the spec")
+    {'toml': '', 'own': 1}
+    >>> as_spec({"plan": {"steps": "many"}}, "the spec")
+    Traceback (most recent call last):
+    ...
+    ValueError: steps in the spec must be of type int (a whole number), got 'many'
+    """
+    table = as_table(data, where)
+    for keys, kind in READ_OF_SPEC.items():
+        inner: Any = table
+        for key in keys[:-1]:
+            inner = inner.get(key, {})
+        if keys[-1] in inner:
+            checked(kind, inner[keys[-1]], keys[-1], where)
+    for base in table.get("baselines", ()):
+        for key, kind in READ_OF_BASELINE.items():
+            checked(kind, base.get(key), key, f"a baseline of {where}")
+    return table
+
+
+def as_table(data: Any, where: str) -> dict[str, Any]:
+    """A table of keys and values, or a refusal."""
+    return checked(dict, data, "the content", where)
 
 
 @dataclass(frozen=True)
@@ -189,8 +270,10 @@ class Study:
             raise ValueError("this JSON is not a study: it lacks name, spec, environment or rows")
         if not isinstance(whole["rows"], list):
             raise ValueError(f"rows of a study must be a list, got {str(whole['rows'])[:60]}")
-        rows = tuple(_with_infinities(as_row(row, f"row {i}")) for i, row in enumerate(whole["rows"]))
-        return cls(rows, whole["spec"], whole["environment"], whole["name"])
+        first = whole["rows"][0] if whole["rows"] else None
+        rows = tuple(_with_infinities(as_row(row, f"row {i}", first)) for i, row in enumerate(whole["rows"]))
+        name = checked(str, whole["name"], "name", "the study")
+        return cls(rows, as_spec(whole["spec"], "the spec"), as_table(whole["environment"], "the environment"), name)
 
     def to_csv(self) -> str:
         """The rows as CSV, columns in the order of the first row."""

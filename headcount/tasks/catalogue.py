@@ -25,7 +25,7 @@ SHIPPED = (LinearMax, Wells, PairMax, OppositePair, TriangleCentre, KthLargest, 
 TOKENS = {"gaussian": Gaussian(), "sphere": UnitSphere()}
 
 
-def named(name: str, length: int, **parameters: Any) -> Task:
+def named(name: str, /, length: int, **parameters: Any) -> Task:
     """The task `name` at `length`: by its fields, or drawn by its `random` when only sizes and a seed are given.
 
     >>> named("KthLargest", length=8, rank=2)

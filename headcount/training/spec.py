@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headcount.files import text_in
 from headcount.frozen import checked, decode
 from headcount.nets import Architecture
 from headcount.refusals import RefusalError, at_least_one, refuse_unknown
@@ -125,7 +126,7 @@ class Sweep:
         if beside not in sys.path:
             sys.path.append(beside)
         try:
-            return cls.from_toml(path.read_text(encoding="utf-8-sig"), name=path.stem)
+            return cls.from_toml(text_in(path, "utf-8-sig"), name=path.stem)
         except (ValueError, UnicodeDecodeError) as problem:
             raise RefusalError(f"{path}: {problem}") from None
         except RecursionError:

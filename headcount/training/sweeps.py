@@ -200,6 +200,7 @@ def train_banks(
     recipe = asked.recipe
     keep = keep or (lambda members, bank: add_rows(store, members, recipe, bank.rows, environment(device, bank.path)))
     runs = [member.run(recipe) for member in asked.members]
+    notes = store.try_disk()
     address_of_spec = store.state(asked.name, spec, runs)
     missing = set(store.missing(runs))
     # Grouped before skipping: what is left of an interrupted sweep falls into the same banks, hence the same rows.
@@ -207,6 +208,8 @@ def train_banks(
     left = [bank for bank in claimed if missing.intersection(bank.runs)]
     shown = [bank.lacking(missing) for bank in left]
     with store.claims() as claims, on_progress(asked, shown, done=len(runs) - len(missing)) as progress:
+        for note in notes:
+            progress.note(note)
         if share is not None:
             share(left, claims, progress)
             return address_of_spec

@@ -187,8 +187,6 @@ def test_a_finished_bank_waits_for_a_lock_that_outlasts_one_wait(tmp_path):
 def test_a_locked_store_is_one_line_for_a_reader(tmp_path, capsys, monkeypatch):
     store = filled(tmp_path)
     monkeypatch.setattr("headcount.results.database.LOCK_WAIT", 0.1)
-    monkeypatch.setattr(Store.__init__, "__defaults__", (0.1,))
-    monkeypatch.setattr("headcount.results.database.reading.__wrapped__.__defaults__", (0.1,))
     other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     code, _, err = call(capsys, "export", tmp_path)

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from headcount.files import text_in
 from headcount.frozen import decode, field_of
 from headcount.nets import Architecture, Transformer
 from headcount.nets.pretrained.families import FAMILIES, family_of
@@ -78,7 +79,8 @@ def config_of(name: str | Path) -> Any:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
+        with _quietly():
+            config = AutoConfig.from_pretrained(where, trust_remote_code=False)
     except Exception as cause:  # whatever a library makes of a stranger's file
         raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
     if config.model_type not in FAMILIES:
@@ -198,7 +200,7 @@ def _refuse_index_outside(folder: Path) -> None:
 
 def _json_table(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(text_in(path))
     except (ValueError, RecursionError) as problem:
         raise RefusalError(f"{path} is not readable JSON: {_first_line(problem)}") from None
     if not isinstance(data, dict):

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headcount.files import text_in
 from headcount.nets.pretrained.batches import TextBatch, states
 from headcount.nets.pretrained.families import Family
 from headcount.papers.allocation.jacobian import half_range, jacobian_norm, row_bound
@@ -52,7 +53,7 @@ def chunks(path: str | Path, tokenizer: Any, length: int, count: int) -> TextBat
         raise FileNotFoundError(f"no text file at {path}")
     if length < 2:
         raise ValueError(f"a length must be at least 2 tokens, got {length}")
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = text_in(path, errors="replace")
     need = 12 * length * count  # characters: ample for most tokenizers, far less than a book
     ids: list[int] = tokenizer(" ".join(text[: max(need, 4000)].split()), truncation=False, verbose=False)["input_ids"]
     if len(ids) < length:

@@ -48,7 +48,7 @@ def sweep(
 
     With `start="built"`, every architecture that holds a certified one-layer network of the task is trained from that
     too, and `hc.fits.starts(study)` says for each whether training found what is there, did not find it, or whether it
-    cannot be had.
+    cannot be had: by proof ("impossible"), or by the calculus alone ("doubtful").
 
     >>> from headcount.fits import starts
     >>> from headcount.tasks import LinearMax
@@ -56,7 +56,7 @@ def sweep(
     >>> shapes = [Architecture(((heads, 4),), width=16, embed_dim=8) for heads in (1, 2)]
     >>> study = sweep(task, shapes, seeds=1, start="built", recipe=Recipe(200, 100, epochs=1, batch=50))
     >>> [verdict.outcome for verdict in starts(study)]
-    ['impossible', 'not found']
+    ['doubtful', 'not found']
     """
     if start not in ("random", "built"):
         raise ValueError(f'start must be "random" or "built", got {start!r}')
@@ -95,5 +95,7 @@ def _shapes(task: Task | Sequence[Task], archs: Sequence[Architecture]) -> dict[
     told = {}
     for arch in archs:
         known = fitting(first, arch)
-        told[arch.name] = {"cheap": predict(first, arch).cheap, "known": known.construction if known else None}
+        said = predict(first, arch)
+        network = known.construction if known else None
+        told[arch.name] = {"cheap": said.cheap, "warrant": said.warrant, "known": network}
     return told
