@@ -1,9 +1,11 @@
 """Is a time kept? `headcount measure --budget` as it stands in a shell, on the machine as it is and beside busy loops.
 
-    python -m benchmarks.time_kept [--budgets 30,60,120] [--load 0,2] [--out docs/data/time_kept.json]
+    python -m benchmarks.time_kept [--budgets 30,60,120] [--load 0,2] [--core 1 --raise 10] [--out FILE]
 
 The data are 2000 sequences of 8 tokens, so that more seeds and steps remain at every budget. Counted is the whole
-process, from its start to its end. The load of the machine is that of the minute before, as the system gives it.
+process, from its start to its end. The load of the machine is that of the minute before, as the system gives it. Where
+others use the machine, `--core` keeps the measurement and its loops to one core and `--raise` puts both before the
+others: what it then sees is that core with the loops alone.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from headcount.files import whole
 BUSY = "while True: pass"
 
 
-def once(budget: float, busy: int) -> dict[str, Any]:
-    """One measurement beside `busy` loops."""
+def once(budget: float, busy: int, alone: bool) -> dict[str, Any]:
+    """One measurement beside `busy` loops; `alone` where it has a core before all others."""
     loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(busy)]
     try:
         with TemporaryDirectory() as folder:
@@ -51,6 +53,7 @@ def once(budget: float, busy: int) -> dict[str, Any]:
     return {
         "budget": budget,
         "busy_loops": busy,
+        "own_core": alone,
         "load_before": round(load, 1),
         "seconds": round(seconds, 1),
         "share": round(seconds / budget, 3),
@@ -65,13 +68,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budgets", default="30,60,120")
     parser.add_argument("--load", default="0,2")
+    parser.add_argument("--core", type=int, help="the one core to use")
+    parser.add_argument("--raise", dest="raised", type=int, default=0, help="by how much to come before others (root)")
     parser.add_argument("--out", type=Path, default=Path("docs/data/time_kept.json"))
     asked = parser.parse_args()
+    if asked.core is not None:
+        os.sched_setaffinity(0, {asked.core})
+    os.nice(-asked.raised)
+    alone = asked.core is not None and asked.raised > 0
     rows = json.loads(asked.out.read_text()) if asked.out.exists() else []
     for budget in map(float, asked.budgets.split(",")):
         for busy in map(int, asked.load.split(",")):
-            rows = [row for row in rows if (row["budget"], row["busy_loops"]) != (budget, busy)]
-            rows.append(once(budget, busy))
+            same = (budget, busy, alone)
+            rows = [row for row in rows if (row["budget"], row["busy_loops"], row["own_core"]) != same]
+            rows.append(once(budget, busy, alone))
             print(rows[-1], flush=True)
             with whole(asked.out) as scratch:
                 scratch.write_text(json.dumps(rows, indent=1) + "\n")

@@ -146,7 +146,7 @@ def test_everything_found_is_one_machine_readable_value():
     assert row["finding"] == "enough"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(
     st.lists(st.floats(-4.0, 0.0), min_size=2, max_size=6),
     st.integers(2, 5),

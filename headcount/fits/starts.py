@@ -60,7 +60,7 @@ class StartVerdict:
 
 
 def starts(study: Study) -> tuple[StartVerdict, ...]:
-    """For each architecture and length of a sweep with `start="built"`: whether training found what is there.
+    """For each shape and length of a sweep with `start="built"`: found, not found, impossible, doubtful or unknown.
 
     The level is that of `cells.level`, the mean logarithm of the better half of the seeds.
 

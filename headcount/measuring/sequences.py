@@ -14,10 +14,9 @@ __all__ = ["Kind", "Sequences", "padded", "sequences"]
 
 Kind = Literal["regression", "classification"]
 LEAST = 50  # sequences; fewer cannot be split into a part to learn from and a part that tells head counts apart
-# What a split column may say, and whether it means validation.
+# What a split column may say.
 TRAINING = ("training", "train", "0", "false")
 VALIDATION = ("validation", "valid", "val", "test", "held out", "1", "true")
-SIDES: dict[str, bool] = {**dict.fromkeys(TRAINING, False), **dict.fromkeys(VALIDATION, True)}
 FEW = 20  # a whole-numbered target with at most this many values is taken for classes
 
 
@@ -110,10 +109,10 @@ def _held_out(split: Any, count: int) -> np.ndarray:
     named = [str(value).strip().lower().removesuffix(".0") for value in np.asarray(split).ravel().tolist()]
     if len(named) != count:
         raise ValueError(f"there are {count} sequences, so split must hold as many names, got {len(named)}")
-    strange = next((value for value in named if value not in SIDES), None)
+    strange = next((value for value in named if value not in TRAINING + VALIDATION), None)
     if strange is not None:
         raise ValueError(f"split holds {strange!r}; it takes training and validation (or train, test, 0, 1)")
-    return np.array([SIDES[value] for value in named])
+    return np.array([value in VALIDATION for value in named])
 
 
 def padded(x: Any, lengths: Any = None) -> tuple[np.ndarray, np.ndarray]:
@@ -185,7 +184,7 @@ def _target(y: np.ndarray, kind: str | None) -> tuple[np.ndarray, tuple[str, ...
     if kind is None:
         kind = _guessed(y)
         other = "regression" if kind == "classification" else "classification"
-        said = (f"the target was read as {kind}; the kind {other} reads it as the other",) if _whole(y) else ()
+        said = (f"the target was read as {kind}; --kind {other} reads it as the other",) if _whole(y) else ()
     return *(_classes(y) if kind == "classification" else _values(y)), said
 
 
@@ -202,12 +201,14 @@ def _whole(y: np.ndarray) -> bool:
 
 def _classes(y: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     if y.ndim == 2 and y.shape[1] != 1:
-        raise ValueError(f"for classification y must be one class per sequence, got shape {y.shape}")
+        raise ValueError(f"for classification y must be one class a sequence, got shape {y.shape}")
     names, index = np.unique(y.reshape(len(y)), return_inverse=True)
     if len(names) == 1:
         raise ValueError(f"every sequence is of class {names[0]}: classification needs at least two classes")
     if len(names) > len(y) / 4:
-        raise ValueError(f"{len(names)} classes among {len(y)} sequences are too many to learn; is it a regression?")
+        raise ValueError(
+            f"{len(names)} classes among {len(y)} sequences are too many to learn; is it --kind regression?"
+        )
     words = tuple(f"{name:g}" if y.dtype.kind == "f" else str(name) for name in names)
     return index.reshape(-1, 1).astype(np.float32), words
 
