@@ -94,7 +94,7 @@ def test_an_unfinished_study_says_so(tmp_path, capsys):
     folder = stored(tmp_path, Study(study.rows[:90], study.spec, study.environment, study.name))
     Store.open(folder).state(study.name, {}, [row["run"] for row in study])
     _, out, _ = call(capsys, "fit", folder)
-    assert "60 of the networks asked for are not trained yet" in out
+    assert "60 of the networks of the spec are not trained yet" in out
 
 
 def test_a_study_without_rows_is_told_in_one_line(tmp_path, capsys):

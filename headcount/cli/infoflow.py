@@ -132,7 +132,7 @@ def _assumed(task: str, length: int, fields: list[str]) -> str:
         return ""
     given = fields_of(fields)
     taken = [f"{name}={_plain(value)}" for name, value in typical(task, given).items() if name not in given]
-    return f"Taken: {', '.join([f'length={length}', *taken])} (--with {taken[0]} says otherwise)." if taken else ""
+    return f"Taken: {', '.join([f'length={length}', *taken])}; --with NAME=VALUE takes others." if taken else ""
 
 
 def _plain(value: Any) -> str:

@@ -54,7 +54,7 @@ def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], title:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         numeric = all(isinstance(row.get(column), int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left")
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
     console().print(table)

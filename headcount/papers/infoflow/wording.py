@@ -41,7 +41,7 @@ def attends(step: Step) -> str:
             return f"reads {_range(step.number)}"
         case "gate":
             each = (step.heads[1] - step.heads[0] + 1) // step.number
-            return f"each to the largest token among the positions of one colour, {each} heads a look-up"
+            return f"each to the largest token among the positions of one colour, {each} heads per look-up"
         case "gather":
             if step.mode == "global":
                 return "gathers the whole sequence"
