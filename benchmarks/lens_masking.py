@@ -14,7 +14,7 @@ from typing import Any
 
 from headcount.nets import Architecture
 from headcount.papers.tensor_lens.experiments import compared, sentence_scores, trained_scores
-from headcount.papers.tensor_lens.real_models import model_and_tokenizer
+from headcount.nets.pretrained.carried import model_and_tokenizer
 from headcount.tasks import Induction, PairMax
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -25,7 +25,7 @@ import torch
 
 from headcount.papers.tensor_lens import model_and_tokenizer, operator
 from headcount.papers.tensor_lens.operators import Operator
-from headcount.papers.tensor_lens.tape import Replay
+from headcount.nets.recorded.tape import Replay
 
 DOCS = Path(__file__).parent.parent / "docs/tensor_lens.md"
 FILE = Path(__file__).parent.parent / "docs/data/tensor_lens.json"

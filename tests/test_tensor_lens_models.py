@@ -145,13 +145,13 @@ def test_a_mistake_is_one_line(arguments, said, capsys):
 
 
 def test_a_model_larger_than_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    from headcount.papers.tensor_lens import real_models
+    from headcount.nets.pretrained import carried
 
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"0" * 3_000_000)
-    monkeypatch.setattr(real_models, "available", lambda: 2_000_000)
+    monkeypatch.setattr(carried, "free_memory", lambda: 2_000_000)
     with pytest.raises(ValueError, match="3 MB of weights and 2 MB of memory"):
-        real_models.model_and_tokenizer(str(tmp_path))
+        carried.model_and_tokenizer(str(tmp_path))
 
 
 def test_hostile_words_stay_words_on_the_page():

@@ -18,11 +18,12 @@ from headcount.measuring.baselines import Baseline, baselines
 from headcount.measuring.fitted import fit
 from headcount.measuring.loading import load
 from headcount.measuring.ordering import OrderTrial, try_order
-from headcount.measuring.planning import PLACES, CostEstimate, StudyPlan, fitting, spoken
+from headcount.measuring.planning import PLACES, CostEstimate, StudyPlan, fitting
 from headcount.measuring.sequences import Sequences, sequences
 from headcount.measuring.subject import Subject
 from headcount.measuring.tables import Reading
 from headcount.measuring.timing import Rates, timed
+from headcount.numerals import spoken_time
 from headcount.report import write_measured
 from headcount.results import Store
 from headcount.results.study import Row
@@ -136,7 +137,7 @@ class _Question:
         """Train what the store lacks and read the rows."""
         kept = self.resumed(store) or self.fitted()
         if kept.given_up:
-            self.say(f"To keep to {spoken(self.budget or 0)}: {kept.given_up}.")
+            self.say(f"To keep to {spoken_time(self.budget or 0)}: {kept.given_up}.")
         measurement = Measurement(store.study(self.train(store, kept)))
         return replace(measurement, files=write_measured(measurement, command=command))
 

@@ -9,10 +9,10 @@ from math import ceil
 from typing import Any, Literal
 
 from headcount.nets import Architecture
+from headcount.numerals import spoken_bytes, spoken_time
 from headcount.training import RateSearch, Recipe
-from headcount.training.memory import spoken_bytes
 
-__all__ = ["CostEstimate", "StudyPlan", "fitting", "seconds", "smaller", "spoken"]
+__all__ = ["CostEstimate", "StudyPlan", "fitting", "seconds", "smaller"]
 
 
 PLACES = 8  # position features where the order matters: the place, and almost four turns of sine and cosine
@@ -93,7 +93,7 @@ class CostEstimate:
     memory: int
 
     def __str__(self) -> str:
-        return f"about {spoken(self.seconds)} and {spoken_bytes(self.memory)}"
+        return f"about {spoken_time(self.seconds)} and {spoken_bytes(self.memory)}"
 
 
 def smaller(plan: StudyPlan) -> Iterator[tuple[StudyPlan, str]]:
@@ -126,8 +126,8 @@ def fitting(plan: StudyPlan, cost: Callable[[StudyPlan], float], budget: float |
         if budget is None or least <= budget:
             return candidate, words
     raise ValueError(
-        f"the budget is too small: {spoken(max(budget or 0, 0))} are left for training, and the smallest measurement "
-        f"of these data takes about {spoken(least)} here"
+        f"the budget is too small: {spoken_time(max(budget or 0, 0))} are left for training, and the smallest "
+        f"measurement of these data takes about {spoken_time(least)} here"
     )
 
 
@@ -141,20 +141,6 @@ def seconds(text: str) -> float:
     if not found or float(found[1]) <= 0:
         raise ValueError(f"a time such as 90s, 5m or 1h is needed, got {text!r}")
     return float(found[1]) * {"s": 1, "": 1, "m": 60, "min": 60, "h": 3600}[found[2]]
-
-
-def spoken(time: float) -> str:
-    """A time as one says it.
-
-    >>> spoken(4.2), spoken(200), spoken(5400)
-    ('4 s', '3 min 20 s', '1 h 30 min')
-    """
-    whole = round(time)
-    if whole < 60:
-        return f"{max(1, whole)} s"
-    if whole < 3600:
-        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 and whole < 600 else "")
-    return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 >= 60 else "")
 
 
 def _fewer_seeds(plan: StudyPlan, asked: StudyPlan) -> StudyPlan:
