@@ -11,9 +11,10 @@ import headcount as hc
 from headcount.cli import main
 from headcount.nets import Architecture, Transformer, save_net
 from headcount.papers.tensor_lens import NotAffine, head_scores, lens_page, masking_curve, view_of_network
-from headcount.papers.tensor_lens.experiments import compared, trained_scores
+from headcount.papers.tensor_lens.experiments import compared, trained_curves
 from headcount.papers.tensor_lens.masking import MAPS
 from headcount.tasks import PairMax
+from headcount.training import Member, Recipe
 
 transformers = pytest.importorskip("transformers")
 families = pytest.importorskip("benchmarks.lens_families")
@@ -90,18 +91,20 @@ def test_every_map_gives_an_order_and_masking_everything_named_first_moves_the_o
 
 
 def test_the_comparison_knows_a_winner_a_loser_and_a_draw():
-    won = compared([{"operator": 2.0 + i, "random": 1.0 + i} for i in (0.0, 0.1, 0.2)])
-    lost = compared([{"operator": 1.0 + i, "gradient": 2.0 + i} for i in (0.0, 0.1, 0.2)])
-    drawn = compared([{"operator": 1.0, "gradient": 2.0}, {"operator": 2.0, "gradient": 1.0}])
+    won = compared([{"operator": [0.0, 2.0 + i], "random": [0.0, 1.0 + i]} for i in (0.0, 0.1, 0.2)])
+    lost = compared([{"operator": [1.0 + i], "gradient": [2.0 + i]} for i in (0.0, 0.1, 0.2)])
+    drawn = compared([{"operator": [1.0], "gradient": [2.0]}, {"operator": [2.0], "gradient": [1.0]}])
     assert [rows[1].verdict for rows in (won, lost, drawn)] == ["operator", "gradient", "undecided"]
+    assert won[0].score == pytest.approx((2.1, 2.1 - 0.2484, 2.1 + 0.2484), abs=1e-4)  # t with two degrees: 4.3027
+    assert won[0].curve[0] == (0.0, 0.0, 0.0) and won[0].curve[1] == won[0].score
 
 
 def test_trained_networks_are_compared_with_an_interval():
     task = PairMax([[[1.0, 0.0], [0.0, -1.0]]], length=6)
-    arch = Architecture(((1, 4), (1, 4)), width=8)
-    scores, nmse = trained_scores(task, arch, seeds=2, inputs=2, epochs=2, samples=200)
-    assert len(scores) == len(nmse) == 2 and set(scores[0]) == set(MAPS)
-    assert all(row.low <= row.score <= row.high for row in compared(scores))
+    members = [Member(task, Architecture(((1, 4), (1, 4)), width=8), seed=s, data_seed=s) for s in range(2)]
+    curves, nmse = trained_curves(members, Recipe(samples=200, validation=50, epochs=2, batch=100), inputs=2)
+    assert len(curves) == len(nmse) == 2 and set(curves[0]) == set(MAPS)
+    assert all(len(row.curve) == 7 and row.score[1] <= row.score[0] <= row.score[2] for row in compared(curves))
 
 
 def test_a_head_that_is_cut_off_scores_nothing():
@@ -125,7 +128,7 @@ def test_the_command_looks_at_a_network_of_ours(tmp_path, capsys):
     view = json.loads((tmp_path / "lens.json").read_text())
     assert sum(view["tokens"]) + view["constant"] == pytest.approx(view["value"], abs=1e-12)
     page = (tmp_path / "lens.html").read_text()
-    assert "<script" not in page and "http" not in page.replace("http-equiv", "") and page.count('class="tok') == 5
+    assert "<script" not in page and "http" not in page.replace("http-equiv", "") and page.count('class="tok') == 6  # five tokens and the constant
 
 
 @pytest.mark.parametrize(
@@ -145,13 +148,13 @@ def test_a_mistake_is_one_line(arguments, said, capsys):
 
 
 def test_a_model_larger_than_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    from headcount.nets.pretrained import carried
+    from headcount.nets.pretrained import packaged
 
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"0" * 3_000_000)
-    monkeypatch.setattr(carried, "free_memory", lambda: 2_000_000)
+    monkeypatch.setattr(packaged, "free_memory", lambda: 2_000_000)
     with pytest.raises(ValueError, match="3 MB of weights and 2 MB of memory"):
-        carried.model_and_tokenizer(str(tmp_path))
+        packaged.model_and_tokenizer(str(tmp_path))
 
 
 def test_hostile_words_stay_words_on_the_page():

@@ -11,21 +11,21 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from headcount.nets.pretrained.carried import free_memory
+from headcount.nets.pretrained.packaged import free_memory
 from headcount.nets.recorded import Tape, TapeSize
 from headcount.numerals import bytes_from, counted, spoken_bytes, spoken_time
 
-__all__ = ["Budget", "Cost", "Progress", "measured_pass", "progress_bar"]
+__all__ = ["Budget", "Forecast", "Progress", "measured_pass", "progress_bar"]
 
 Progress = Callable[[int, int], None]
-TENSORS_AT_ONCE = 6  # of the largest size that may live together while a layer is replayed
-TOKENS_AT_ONCE = 4096  # larger pieces are no faster, only larger
+TENSORS_AT_ONCE = 12  # of the largest size that may live together while a layer is replayed
+TOKENS_AT_ONCE = 2048  # larger pieces are no faster, only larger
 PASSES = 6  # plain passes that recording, the certificate and one read-out take together
 SHOWN_FROM = 2.0  # seconds that a bar is worth
 
 
 @dataclass(frozen=True)
-class Cost:
+class Forecast:
     """What a piece of work will take, said before it begins: seconds, bytes at its peak, and the bytes allowed."""
 
     work: str
@@ -35,13 +35,13 @@ class Cost:
 
     def __str__(self) -> str:
         """
-        >>> str(Cost("the slice of 256 tokens", 131.0, 2**28, 2**32))
+        >>> str(Forecast("the slice of 256 tokens", 131.0, 2**28, 2**32))
         'the slice of 256 tokens: about 2 min 11 s and 256 MB (limit 4.0 GB)'
         """
         spent, limit = f"about {spoken_time(self.seconds)} and {spoken_bytes(self.bytes)}", spoken_bytes(self.limit)
         return f"{self.work}: {spent} (limit {limit})"
 
-    def check(self) -> Cost:
+    def check(self) -> Forecast:
         """The cost itself, or a refusal where it is over the limit."""
         if self.bytes > self.limit:
             need, limit = spoken_bytes(self.bytes), spoken_bytes(self.limit)
@@ -49,7 +49,7 @@ class Cost:
         return self
 
 
-def measured_pass(plain: Callable[[], Tensor], tokens: int, memory: int | str | None) -> tuple[Tensor, Cost]:
+def measured_pass(plain: Callable[[], Tensor], tokens: int, memory: int | str | None) -> tuple[Tensor, Forecast]:
     """The model's own output, and from it what recording, certifying and one read-out will take.
 
     The limit is half of what the machine has free where none is given.
@@ -60,7 +60,7 @@ def measured_pass(plain: Callable[[], Tensor], tokens: int, memory: int | str | 
         out = plain()
     seconds = PASSES * (time.perf_counter() - began)
     most = 2 * size.bytes + TENSORS_AT_ONCE * size.largest  # what is frozen, and as much again on the way back
-    return out, Cost(f"recording {counted(tokens, 'token')}", seconds, most, limit)
+    return out, Forecast(f"recording {counted(tokens, 'token')}", seconds, most, limit)
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ class Budget:
         fit = (self.limit - self.tape - result) // self.row
         return max(1, min(fit, TOKENS_AT_ONCE // self.length, self.length))
 
-    def slice(self, result: int) -> Cost:
+    def slice(self, result: int) -> Forecast:
         """What the slice will take: a row for each token, and one for the constant."""
         rows = self.rows(result)
         work = f"the slice of {counted(self.length, 'token')} in {counted(-(-self.length // rows), 'piece')}"
-        return Cost(work, (self.length + 1) * self.seconds, self.tape + rows * self.row + result, self.limit)
+        return Forecast(work, (self.length + 1) * self.seconds, self.tape + rows * self.row + result, self.limit)
 
 
 @contextmanager
-def progress_bar(cost: Cost, total: int) -> Iterator[Progress]:
+def progress_bar(cost: Forecast, total: int) -> Iterator[Progress]:
     """A bar on stderr with the time left, where that is a terminal and the work is worth one."""
     if not sys.stderr.isatty() or cost.seconds < SHOWN_FROM:
         yield lambda done, every: None

@@ -24,7 +24,7 @@ from headcount.nets.recorded import (
     refuse_nonlinear,
 )
 from headcount.numerals import spoken_bytes
-from headcount.papers.tensor_lens.budgets import Budget, Cost, Progress, measured_pass, progress_bar
+from headcount.papers.tensor_lens.budgets import Budget, Forecast, Progress, measured_pass, progress_bar
 from headcount.papers.tensor_lens.exactness import AffineCertificate, certify
 from headcount.papers.tensor_lens.subjects import EmbeddedModel, subject_of
 from headcount.papers.tensor_lens.token_maps import TokenMap, norm
@@ -106,7 +106,7 @@ class Operator:
         return _record(self.subject, rows, self.tape.branch)[0]
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> Forecast:
         """What `contributions` will take, known before."""
         return self.budget.slice(self.output.numel() * len(self.x) * self.output.element_size())
 
@@ -213,7 +213,7 @@ def operator(
     attention_mask: Tensor | None = None,
     freeze: str = "gate",
     memory: int | str | None = None,
-    forecast: Callable[[Cost], None] | None = None,
+    forecast: Callable[[Forecast], None] | None = None,
 ) -> Operator:
     """The network at x as one affine map of its tokens, F(x) = T x + c, with a certificate that it is one.
 

@@ -37,6 +37,7 @@ def subject_of(
 ) -> EmbeddedModel:
     """The model as a function of embedded tokens; every reason not to look at it is one line."""
     model = getattr(model, "_orig_mod", model)  # a compiled module keeps the one it was made of
+    x = _rectangular(x)
     _refuse_model(model)
     if hasattr(model, "get_input_embeddings") and hasattr(model, "config"):
         return _pretrained(model, x, at, attention_mask)
@@ -67,6 +68,16 @@ def _refuse_model(model: nn.Module) -> None:
         raise ValueError(f"the weights are {str(half)[6:]}, too coarse for a certificate; call model.float()")
 
 
+def _rectangular(x: Any) -> Tensor:
+    """Tokens as one tensor, also from a list."""
+    if isinstance(x, Tensor) and not x.is_nested:
+        return x
+    try:
+        return torch.tensor(x)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError("texts of several lengths do not make one tensor; give one text at a time") from None
+
+
 def _one(x: Tensor, model: nn.Module) -> Tensor:
     x = x[0] if x.dim() == 3 and len(x) == 1 else x
     if x.dim() != 2:
@@ -83,6 +94,9 @@ def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask:
     if getattr(model.config, "is_encoder_decoder", False) and hasattr(model, "get_decoder"):
         raise ValueError("an encoder-decoder has two inputs; look at model.get_encoder() alone")
     takes = inspect.signature(model.forward).parameters
+    most = getattr(model.config, "max_position_embeddings", None)
+    if most and x.numel() > most and not x.is_floating_point():
+        raise ValueError(f"the text has {x.numel()} tokens and the model takes at most {most}; cut the text")
     if "inputs_embeds" not in takes:
         raise ValueError(f"{type(model).__name__} takes no inputs_embeds, so its tokens cannot be varied")
     ids = None if x.is_floating_point() else x.reshape(1, -1) if x.dim() == 1 else x
