@@ -10,7 +10,7 @@ import torch
 import headcount as hc
 from headcount.cli import main
 from headcount.nets import Architecture, Transformer, save_net
-from headcount.papers.tensor_lens import NotAffine, head_scores, lens_page, masking_curve, view_of_network
+from headcount.papers.tensor_lens import NotAffine, head_scores, lens_page, masking_curve, view_of_network, view_of_text
 from headcount.papers.tensor_lens.experiments import compared, trained_curves
 from headcount.papers.tensor_lens.masking import MAPS
 from headcount.tasks import PairMax
@@ -128,7 +128,9 @@ def test_the_command_looks_at_a_network_of_ours(tmp_path, capsys):
     view = json.loads((tmp_path / "lens.json").read_text())
     assert sum(view["tokens"]) + view["constant"] == pytest.approx(view["value"], abs=1e-12)
     page = (tmp_path / "lens.html").read_text()
-    assert "<script" not in page and "http" not in page.replace("http-equiv", "") and page.count('class="tok') == 6  # five tokens and the constant
+    assert (
+        "<script" not in page and "http" not in page.replace("http-equiv", "") and page.count('class="tok') == 6
+    )  # five tokens and the constant
 
 
 @pytest.mark.parametrize(
@@ -145,6 +147,70 @@ def test_a_mistake_is_one_line(arguments, said, capsys):
         main(arguments)
     lines = capsys.readouterr().err.strip().splitlines()
     assert left.value.code == 2 and len(lines) == 1 and said in lines[0].lower().replace("model", "MODEL")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([[1, 2], [3]], "texts of several lengths do not make one tensor"),
+        (IDS.expand(2, -1), r"one text at a time: token ids of shape \(length,\), got \(2, 5\)"),
+        ([], "the text is empty"),
+        (torch.full((3, 32), torch.nan), "the tokens hold NaN"),
+        (torch.ones(3, 31), "32 numbers each, these have 31"),
+        (torch.ones(65, dtype=torch.long), "has 65 tokens and the model takes at most 64"),
+        (torch.tensor([99]), r"token ids must lie in 0\.\.98, got 99"),
+    ],
+)
+def test_tokens_that_cannot_be_looked_at_are_refused_in_one_line(given, said):
+    with pytest.raises(ValueError, match=said):
+        hc.operator(families.made("llama"), given)
+
+
+def test_models_that_cannot_be_looked_at_are_refused_in_one_line():
+    with pytest.raises(ValueError, match=r"float16.*model\.float"):
+        hc.operator(families.made("llama").half(), IDS)
+    with pytest.raises(ValueError, match=r"training mode.*model\.eval"):
+        hc.operator(families.made("llama").train(), IDS)
+    with pytest.raises(ValueError, match=r"at must name places of the output, 0\.\.4, got 7"):
+        hc.operator(families.made("llama"), IDS, at=[7])
+    model = families.made("llama")
+    model.config._attn_implementation = "flex_attention"
+    with pytest.raises(ValueError, match=r"flex_attention keeps its attention weights.*'sdpa'"):
+        hc.operator(model, IDS)
+
+
+class Letters:
+    """A tokenizer of the letters a to z, with what the command asks of one."""
+
+    def __call__(self, text, add_special_tokens=True):
+        return {"input_ids": [ord(c) - 90 for c in text if c.isalpha()]}
+
+    def decode(self, ids):
+        return "".join(chr(i + 90) for i in ids)
+
+
+def test_every_number_is_split_and_each_token_argues_for_the_ones_it_raises(capsys, monkeypatch):
+    model, told = families.made("gpt2"), []
+    asked = {"every": True, "memory": "1G", "forecast": told.append}
+    view = view_of_text("tiny", model, Letters(), "abcab", **asked)
+    assert view.numbers == 99 and view.slice_gap < 1e-12
+    slice_ = hc.operator(model, torch.tensor([7, 8, 9, 7, 8]), at=[-1]).contributions()[0]
+    assert view.argued[2][0] == chr(int(slice_[2].argmax()) + 90)
+    assert [cost.work for cost in told] == ["recording 5 tokens", "the slice of 5 tokens in 1 piece"]
+    assert "argues for" in lens_page(view) and "99 numbers" in lens_page(view)
+    monkeypatch.setattr("headcount.papers.tensor_lens.model_and_tokenizer", lambda name: (model, Letters()))
+    with pytest.raises(SystemExit):
+        main(["lens", "tiny", "--text", "abcab", "--every", "--memory", "1G"])
+    said = capsys.readouterr().out
+    assert "argues for" in said and "the slice of 5 tokens in 1 piece: about 1 s" in said and "So: " in said
+    for arguments, refused in (
+        (["--memory", "9K"], "recording 5 tokens needs"),
+        (["--memory", "much"], "a size of memory is a number"),
+        (["--token", "ab"], "--token must be one token"),
+    ):
+        with pytest.raises(SystemExit) as left:
+            main(["lens", "tiny", "--text", "abcab", *arguments])
+        assert left.value.code == 2 and refused in capsys.readouterr().err
 
 
 def test_a_model_larger_than_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):

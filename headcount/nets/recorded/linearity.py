@@ -81,5 +81,7 @@ def _word(kind: str) -> str:
     >>> _word("Mul"), _word("LogSoftmax")
     ('the product (mul) of two tensors', 'log_softmax')
     """
+    if kind == "WarnNotImplemented":
+        return "a kernel without a derivative (quantised or custom)"
     word = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind).strip("_")
     return f"the product ({word}) of two tensors" if kind in BILINEAR else word

@@ -207,7 +207,7 @@ class Operator:
 )
 def operator(
     model: nn.Module,
-    x: Tensor,
+    x: Tensor | Sequence[Any],
     *,
     at: Sequence[int] | None = None,
     attention_mask: Tensor | None = None,
