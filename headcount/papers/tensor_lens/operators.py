@@ -97,13 +97,16 @@ class Operator:
 
     def replay(self, rows: Float[Tensor, "rows length embed"]) -> Float[Tensor, "rows places width"]:
         """T row + c for every row, from the tape."""
-        with torch.no_grad(), Replay(self._tape(len(rows))), own_backwards_opened():
-            return self.subject(rows)
+        with torch.no_grad():
+            return self._forward(rows)[0]
 
-    def _tape(self, rows: int) -> Tape:
-        if not self.tiled or rows == 1:
-            return self.tape
-        return _record(self.subject, rows, self.tape.branch)[0]
+    def _forward(self, rows: Tensor) -> tuple[Tensor, list[Site]]:
+        """The frozen pass, and where it moves something."""
+        alone = not self.tiled or len(rows) == 1
+        tape = self.tape if alone else _record(self.subject, len(rows), self.tape.branch)[0]
+        rows = rows.clone()  # a model may change its input in place
+        with Replay(tape) as frozen, own_backwards_opened():
+            return self.subject(rows), frozen.sites
 
     @property
     def cost(self) -> Forecast:
@@ -143,11 +146,8 @@ class Operator:
             u[place] = direction
         with parameters_still(self.subject.model), torch.enable_grad():
             x = self.x.clone().requires_grad_()
-            tokens = x.clone()[None]
-            with Replay(self.tape) as frozen, own_backwards_opened():
-                out = self.subject(tokens)
+            out, sites = self._forward(x[None])
             value = (out[0] * u).sum()
-            sites = [site for site in frozen.sites if site.value.requires_grad]
             grads = torch.autograd.grad(value, [x, *(s.value for s in sites)], allow_unused=True)
         parts = (grads[0] * self.x).sum(-1)
         attention, hidden = _moved(sites, grads[1:], len(parts))
@@ -169,10 +169,7 @@ class Operator:
         """T^T applied to directions of the whole output, by one backward pass of the frozen network."""
         with parameters_still(self.subject.model), torch.enable_grad():
             x = self.x.expand(len(outputs), -1, -1).clone().requires_grad_()
-            tokens = x.clone()
-            with Replay(self._tape(len(x))), own_backwards_opened():
-                out = self.subject(tokens)
-            return torch.autograd.grad(out, x, outputs)[0]
+            return torch.autograd.grad(self._forward(x)[0], x, outputs)[0]
 
     def singular(self, k: int = 1) -> Singular:
         """The k leading singular directions of T, by Lanczos on products with T and T^T: the matrix is never built."""
