@@ -161,17 +161,13 @@ def _line(row: dict[str, Any]) -> str:
 def _verdict(rows: list[dict[str, Any]]) -> str:
     by = {(row["what"], row["road"], row["length"]): row for row in rows}
     said = []
-    for what, words in WHAT.items():
-        for road in ("jacrev", "backward"):
-            ratios = [
-                for_all(by[what, road, n]) / for_all(by[what, "replay", n])
-                for n in (16, 64, 256)
-                if (what, road, n) in by and (what, "replay", n) in by
-            ]
-            if ratios:
-                shown = ", ".join(f"{r:,.3g}" for r in ratios)
-                said.append(f"{ROADS[road]} takes {shown} times as long for the {words}")
-    return "At 16, 64, 256 tokens: " + "; ".join(said) + "." if said else ""
+    for what, road in product(WHAT, ("jacrev", "backward")):
+        here = [n for n in (16, 64, 256) if (what, road, n) in by and (what, "replay", n) in by]
+        ratios = (for_all(by[what, road, n]) / for_all(by[what, "replay", n]) for n in here)
+        shown = ", ".join(f"{ratio:,.3g} ({n} tokens)" for ratio, n in zip(ratios, here, strict=True))
+        if shown:
+            said.append(f"{ROADS[road]} takes {shown} times as long for the {WHAT[what]}")
+    return "\n".join(f"- {line}." for line in said)
 
 
 def page() -> None:
