@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ def tables(rows: list[dict[str, Any]]) -> str:
         order = list(ROADS)
         lines += [_line(row) for row in sorted(here, key=lambda r: (r["length"], order.index(r["road"])))]
         lines.append("")
-    return "\n".join(lines) + _verdict(rows)
+    return "\n".join([*lines, _verdict(rows)])
 
 
 def for_all(row: dict[str, Any]) -> float:
@@ -164,7 +165,9 @@ def _verdict(rows: list[dict[str, Any]]) -> str:
     for what, road in product(WHAT, ("jacrev", "backward")):
         here = [n for n in (16, 64, 256) if (what, road, n) in by and (what, "replay", n) in by]
         ratios = (for_all(by[what, road, n]) / for_all(by[what, "replay", n]) for n in here)
-        shown = ", ".join(f"{ratio:,.3g} ({n} tokens)" for ratio, n in zip(ratios, here, strict=True))
+        shown = ", ".join(
+            f"{round(ratio, 1 if ratio < 100 else None):,} ({n} tokens)" for ratio, n in zip(ratios, here, strict=True)
+        )
         if shown:
             said.append(f"{ROADS[road]} takes {shown} times as long for the {WHAT[what]}")
     return "\n".join(f"- {line}." for line in said)
@@ -201,22 +204,11 @@ def main() -> None:
         return
     if not options.page:
         with tempfile.TemporaryDirectory() as folder:
-            for length in options.lengths:
-                for what in options.what:
-                    for road in options.roads:
-                        call = [
-                            sys.executable,
-                            "-m",
-                            "benchmarks.lens_smollm2",
-                            "--one",
-                            what,
-                            road,
-                            str(length),
-                            folder,
-                        ]
-                        done = subprocess.run(call, capture_output=True, text=True, check=True, cwd=ROOT)
-                        print(done.stdout.strip().splitlines()[-1], flush=True)
-                        keep(json.loads(done.stdout.strip().splitlines()[-1]))
+            for length, what, road in product(options.lengths, options.what, options.roads):
+                call = [sys.executable, "-m", "benchmarks.lens_smollm2", "--one", what, road, str(length), folder]
+                done = subprocess.run(call, capture_output=True, text=True, check=True, cwd=ROOT)
+                print(line := done.stdout.strip().splitlines()[-1], flush=True)
+                keep(json.loads(line))
     page()
     print("So: the tables in docs/tensor_lens.md are those of docs/data/tensor_lens.json.")
 

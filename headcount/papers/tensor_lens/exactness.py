@@ -37,15 +37,6 @@ class AffineCertificate:
         """The fields, ready for JSON."""
         return {**asdict(self), "frozen": dict(self.frozen)}
 
-    @property
-    def sentence(self) -> str:
-        """The certificate in words."""
-        frozen = ", ".join(f"{count} {kind}" for kind, count in self.frozen)
-        return (
-            f"replay gap {self.replay:.1e}, affine gap {self.affine:.1e}, dependence {self.dependence:.2g} "
-            f"(tolerance {self.tolerance:.0e} from {self.dtype}); frozen: {frozen or 'nothing'}"
-        )
-
     def check(self) -> AffineCertificate:
         """The certificate itself, or a refusal that says which of its numbers is too large."""
         if not self.plain <= self.tolerance:
