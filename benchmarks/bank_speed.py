@@ -1,4 +1,4 @@
-"""Model-steps a second: the bank against the usual ways, the same work in the same run.
+"""Model-steps per second: the bank against the usual ways, the same work in the same run.
 
     python -m benchmarks.bank_speed --device cpu
     python -m benchmarks.bank_speed --device cuda --limit 300 --json bank_speed_cuda.json
@@ -117,12 +117,12 @@ def slope(points: list[tuple[float, float]]) -> float:
 
 
 def table(whole: dict[str, Any], device: str) -> str:
-    """One table of model-steps a second, and beneath it what the ratios, slopes and shares are."""
+    """One table of model-steps per second, and beneath it what the ratios, slopes and shares are."""
     cells = list(dict.fromkeys((r["models"], r["length"]) for r in whole["cells"]))
     ways = list(dict.fromkeys(r["way"] for r in whole["cells"]))
     rate = {(r["way"], r["models"], r["length"]): r for r in whole["cells"]}
     lines = [
-        f"{whole['device']}, torch {whole['torch']}, {whole['date']}; model-steps a second (loss after 2 epochs)",
+        f"{whole['device']}, torch {whole['torch']}, {whole['date']}; model-steps per second (loss after 2 epochs)",
         f"{'way':48}" + "".join(f"{f'K={k}, T={t}':>24}" for k, t in cells),
     ]
     for way in ways:

@@ -24,7 +24,7 @@ from headcount.tasks import (
     Wells,
 )
 
-__all__ = ["battery", "confusion", "judged", "tiny"]
+__all__ = ["Group", "P", "battery", "confusion", "entries", "judged", "tiny"]
 
 P = 8  # position features where a cell has any: t/T and almost four turns
 
@@ -106,14 +106,19 @@ def battery(length: int = 32, width: int = 128) -> dict[str, list[Entry]]:
     >>> sum(map(len, groups.values())) >= 40, all(predict(c[0].task, c[0].arch).cheap for c in groups.values())
     (True, True)
     """
-    groups: dict[str, list[Entry]] = {}
-    for name, task, reference, positions, others in _groups(length):
+    return entries(_groups(length), width) | {"triangle centre": list(_triangles(width))}
+
+
+def entries(groups: Sequence[Group], width: int) -> dict[str, list[Entry]]:
+    """The cells of every group, its reference first, all of one size."""
+    made: dict[str, list[Entry]] = {}
+    for name, task, reference, positions, others in groups:
         like = _shape(reference, positions, task, width)
-        groups[name] = [Entry(f"{name}: {reference}{_with(positions)}", task, like)]
+        made[name] = [Entry(f"{name}: {reference}{_with(positions)}", task, like)]
         for layers, places in others:
             arch = same_size(_shape(layers, places, task, width), like, task.token_dim)
-            groups[name].append(Entry(f"{name}: {layers}{_with(places)}", task, arch))
-    return groups | {"triangle centre": list(_triangles(width))}
+            made[name].append(Entry(f"{name}: {layers}{_with(places)}", task, arch))
+    return made
 
 
 def _triangles(width: int) -> Iterator[Entry]:

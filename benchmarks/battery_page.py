@@ -45,6 +45,7 @@ def page(tables: Mapping[str, Any], battery: Mapping[str, Any], looked_into: Map
     return render(
         "infoflow.html",
         "benchmarks",
+        date=max((part.get("date", "") for part in (*battery.get("runs", {}).values(), *tables.values())), default=""),
         rule={"factor": FACTOR, "floor": FLOOR, "failed": FAILED},
         battery=battery if rows else None,
         figure=both("scatter", *(scatter(rows, width=width) for width in (WIDE, NARROW))) if rows else "",

@@ -17,7 +17,7 @@ CHEAP, COSTLY = "f11", "accent"  # a shade of the ramp, and the accent
 
 
 def scatter(rows: Sequence[dict[str, Any]], *, width: int = 760) -> Figure:
-    """A dot a cell beside its task's reference; a ring marks a disagreement, a dashed line `FACTOR`.
+    """A dot per cell beside its task's reference; a ring marks a disagreement, a dashed line `FACTOR`.
 
     Shapes that no exponent describes stand in a column of their own.
     """

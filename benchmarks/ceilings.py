@@ -29,7 +29,7 @@ def _wait(device: str) -> None:
 
 
 def ceilings(device: str) -> dict[str, float]:
-    """Operations a second of a square product in float32 and (on a GPU) float16; bytes a second of a copy."""
+    """Operations per second of a square product in float32 and (on a GPU) float16; bytes per second of a copy."""
     n, count = (8192, 2**28) if device == "cuda" else (1024, 2**24)
     a, b = torch.randn(n, n, device=device), torch.randn(n, n, device=device)
     source = torch.randn(count, device=device)

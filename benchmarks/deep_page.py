@@ -31,7 +31,7 @@ def _shape(row: dict[str, Any]) -> str:
 
 
 def _race(run: dict[str, Any]) -> list[str]:
-    about = f"{run['device']}, torch {run['torch']}, {run['date']}. Model-steps a second, a batch of 256:"
+    about = f"{run['device']}, torch {run['torch']}, {run['date']}. Model-steps per second, a batch of 256:"
     about = f"{run['note']} {about}" if "note" in run else about
     lines = [about, "", "| shape | ours | way | JAX | ratio | losses agree |", "|---|---|---|---|---|---|"]
     for row in run["ratios"]:

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import battery_page, born_pages, coverage, induction_page, laws_page, performance_page, shrink_minilm
+from benchmarks import (
+    battery_page,
+    born_pages,
+    coverage,
+    induction_page,
+    laws_page,
+    measure_page,
+    performance_page,
+    shrink_minilm,
+)
 from benchmarks.infoflow_stored import stored
 from headcount.files import whole
 from headcount.papers.induction.stages_picture import stages_picture
@@ -43,6 +52,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/induction.html": lambda: induction_page.page(_json("induction.json")),
     "docs/images/induction.svg": lambda: stages_picture(_json("induction.json")["stages"]).standalone(),
     "docs/coverage.md": lambda: coverage.page(_json("coverage.json")),
+    "docs/measure.md": lambda: measure_page.page(DATA),
     "docs/performance.md": lambda: performance_page.page(_json("bank_speed.json")),
     "docs/images/bank_speed.svg": lambda: performance_page.picture(_json("bank_speed.json")).standalone(),
     "docs/images/head_count.svg": lambda: figure(read_study(DATA / "head_count.json")).standalone(),

@@ -79,7 +79,7 @@ def bank_run(models: int, length: int, path: Path, device: str, samples: int = 8
 
 
 def speed(run: _Run, seconds: float) -> float:
-    """Model-steps a second, without the drawing of the order."""
+    """Model-steps per second, without the drawing of the order."""
     epochs = 0
     run.epoch(0)
     torch.cuda.synchronize()

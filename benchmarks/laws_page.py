@@ -26,7 +26,7 @@ __all__ = ["LawRow", "laws", "page"]
 TEXT_DELTA = 0.25  # Figure 2b of the head-count paper
 RATE_POWERS = {"parameters": -0.2219, "steps": -0.3509}  # Equation 6 of the learning-rate paper
 FITTED = (2, 4, 6, 8)
-COLUMNS = {"law": "law", "claimed": "claimed", "measured": "measured", "interval": "interval", "verdict": "verdict"}
+COLUMNS = {"law": "law", "claimed": "claimed", "measured": "measured, interval", "verdict": "verdict"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class LawRow:
     interval: str
     verdict: str
     command: str
+
+    @property
+    def measured_within(self) -> str:
+        """What was measured, its interval on the next line."""
+        return self.measured if self.interval == "-" else f"{self.measured}\n{self.interval}"
 
 
 def laws(data: Path) -> list[LawRow]:
@@ -71,7 +76,7 @@ def page(data: Path) -> str:
 
 def _section(room: str, rows: list[LawRow]) -> Passage:
     commands = dict.fromkeys(row.command for row in rows)
-    shown = tuple({k: v for k, v in asdict(row).items() if k in COLUMNS} for row in rows)
+    shown = tuple(asdict(row) | {"measured": row.measured_within} for row in rows)
     return Passage(room, (WORDS[room],), rows=shown, columns=COLUMNS, code="\n".join(commands))
 
 

@@ -20,7 +20,7 @@ __all__ = ["ALONE", "Contestant", "Run", "growth", "interleaved", "race"]
 
 SHAPE = ("models", "length", "batch", "heads", "layers", "width")
 Contestant = Callable[[Problem], Train]
-ALONE = ("one by one", "one by one, compiled")  # they train one network; its steps a second are the model-steps
+ALONE = ("one by one", "one by one, compiled")  # they train one network; its steps per second are the model-steps
 
 
 class Run:
@@ -154,7 +154,7 @@ def growth(run: Run, name: str, way: Contestant, base: Size) -> None:
             run.growth.append({"axis": axis, "value": value, **row})
             run.save()
             step = 1e6 * size.models / row["rate"]
-            print(f"{axis} {value}: {step:,.0f} us a step, peak {row['peak bytes'] / 2**20:,.0f} MiB", flush=True)
+            print(f"{axis} {value}: {step:,.0f} us per step, peak {row['peak bytes'] / 2**20:,.0f} MiB", flush=True)
 
 
 def interleaved(run: Run, size: Size, everyone: dict[str, Contestant], rounds: int) -> None:

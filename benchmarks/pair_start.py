@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
 
 from headcount.nets import Architecture, Transformer
 from headcount.nets.transformer import Attention, FeedForward
@@ -59,20 +58,22 @@ def pair_start(task: PairMax, arch: Architecture, mean: float = 0.0, spread: flo
                 encoder.square({k: float(column[k]) for k in range(d)}, norm[i], float(column.norm()), each)
         net.encoder.outer.bias[one] = 1.0
         net.cls[one] = 1.0
+        # Query and key carry the square root each, so that neither is more delicate than the other.
+        asked = [math.sqrt(b * math.sqrt(a.query.shape[1])) for b, a in zip(BETA, (first, last), strict=True)]
         squares = _Units(between)
         each = arch.width // (D * d)
         for i in range(D):
-            first.query[i, :d, x] = BETA[0] * math.sqrt(first.query.shape[1]) * torch.eye(d, dtype=torch.float64)
-            first.key[i, :d, x] = first.value[i, :d, x] = A[i].T
+            first.query[i, :d, x] = asked[0] * torch.eye(d, dtype=torch.float64)
+            first.key[i, :d, x], first.value[i, :d, x] = asked[0] * A[i].T, A[i].T
             first.value[i, d, norm[i]] = 1.0
             first.output[i, got[i], : d + 1] = torch.eye(d + 1, dtype=torch.float64)
             for j in range(d):
                 reach = 1.0 + float(A[i, :, j].norm())
                 squares.square({got[i].start + j: 1.0, j: 1.0}, score[i], reach, each, weight=0.5)
             # - (|u|^2 + 1) / 2 is linear: the class token's key and value read it beside the squares
-            last.query[i, 0, one] = BETA[1] * math.sqrt(last.query.shape[1])
-            last.key[i, 0, score[i]] = last.value[i, 0, score[i]] = 1.0
-            last.key[i, 0, got[i].stop - 1] = last.value[i, 0, got[i].stop - 1] = -0.5
+            last.query[i, 0, one] = asked[1]
+            last.key[i, 0, score[i]], last.value[i, 0, score[i]] = asked[1], 1.0
+            last.key[i, 0, got[i].stop - 1], last.value[i, 0, got[i].stop - 1] = -0.5 * asked[1], -0.5
             last.value[i, 0, one] = -0.5
             last.output[i, answer, 0] = 1.0
         net.read_out.inner.weight[0, answer], net.read_out.inner.weight[1, answer] = 1.0, -1.0
@@ -100,11 +101,14 @@ class _Units:
         self.layer.outer.bias[output] -= bound
 
     def square(self, inputs: dict[int, float], output: int, reach: float, units: int, weight: float = 1.0) -> None:
-        """z^2 on [-reach, reach] by `units` units, linear between knots: off by at most a quarter of a step squared."""
-        knots = torch.linspace(-reach, reach, units + 1, dtype=torch.float64)
-        slopes: Tensor = knots[1:] + knots[:-1]
-        steps = torch.diff(slopes, prepend=torch.zeros(1, dtype=torch.float64))
-        for knot, step in zip(knots[:-1].tolist(), steps.tolist(), strict=True):
-            self._add(inputs, -knot, output, weight * step)
-        gap = float((knots[1] - knots[0]) ** 2) / 8  # half of the largest error: as much above as below
-        self.layer.outer.bias[output] += weight * (reach**2 - gap)
+        """z^2 on [-reach, reach] by `units` units, half on either side, off by at most an eighth of a step squared.
+
+        Both sides grow from 0, so that an error of a weight is not multiplied by a cancellation.
+        """
+        half = units // 2
+        step = reach / half
+        for sign in (1.0, -1.0):
+            for k in range(half):
+                slope = step if k == 0 else 2 * step
+                self._add({j: sign * w for j, w in inputs.items()}, -k * step, output, weight * slope)
+        self.layer.outer.bias[output] -= weight * step**2 / 8

@@ -48,7 +48,7 @@ class Size:
         return Architecture(layers=((self.heads, 8),) * self.layers, width=self.width, positions=1)
 
     def operations(self) -> int:
-        """Floating-point operations a model-step cannot avoid: 2 (d N + 2 N h) a token, three times with gradients."""
+        """Operations a model-step cannot avoid: 2 (d N + 2 N h) per token, three times with gradients."""
         features, width = TOKEN_DIM + 1, self.width
         return 3 * 2 * (features * width + 2 * width * self.heads) * self.batch * self.length
 

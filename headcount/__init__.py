@@ -47,11 +47,12 @@ if TYPE_CHECKING:
         tensor_lens,
     )
     from headcount.papers.infoflow import advise, build, predict
+    from headcount.papers.infoflow.starting import sweep
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
     from headcount.sources import Source
-    from headcount.training import sweep
+    from headcount.tasks import task
 
 __version__ = "0.2.0"
 
@@ -98,6 +99,7 @@ __all__ = [
     "ssm",
     "structure",
     "sweep",
+    "task",
     "tasks",
     "tensor_lens",
     "training",
@@ -112,11 +114,12 @@ __getattr__, __dir__ = lazily(
         "measuring.fitted": ("load",),
         "nets": ("Architecture",),
         "papers.infoflow": ("advise", "build", "predict"),
+        "papers.infoflow.starting": ("sweep",),
         "papers.tensor_lens": ("operator",),
         "results": ("Bound", "Store", "Study"),
         "shrinking": ("compress",),
         "sources": ("Source",),
-        "training": ("sweep",),
+        "tasks": ("task",),
     },
     modules=(
         "certificates",

@@ -9,17 +9,18 @@ from typing import NoReturn
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    os.write(2, b"headcount: interrupted.\n")
-    os._exit(130)
+    try:
+        os.write(2, b"headcount: interrupted.\n")
+    finally:
+        os._exit(130)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Enter; an interruption while the program is still being loaded has nothing to keep and ends it at once."""
-    before = signal.signal(signal.SIGINT, _leave) if arguments is None else None
+    if arguments is None:
+        signal.signal(signal.SIGINT, _leave)
     from headcount.cli import main as enter
 
-    if before is not None:
-        signal.signal(signal.SIGINT, before)
     enter(sys.argv[1:] if arguments is None else arguments)
 
 

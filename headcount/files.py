@@ -1,4 +1,7 @@
-"""Files appear whole or not at all: written beside their place under another name, then moved there."""
+"""Files appear whole or not at all: written beside their place under another name, then moved there.
+
+Arrays come from files without anything in them being run.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,14 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["whole"]
+from headcount.refusals import RefusalError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["arrays_in", "make_folder", "refuse_no_file", "text_in", "whole"]
 
 
 @contextlib.contextmanager
@@ -23,20 +32,82 @@ def whole(path: str | Path) -> Iterator[Path]:
     ('all of it', 1)
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     # A name that nobody can foresee: nothing can be laid in its place beforehand.
     scratch = path.with_name(f"{path.name[:100]}.{secrets.token_hex(8)}.part")
     try:
         yield scratch
         _settle(scratch)
         scratch.replace(path)
+        _settle(path.parent)
     finally:
         scratch.unlink(missing_ok=True)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, each on the disk before anything is put there.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp()) / "runs" / "first"
+    >>> make_folder(folder)
+    >>> folder.is_dir()
+    True
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        _settle(made.parent)
+
+
+def arrays_in(path: str | Path) -> dict[str, np.ndarray]:
+    """The plain arrays of an .npz file, by name; a stranger's file may hold anything, and is refused in one line.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> file = Path(tempfile.mkdtemp()) / "x.npz"
+    >>> np.savez(file, x=np.arange(3))
+    >>> arrays_in(file)["x"].tolist()
+    [0, 1, 2]
+    """
+    import numpy as np
+
+    path = Path(path)
+    refuse_no_file(path)
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (MemoryError, PermissionError):
+        raise
+    except Exception as problem:  # whatever a library makes of a stranger's file
+        why = " ".join(str(problem).split())[:200]
+        raise RefusalError(f"{path} is not a readable .npz file of plain arrays: {why}") from None
+
+
+def text_in(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
+    """The text of a file; what is no plain file (a folder, a pipe, a device without end) is refused unread."""
+    refuse_no_file(path)
+    return path.read_text(encoding=encoding, errors=errors)
+
+
+def refuse_no_file(path: Path) -> None:
+    """Refuse what is not there or is no plain file.
+
+    >>> refuse_no_file(Path("/dev/null"))
+    Traceback (most recent call last):
+    ...
+    headcount.refusals.RefusalError: /dev/null is no plain file
+    """
+    path.stat()  # whoever is missing or closed is named by the system
+    if not path.is_file():
+        raise RefusalError(f"{path} is no plain file")
+
+
 def _settle(path: Path) -> None:
     """Wait until what was written is on the disk, so that a power cut leaves the old file or the new one."""
-    if path.is_file():
+    if not path.is_file() and not path.is_dir():
+        return
+    refused = contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext()
+    with refused:  # not every system lets a folder be opened
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)

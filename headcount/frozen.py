@@ -24,15 +24,18 @@ Value = TypeVar("Value")
 # The values that a file may name, by the module each lives in; a list, so that nothing loads before it is wanted.
 LISTED = {
     "tasks.linear_max": ("LinearMax",),
+    "tasks.lookups": ("LipschitzOuter", "Lookups", "MaxOf", "PlaceOf", "RankOf", "WellOf"),
     "tasks.opposite": ("OppositePair",),
     "tasks.pairs": ("Gaussian", "PairMax", "TriangleCentre", "UnitSphere"),
     "tasks.places": ("Induction", "PositionSum"),
     "tasks.ranks": ("KthLargest",),
     "tasks.ridges": ("Affine", "Exponential", "Ridges", "Sine", "Square"),
+    "tasks.sourced": ("SourcedFunction",),
     "tasks.wells": ("Wells",),
     "certificates.domains": ("Box", "Drawn"),
     "certificates.attempts": ("AllEqual", "Ascent", "Boundary", "NearTies", "Random", "Ties"),
     "certificates.network": ("ClassTokenNet", "NetworkShape"),
+    "certificates.parallel_parts": ("SideBySide", "SideBySideShape"),
     "tasks.ngrams": ("NGram",),
     "papers.consistency.smooth": ("Smooth",),
     "papers.consistency.networks": ("Covered", "SmootherNet", "SmootherShape"),
@@ -51,6 +54,8 @@ LISTED = {
 }
 HOME = {name: f"headcount.{module}" for module, names in LISTED.items() for name in names}
 RENAMED = {"Shape": "NetworkShape"}  # since 0.1.0, whose files say module:Class
+
+BITS = 63  # of a whole number, besides its sign
 
 NOUNS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
@@ -97,10 +102,12 @@ def checked(hint: Any, value: Any, key: str, where: str) -> Any:
         return _items(hint, value, key, where)
     if _is_union(hint):
         return _either(hint, value, key, where)
-    if getattr(hint, "_is_protocol", False) and isinstance(value, Mapping):
+    if getattr(hint, "_is_protocol", False) and isinstance(value, Mapping | list | str | int | float | None):
         return rebuilt(value, f"{key} in {where}", hint)
     if not _fits(hint, value):
         raise ValueError(f"{key} in {where} must be {_wanted(hint)}, got {_shown(value)}")
+    if isinstance(value, int) and value.bit_length() > BITS:
+        raise ValueError(f"{key} in {where} is too large for a number of {BITS} bits")
     return _tuples(value) if hint is Any else value
 
 
@@ -276,7 +283,7 @@ def _named(hint: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = repr(value) if not isinstance(value, int) or value.bit_length() < 4 * BITS else "a very large number"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from headcount.refusals import missing_package
+
 __all__ = ["lazily"]
 
 
@@ -32,12 +34,23 @@ def lazily(
 
     def find(name: str) -> Any:
         if name in whole:
-            return importlib.import_module(f"{package}.{whole[name]}")
+            return _imported(f"{package}.{whole[name]}")
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = home[name] if home[name].startswith("headcount.") else f"{package}.{home[name]}"
-        value = getattr(importlib.import_module(module), name)
+        value = getattr(_imported(module), name)
         setattr(sys.modules[package], name, value)
         return value
 
     return find, lambda: sorted({*home, *whole, *vars(sys.modules[package])})
+
+
+def _imported(module: str) -> Any:
+    """The module; where it needs a package that is not installed, the error names the extra that brings it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").partition(".")[0]
+        if package in ("", "headcount"):
+            raise
+        raise ModuleNotFoundError(missing_package(package), name=missing.name) from None

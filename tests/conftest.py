@@ -3,11 +3,19 @@
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share two cores
-os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import pytest
 from jaxtyping import install_import_hook
 
 import tests.typechecker  # noqa: F401  (the hook names it)
 
 install_import_hook("headcount", "tests.typechecker.check")
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers_whatever_ran_before():
+    """Libraries that start their models from the global generator draw the same numbers in every order of the tests."""
+    import torch
+
+    torch.manual_seed(0)

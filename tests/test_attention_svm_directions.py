@@ -124,8 +124,8 @@ def test_nonlinear_heads_need_the_finite_part():
     assert found["drawn"] == 8
     assert found["set aside"] + found["one token each"] + found["mixing tokens"] == 8
     assert found["mixing tokens"] >= 5
-    assert found["both nearer"] == found["mixing tokens"]
-    assert found["gap of both"] < found["gap of W_dir"] / 2
+    assert found["gap of the rest"] < 0.01  # the part that can fail: W - W_fin against W_dir
+    assert found["gap of the rest"] < found["gap of W_dir"]
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_nonlinear_heads_need_the_finite_part():
 def test_nonlinear_heads_need_the_finite_part_in_every_dimension(token_dim):
     found = nonlinear_study(token_dim, 100)
     assert found["mixing tokens"] >= 50
-    assert found["both nearer"] == found["mixing tokens"]
+    assert found["gap of the rest"] < 0.02
 
 
 def test_the_gradient_by_hand_is_the_gradient():

@@ -110,6 +110,40 @@ def test_an_infeasible_choice_carries_the_combination_that_proves_it():
     assert found > 10
 
 
+@NORMS
+def test_sequences_of_other_scales_are_solved_and_proved_alike(norm):
+    x, z, chosen = drawn(3, 4, 5)
+    x = x * np.array([1e-3, 1.0, 1e3])[:, None, None]
+    assert feasible(x, z, chosen)
+    proved(max_margin(x, z, chosen, norm), norm, constraint_rows(x, z, chosen)[0])
+    near = x.copy()
+    near[1, (chosen[1] + 1) % 4] = near[1, chosen[1]] + 1e-6  # hardly another token, but another
+    assert max_margin(near, z, chosen, norm).gap < 1e-6
+
+
+@NORMS
+def test_feasibility_does_not_depend_on_the_scale_of_a_sequence_and_what_is_not_solved_is_said(norm):
+    for seed in range(4):
+        x, z, chosen = drawn(3, 4, 5, seed)
+        far = x * np.array([1e-8, 1.0, 1e8])[:, None, None]
+        assert feasible(far, z, chosen)
+        try:
+            assert max_margin(far, z, chosen, norm).gap < 1e-3
+        except ValueError as said:
+            assert not isinstance(said, InfeasibleError)
+            assert "left a" in str(said)
+
+
+def test_one_token_has_nothing_to_separate():
+    assert feasible(np.ones((3, 1, 2)), np.ones((3, 2)), [0, 0, 0])
+
+
+def test_a_query_of_nothing_is_named():
+    x = np.random.default_rng(0).standard_normal((2, 3, 2))
+    with pytest.raises(InfeasibleError, match="query of sequence 1 is 0"):
+        max_margin(x, [[1.0, 1.0], [0.0, 0.0]], [0, 0])
+
+
 def test_a_token_equal_to_the_chosen_one_is_named():
     x = np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]])
     with pytest.raises(InfeasibleError, match="sequence 0 token 2 equals the chosen token 0"):
@@ -123,6 +157,8 @@ def test_a_token_equal_to_the_chosen_one_is_named():
         ({"chosen": [0.0, 1.0]}, "whole numbers"),
         ({"queries": np.ones((3, 2))}, "got"),
         ({"tokens": np.full((2, 3, 2), np.nan)}, "finite"),
+        ({"tokens": 1e-200 * np.random.default_rng(0).standard_normal((2, 3, 2))}, "between 1e-70 and 1e70"),
+        ({"queries": 1e200 * np.eye(2)}, "between 1e-70 and 1e70"),
         ({"tokens": np.ones((2, 1, 2)), "chosen": [0, 0]}, "nothing to choose"),
     ],
 )

@@ -50,7 +50,7 @@ def test_tasks_as_json_carry_their_structure(call):
 
 def test_runs_and_export_hand_out_what_a_sweep_kept(call, study):
     code, out, _ = call("runs", "--json")
-    assert code == 0 and json.loads(out)[0]["kept"] == 8
+    assert code == 0 and json.loads(out)[0]["trained"] == 8
     code, out, _ = call("export", study)
     assert code == 0
     assert len((study / "rows.csv").read_text().splitlines()) == 9

@@ -110,7 +110,7 @@ def test_collide_takes_a_built_network_and_finds_nothing(run, tmp_path):
     code, out, _ = run("collide", "--net", str(tmp_path / "net.safetensors"), "--free", "6", "--json")
     row = json.loads(out)
     assert code == 0
-    assert not row["found"]
+    assert not row["collides"]
     assert len(row["first"]) == 32
 
 
@@ -120,7 +120,7 @@ def test_collide_stays_in_the_box_of_the_file(run, tmp_path):
     code, out, _ = run("collide", "--net", str(tmp_path / "net.safetensors"), "--free", "4", "--json")
     row = json.loads(out)
     assert code == 0
-    assert not row["found"]
+    assert not row["collides"]
     assert max(abs(v) for token in row["first"] for v in token) <= 2
 
 

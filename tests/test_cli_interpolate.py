@@ -68,6 +68,6 @@ def test_files_that_are_not_there_or_not_ours_are_one_line(capsys, tmp_path, dat
     assert run(capsys, "interpolate", tmp_path / "none.npz")[1].err.count("\n") == 1
     (tmp_path / "text.npz").write_text("text")
     code, said = run(capsys, "interpolate", tmp_path / "text.npz")
-    assert code == 2 and "not a .npz file" in said.err
+    assert code == 2 and "not a readable .npz file" in said.err
     code, said = run(capsys, "interpolate", data / "labels.npz", "--onnx")
     assert code == 2 and "--out" in said.err

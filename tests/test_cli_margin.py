@@ -91,6 +91,6 @@ def test_every_mistake_is_one_line(run, tmp_path, change, says):
 
 def test_files_that_are_none_and_unknown_norms_are_refused(run, tmp_path):
     (tmp_path / "no.npz").write_text("nothing")
-    assert "no npz file" in run(tmp_path / "no.npz")[2]
+    assert "not a readable .npz file" in run(tmp_path / "no.npz")[2]
     assert run(tmp_path / "absent.npz")[0] == 2
     assert "did you mean 'nuclear'" in run(saved(tmp_path / "a.npz", 3, 4, 5), "--norm", "nuclera")[2]

@@ -22,7 +22,7 @@ def run(capsys):
 def test_a_hard_pair_is_excluded_at_every_length(run):
     code, out, _ = run("--tokens", "1,2", "--starts", 2)
     assert code == 0
-    assert "So: no prompt of any length leaves less than" in out
+    assert "So: no prompt of any length brings the loss on these targets below" in out
 
 
 def test_what_it_writes_it_reads_with_the_same_answer(run, tmp_path):
@@ -66,7 +66,7 @@ def test_bad_options_are_one_line(run, tmp_path):
         (("--tokens", "0"), "from 1"),
         (("--starts", "0"), "at least 1"),
         (("--token-dim", "2"), "at least 3"),
-        ((tmp_path / "no.npz",), "no npz file"),
+        ((tmp_path / "no.npz",), "not a readable .npz file"),
     ):
         code, _, err = run(*given)
         assert code == 2

@@ -7,15 +7,16 @@ import pytest
 import torch
 
 import headcount
-from headcount.cli.door import EXTRAS, main
+from headcount.cli.door import main
+from headcount.refusals import EXTRAS
 from tests.app_commands import commands
 from tests.test_cli_allocation import folder, text  # noqa: F401
 from tests.test_training_sweeps import SPEC
 
 # Commands that only print, or write what a person looks at: pages, pictures, and the same facts as JSON.
 FOR_PEOPLE = {
-    "advise", "allocate", "bound", "collide", "figure", "fit", "lens", "predict", "report", "runs", "saturation",
-    "generalise", "margin", "prompt", "store verify",
+    "advise", "allocate", "attention", "bound", "collide", "figure", "fit", "lens", "predict", "report", "runs",
+    "saturation", "generalise", "margin", "prompt", "store verify",
     "ssm depth", "ssm quantise", "ssm table", "ssm train", "tasks",
 }  # fmt: skip
 
@@ -37,7 +38,7 @@ def call(capsys, monkeypatch, tmp_path):
 def sweep(call, tmp_path, request):
     (tmp_path / "small.toml").write_text(SPEC)
     call("sweep", "small.toml", "--store", "kept")
-    assert json.loads(call("runs", ".", "--json"))[0]["kept"] == 8
+    assert json.loads(call("runs", ".", "--json"))[0]["trained"] == 8
     assert len(json.loads(call("export", "kept", "--json"))) == 8
     assert "report.html" in call("report", "kept", "--out", "page")
 
@@ -65,7 +66,7 @@ def measure(call, tmp_path, request):
 
 def build(call, tmp_path, request):
     call("build", "--retrievals", "2", "--length", "32", "--eps", "1e-2", "--no-check", "--out", "net")
-    assert not json.loads(call("collide", "--net", "net/net.safetensors", "--free", "4", "--json"))["found"]
+    assert not json.loads(call("collide", "--net", "net/net.safetensors", "--free", "4", "--json"))["collides"]
 
 
 def probe(call, tmp_path, request):
@@ -92,6 +93,14 @@ def deepen_and_flatten(call, tmp_path, request):
     call("ssm", "deepen", back, "--depth", "2", "--out", "again")
     gap = headcount.ssm.load(back).impulse(32) - system.impulse(32)
     assert np.abs(gap).max() < 1e-9 * np.abs(system.impulse(32)).max()
+
+
+def ssm_export(call, tmp_path, request):
+    system = headcount.ssm.DiagonalSSM([0.9, -0.5, 0.3], [100.0, 5.0, 2.0])
+    headcount.ssm.save(system, tmp_path / "system.json")
+    call("ssm", "export", "system.json", "--to", "sos")
+    call("ssm", "deepen", "system-sos.json", "--depth", "2")
+    assert np.allclose(headcount.ssm.load(tmp_path / "system-sos-deep.json").impulse(32), system.impulse(32))
 
 
 def reproduce(call, tmp_path, request):
@@ -138,6 +147,7 @@ READ_BACK = {
     "probe": probe,
     "reproduce": reproduce,
     "ssm deepen": deepen_and_flatten,
+    "ssm export": ssm_export,
     "ssm flatten": deepen_and_flatten,
     "sweep": sweep,
 }

@@ -67,7 +67,8 @@ def test_the_interval_covers_a_planted_knee_and_is_not_the_whole_range(truth, he
     covered = [k.low <= truth <= (k.high or math.inf) for k in found]
     width = [sum(k.low <= h <= (k.high or math.inf) for h in k.tested) for k in found]
     assert np.mean(covered) >= 0.93
-    assert np.mean(width) <= 2.7  # of 4 to 8 counts tested; a seventh of the seeds fail, and three show little
+    # Of 4 to 8 counts tested; a seventh of the seeds fail, and three show little and never single a count out.
+    assert np.mean(width) <= (2.7 if seeds >= 4 else 2.9)
     assert np.mean([w == heads for w in width]) <= 0.1
     assert np.mean([k.value == truth for k in found]) >= 0.75
 
@@ -128,8 +129,26 @@ def test_a_late_fall_beyond_a_flat_stretch_is_not_missed():
     assert knee(curve([-1, -1.1, -1.2, -4, -4])).value == 4
 
 
+@pytest.mark.parametrize(("seeds", "high"), [(2, 2), (3, 2), (4, 1)])
+def test_fewer_than_four_seeds_single_no_count_out(seeds, high):
+    found = knee(curve([-2.0, -2.0, -2.0, -2.0], seeds=seeds), predicted=1)
+    assert (found.value, found.low, found.high) == (1, 1, high)
+    lengths = [planted.row(h, T, s, 0.01 * (1 + s / 50)) for h in (1, 2, 3) for T in (8, 16, 32) for s in range(seeds)]
+    assert knee(Study(tuple(lengths))).interval == "[1, 1]"  # the lengths tell it
+
+
+def test_training_that_did_not_settle_refutes_nothing_and_asks_for_more():
+    settled = knee(curve([-1.0, -2.0, -4.0, -4.0, -4.0], spread=0.05), predicted=1)
+    assert settled.settled and settled.verdict.outcome == "refuted"
+    apart = knee(curve([-1.0, -2.0, -4.0, -4.0, -4.0], spread=0.6), predicted=1)
+    assert apart.value == 3 and apart.apart == pytest.approx(10**1.2) and not apart.settled
+    assert apart.verdict.outcome == "unresolved"
+    if apart.low > 1:
+        assert "training did not settle" in str(apart.verdict) and "train longer or add seeds" in str(apart.verdict)
+
+
 def test_counts_that_were_not_tested_stay_inside_the_interval():
-    rows = [planted.row(h, 8, s, 10.0 ** -min(h, 3)) for h in (1, 2, 4, 8) for s in range(3)]
+    rows = [planted.row(h, 8, s, 10.0 ** -min(h, 3)) for h in (1, 2, 4, 8) for s in range(4)]
     found = knee(Study(tuple(rows)), predicted=3)
     assert (found.value, found.low, found.high) == (4, 3, 4)
     assert found.verdict.outcome == "consistent"

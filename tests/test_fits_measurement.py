@@ -1,11 +1,15 @@
 """What a study of given data says, case by case: the finding, the advice, the warnings, and a page for each."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headcount.fits import Measurement
+from headcount.numerals import counted, spelt
 from headcount.report import measured, write_measured
 from headcount.results import Study
 from tests import planted
@@ -116,7 +120,7 @@ def test_training_for_too_long_and_divergence_are_said():
     assert "rose" in warning
     lost = measurement(ENOUGH)
     rows = tuple({**row, "status": "diverged"} if row["seed"] == 0 else row for row in lost.study)
-    assert Measurement(Study(rows, SPEC)).warnings == ("5 of 20 networks diverged; a smaller --lr may help",)
+    assert Measurement(Study(rows, SPEC)).warnings == ("5 of 20 networks diverged; a smaller learning rate may help",)
 
 
 def test_a_head_count_that_never_converged_has_a_page_all_the_same():
@@ -140,3 +144,54 @@ def test_everything_found_is_one_machine_readable_value():
     assert row["one_fewer"]["heads"] == 2 and row["one_more"]["heads"] == 4
     assert row["knee"]["heads"] == 3
     assert row["finding"] == "enough"
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.floats(-4.0, 0.0), min_size=2, max_size=6),
+    st.integers(2, 5),
+    st.floats(0.0, 0.7),
+    st.one_of(st.none(), st.floats(1e-4, 1.2)),
+)
+def test_headline_advice_and_marked_row_never_contradict_each_other(levels, seeds, spread, baseline):
+    found = measurement({h + 1: 10**v for h, v in enumerate(levels)}, spread=spread, seeds=seeds)
+    if baseline is not None:
+        spec = {**found.study.spec, "baselines": [{"name": "linear", "level": baseline, "error_rate": None}]}
+        found = Measurement(replace(found.study, spec=spec))
+    answer, marked = found.answer, [row for row in found.by_heads() if row["heads"] == found.answer.heads]
+    assert answer.heads == found.knee.value and len(marked) == 1 and marked[0]["against"] is None
+    learnable = answer.attention is None or answer.attention.learnable
+    pays = answer.attention is None or answer.attention.pays
+    assert ("nothing to learn" in answer.advice) == (answer.headline == "Nothing to learn here") == (not learnable)
+    if learnable:
+        assert answer.headline.startswith("No attention needed") == (not pays) == ("worth nothing" in answer.advice)
+    if learnable and pays:
+        sure = answer.headline.endswith("enough") and not answer.headline.startswith("Between")
+        again = any(words in answer.advice for words in ("measure again", "test more", "do not decide"))
+        assert not (sure and again)
+        assert ("did not settle" in answer.headline) == ("did not settle" in answer.advice)
+        assert answer.decided <= (not answer.open)
+        if answer.finding in ("any", "enough") and len(answer.inside) == 1:
+            use = "Use one head" if answer.finding == "any" else f"Use {counted(answer.heads, 'head')}"
+            assert answer.headline.startswith(spelt(answer.heads).capitalize()) and use in answer.advice
+
+
+def test_seeds_a_factor_ten_apart_at_the_knee_are_said_in_headline_and_advice():
+    rng = np.random.default_rng(0)
+    rows = []
+    for heads, at in ENOUGH.items():
+        for seed, off in enumerate((0.0, 0.01, 0.02, 1.5)):  # one seed stuck thirty times above
+            rows.append(planted.row(heads, 8, seed, float(at * 10 ** (off + 0.01 * rng.standard_normal()))))
+    found = Measurement(Study(tuple(rows), SPEC))
+    assert found.knee.value == 3 and not found.knee.settled
+    assert found.answer.headline.endswith("but training did not settle") and not found.answer.decided
+    assert found.advice.endswith("so measure again with more steps or seeds.")
+    assert found.as_row()["decided"] is False
+
+
+def test_cost_stands_beside_error():
+    found = measurement(ENOUGH)
+    (row,) = [line for line in found.by_heads() if line["heads"] == 3]
+    assert row["bytes"] == 4 * row["parameters"] and row["milliseconds"] is None
+    timed = replace(found.study, spec={**SPEC, "milliseconds": {"3": 0.25}})
+    assert [line["milliseconds"] for line in Measurement(timed).by_heads() if line["heads"] == 3] == [0.25]

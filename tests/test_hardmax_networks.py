@@ -107,6 +107,26 @@ def test_sequences_of_the_same_measure_are_refused_by_name_or_kept_once():
     assert built.check().gap < 1e-12 and built.layers == 2 + 1 + 1 + 2
 
 
+@pytest.mark.parametrize("scale", [1e-8, 1e8, 1e-90, 1e90])
+def test_the_scale_of_the_data_does_not_matter(scale):
+    rng = np.random.default_rng(3)
+    for outputs in (1, 2):
+        rows, y = list(scale * rng.standard_normal((5, 4, 3))), list(scale * rng.standard_normal((5, outputs, 3)))
+        worst, size = gaps(interpolate(rows, y), rows, y)
+        assert max(worst) < 1e-14 * size
+
+
+def test_single_tokens_repeats_and_one_class_are_exact():
+    rng = np.random.default_rng(4)
+    for rows, y in (
+        (list(rng.standard_normal((6, 1, 3))), list(rng.standard_normal((6, 3)))),
+        (list(rng.standard_normal((6, 4, 3))), [np.zeros(3)] * 6),
+        ([np.tile([[1.0, 2.0]], (5, 1)), np.tile([[1.0, 3.0]], (2, 1))], [[0.0, 1.0], [1.0, 0.0]]),
+        ([np.zeros((3, 2)), np.ones((1, 2))], [[0.0, 0.0], [5.0, 5.0]]),
+    ):
+        assert max(gaps(interpolate(rows, y), rows, y)[0]) < 1e-14
+
+
 def test_other_proportions_are_told_apart():
     a, b = [1.0, 0.0], [0.0, 1.0]
     built = interpolate([[a, b], [a, b, b]], [[0.0, 0.0], [1.0, 1.0]])
@@ -120,6 +140,10 @@ def test_other_proportions_are_told_apart():
         ([[[1.0, 2.0], [1.0, 2.0]]], [[[1.0, 1.0], [2.0, 2.0]]], "sequence 0 has 2 outputs but only 1 distinct"),
         ([[[1.0, 2.0]], [[1.0, 3.0]]], [[1.0, 1.0]], "2 sequences .* 1"),
         ([[[1.0, float("inf")]]], [[1.0, 1.0]], "not finite"),
+        ([[[1e-300, 2e-300]], [[2e-300, 0.0]]], [[1.0, 1.0], [2.0, 0.0]], "between 1e-100 and 1e100"),
+        ([[[1.0, 2.0]], [[2.0, 0.0]]], [[1e200, 0.0], [0.0, 1.0]], "between 1e-100 and 1e100"),
+        ([[["a", "b"]]], [[1.0, 1.0]], "rows of equally many numbers"),
+        (None, None, "sequences must be a list"),
         ([[[1e6, 0.0]], [[0.0, 1e-6]], [[0.0, 2e-6]]], [[0.0, 1.0], [1.0, 0.0], [2.0, 0.0]], "sequences 1 and 2"),
     ],
 )

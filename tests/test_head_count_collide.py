@@ -72,7 +72,7 @@ def test_the_two_sequences_are_what_the_numbers_say():
     bound = collision.width(eps=collision.target_gap / 4)
     assert bound.value == pytest.approx(collision.steepness / 2 / math.sqrt(2), rel=1e-9)
     assert collision.width(eps=collision.target_gap).value == 0
-    assert collision.found()
+    assert collision.collides()
 
 
 def test_exhaustive_search_finds_the_best_pair_there_is():
@@ -121,8 +121,8 @@ def test_a_random_a_trained_and_a_loaded_transformer_collide(tmp_path):
     torch.save(net.state_dict(), tmp_path / "net.pt")
     again = Transformer(arch, 2)
     again.load_state_dict(torch.load(tmp_path / "net.pt"))
-    assert before.found()
-    assert after.found()
+    assert before.collides()
+    assert after.collides()
     assert after.steepness != before.steepness
     assert collide(TASK, again, free=6).steepness == after.steepness
 
@@ -135,14 +135,14 @@ def test_enough_heads_leave_no_collision(free, tmp_path):
         assert collision.target_gap > 2 * built.certificate.error
         # F_0 is a sum: a target gap is seen whole in one average, up to the promised error.
         assert 0.5 <= collision.steepness <= 1.1
-        assert not collision.found(built.certificate.error)
+        assert not collision.collides(built.certificate.error)
 
 
 def test_linear_maxima_collide_on_a_box():
     task = LinearMax(directions=[[1.0, 0.5], [-1.0, 0.5], [0.3, -1.0]], length=32)
     net = Transformer(Architecture(layers=((2, 2),), width=16, positions=3), 2, seed=0)
     collision = collide(task, net, free=6, radius=2.0)
-    assert collision.found()
+    assert collision.collides()
     both = torch.stack([collision.first, collision.second])
     assert collision.target_gap == pytest.approx(float(task(both).diff().abs()), rel=1e-12)
     assert both.abs().max() <= 2.0

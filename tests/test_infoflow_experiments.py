@@ -117,7 +117,7 @@ def test_cells_train_as_banks_and_fill_the_page():
     rows = judged("4 maxima", trained)
     run = {"samples": 32, "steps": 2, "batch": 16, "seeds": 2, "device": "cpu", "date": "2026-11-15"}
     text = page({}, {"rows": rows, "runs": {"4 maxima": run}, "confusion": confusion(rows)})
-    assert "cells agree" in text and "<td>4 maxima: 4x8</td>" in text
+    assert "cells agree" in text and ">4 maxima: 4x8</th>" in text
     assert Entry(cells[0].name, cells[0].task, cells[0].arch) == cells[0]
 
 

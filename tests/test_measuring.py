@@ -1,19 +1,22 @@
 """Measuring given data: no leakage, a time that is kept, rows that are kept, and a page for whatever is found."""
 
+import importlib
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.cli import main
 from headcount.measuring import StudyPlan, measure, sequences
-from headcount.measuring.measure import _Question
 from headcount.measuring.ordering import OrderTrial
+from headcount.measuring.pacing import Clock
 from headcount.measuring.planning import fitting, seconds, smaller
 from headcount.measuring.preparing import prepare
+from headcount.measuring.question import Question
 from headcount.measuring.splitting import split
 from headcount.measuring.subject import Subject
 from headcount.measuring.timing import Rate, Rates
@@ -22,6 +25,7 @@ from headcount.results import Store
 from headcount.training import Given, Member, Recipe
 from headcount.training.memory import bank_memory
 
+measuring = importlib.import_module("headcount.measuring.measure")  # the name is that of its function too
 TINY = StudyPlan(heads=(1, 2), seeds=2, steps=40, embed_dim=4, width=8)
 
 
@@ -116,8 +120,8 @@ def test_the_first_plan_that_fits_is_taken_and_none_is_said():
     assert fitting(StudyPlan(), cost.__getitem__, None) == (StudyPlan(), "")
     plan, given_up = fitting(StudyPlan(), cost.__getitem__, 97.5)
     assert plan == list(cost)[3] and given_up == "1500 steps instead of 3000, 3 seeds instead of 4"
-    with pytest.raises(ValueError, match="the budget is too small: 5 s are left for training"):
-        fitting(StudyPlan(), cost.__getitem__, 5.0)
+    smallest, given_up = fitting(StudyPlan(), cost.__getitem__, 5.0)  # nothing fits: the smallest, and it is said
+    assert smallest == list(cost)[-1] and given_up.endswith("(the smallest there is: about 1 min 30 s)")
 
 
 def test_an_estimate_is_linear_in_steps_seeds_and_between_the_heads_timed():
@@ -125,7 +129,8 @@ def test_an_estimate_is_linear_in_steps_seeds_and_between_the_heads_timed():
     recipe = Recipe(1000, 100, 10, 100, evaluations=10)
     one = rates.seconds(StudyPlan((1, 5), 4), recipe)
     assert one == pytest.approx(0.1 + 0.1 + 0.3 + 0.3)
-    assert rates.seconds(StudyPlan((1, 5), 2), recipe) == pytest.approx(one / 2)
+    assert rates.seconds(StudyPlan((1, 5), 2), recipe) == pytest.approx(one * 4 / 6)  # half the seeds, shared overhead
+    assert rates.seconds(StudyPlan((1, 5), 4), recipe, seeds=10) == pytest.approx(2 * one)
     assert rates.seconds(StudyPlan((1, 3, 5), 4), recipe) == pytest.approx(1.5 * one)
 
 
@@ -150,7 +155,7 @@ def test_a_time_that_is_none_is_refused(text):
 def test_rows_are_kept_and_a_second_call_trains_nothing(tmp_path, monkeypatch):
     first = measure(data(), plan=TINY, store=tmp_path)
     monkeypatch.setattr(Subject, "train", None)  # a call would fail
-    monkeypatch.setattr(_Question, "fitted", None)  # so would a new trial
+    monkeypatch.setattr(Question, "fitted", None)  # so would a new trial
     again = measure(data(), plan=TINY, store=tmp_path)
     assert again.study.rows == first.study.rows
     assert again.files == first.files
@@ -182,14 +187,86 @@ def test_other_data_are_never_taken_for_these(tmp_path):
     assert {row["run"] for row in one.study}.isdisjoint(row["run"] for row in two.study)
 
 
-def test_a_late_measurement_stops_between_head_counts_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(_Question, "late", True)
+class Elapsing:
+    """A clock that a test moves."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def __call__(self):
+        return self.time
+
+
+FOUR = StudyPlan(heads=(1, 2, 3, 4), seeds=2, steps=20, embed_dim=4, width=8, positions=0)
+
+
+def on_time(monkeypatch, per_bank, budget, plan=FOUR, busy=1.0):
+    """Measure with banks that take a stated time on a clock of their own, `busy` times what the trial said."""
+    clock, train = Elapsing(), Subject.train
+
+    def trained(self, members, recipe, progress=None):
+        if progress is not None:
+            clock.time += busy * per_bank * recipe.steps / subject_steps(plan) * (len(members) + 2) / 4
+        return train(self, members, recipe, progress)
+
+    rate = Rate(per_bank / subject_steps(plan), 0.0)
+    monkeypatch.setattr(Subject, "train", trained)
+    monkeypatch.setattr("headcount.measuring.rounds.time.monotonic", clock)
+    monkeypatch.setattr(
+        "headcount.measuring.question.timed", lambda subject, plan, seconds: Rates((1, rate), (4, rate), 2)
+    )
+    monkeypatch.setattr(measuring, "Clock", lambda budget, began: Clock(budget, 0.0, clock))
     said = []
-    plan = StudyPlan(heads=(1, 2, 3, 4), seeds=2, steps=20, embed_dim=4, width=8)
-    found = measure(data(), plan=plan, store=tmp_path, say=said.append)
-    assert sorted(found.levels) == [1, 2]
+    return measure(data(), plan=plan, budget=budget, say=said.append), clock.time, said
+
+
+def subject_steps(plan):
+    return Subject.of(data(), 0, "cpu").recipe(plan).steps
+
+
+@pytest.mark.parametrize("busy", [1.0, 1.9, 0.6])
+def test_a_time_is_kept_and_used_on_a_machine_that_gets_busier_or_idler(monkeypatch, busy):
+    found, spent, said = on_time(monkeypatch, per_bank=1.0, budget=20.0, busy=busy)
+    assert 0.8 * 20 <= spent <= 1.05 * 20
+    few, many = found.knee.seeds
+    assert many - few <= 1  # what is left goes into seeds, the same for all but for the last round
+    assert (many > 2) == any("With the time left" in line for line in said) and (many > 2 or busy > 1)
+    assert len(found.study) == found.study.spec["asked"]  # nothing is called unfinished
+
+
+def test_a_late_measurement_stops_between_head_counts_and_says_so(monkeypatch):
+    found, _, said = on_time(monkeypatch, per_bank=1.0, budget=9.0, busy=4.0)
+    assert sorted(found.levels) == [1, 4]  # both ends first
     assert "The time is over with 2 head counts to go; run it again to go on." in said
     assert "4 of 8 networks are trained" in found.files["report.html"]
+
+
+def test_plenty_of_time_goes_into_seeds_and_then_into_steps(monkeypatch):
+    found, spent, _ = on_time(monkeypatch, per_bank=0.1, budget=20.0)
+    assert found.study.spec["plan"]["steps"] == 4 * FOUR.steps
+    assert max(found.knee.seeds) == 16  # no more are asked for
+    assert spent < 20
+
+
+def test_a_second_call_finds_all_the_seeds_that_the_time_allowed_for(monkeypatch, tmp_path):
+    clock = Elapsing()
+    monkeypatch.setattr(measuring, "Clock", lambda budget, began: Clock(budget, None, clock))
+    monkeypatch.setattr("headcount.measuring.rounds.time.monotonic", clock)
+    plan = replace(TINY, steps=10, positions=0)
+    first = measure(data(), plan=plan, budget=5.0, store=tmp_path)
+    monkeypatch.setattr(Subject, "train", None)  # a call would fail
+    again = measure(data(), plan=plan, budget=5.0, store=tmp_path)
+    assert again.study.rows == first.study.rows and max(first.knee.seeds) == 16
+
+
+def test_threads_are_as_they_were_afterwards(monkeypatch):
+    torch.set_num_threads(2)
+    try:
+        monkeypatch.setattr("headcount.measuring.question.threads_for", lambda subject, plan: 1)
+        found = measure(data(), plan=replace(TINY, steps=10, positions=0))
+        assert torch.get_num_threads() == 2 and found.study.environment["threads"] == 1
+    finally:
+        torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize("classes", [0, 3])

@@ -8,6 +8,7 @@ from safetensors.numpy import save_file
 
 from headcount.cli import main
 from headcount.measuring import load, sequences
+from headcount.measuring.splitting import split
 from headcount.measuring.tables import Reading, cut_windows
 
 RNG = np.random.default_rng(0)
@@ -178,7 +179,7 @@ def broken(folder):
     yield [folder / "hole.csv", "--sequence", "id"], "row 1 of column 'a' is empty"
     yield [folder / "two.csv", "--sequence", "id"], "'target' in sequence '1' takes 2 values (3, 4)"
     yield [folder / "head.csv", "--sequence", "id"], "a header and rows are needed"
-    yield [folder / "words.csv"], "give --sequence COLUMN (a row a token) or --window N"
+    yield [folder / "words.csv"], "give --sequence, a column (a row is a token), or --window"
     yield [folder / "words.csv", "--sequence", "id", "--target", "taget"], "no column 'taget'; did you mean 'target'?"
     yield [folder / "words.csv", "--sequence", "id", "--window", "3"], "not both"
     yield [folder / "short.csv", "--window", "50"], "a series of 40 rows has no window of 50"
@@ -213,3 +214,31 @@ def test_every_mistake_is_one_line_and_exit_code_two(tmp_path, monkeypatch, caps
         assert printed.err.count("\n") == 1, printed.err
     sys.modules.pop("mine", None)
     assert not list(tmp_path.glob("out/**/*.html"))
+
+
+def test_a_split_column_is_followed_and_kept_from_groups_on_both_sides(tmp_path):
+    sides = ["test" if i % 5 == 0 else "train" for i in range(80)]
+    rows = [f"{i},{t},{i * (t + 1)},{i % 7},{sides[i]}" for i in range(80) for t in range(3)]
+    (tmp_path / "mine.csv").write_text("id,a,b,target,part\n" + "\n".join(rows))
+    data = load(tmp_path / "mine.csv", Reading(sequence="id", split="part", kind="regression"))
+    parts = split(data)
+    assert data.held_out.sum() == 16 and set(parts.validation) <= set(range(0, 80, 5))
+    assert parts.words.startswith("as the data say") and data.x.shape[2] == 2
+    with pytest.raises(ValueError, match="split holds 'trian'"):
+        sequences(np.eye(60), np.arange(60.0), split=["trian"] * 60)
+    with pytest.raises(ValueError, match="one side; both are needed"):
+        split(sequences(np.eye(60), np.arange(60.0), split=[0] * 60))
+    both = sequences(np.eye(60), np.arange(60.0), split=[0, 1] * 30, groups=[i // 2 for i in range(60)])
+    with pytest.raises(ValueError, match="puts 30 groups on both sides"):
+        split(both)
+    with pytest.raises(ValueError, match="--group and --split belong to --sequence"):
+        load(tmp_path / "mine.csv", Reading(window=3, split="part"))
+
+
+def test_arrays_carry_their_split(tmp_path):
+    x = np.random.default_rng(0).standard_normal((60, 3, 1))
+    side = np.array(["training"] * 40 + ["validation"] * 20)
+    np.savez(tmp_path / "mine.npz", x=x, y=x.max(axis=(1, 2)), split=side)
+    data = load(tmp_path / "mine.npz")
+    assert split(data).validation.tolist() == list(range(40, 60))
+    assert data.digest != sequences(x, x.max(axis=(1, 2))).digest

@@ -96,5 +96,5 @@ def test_a_file_that_is_no_model_is_refused(tmp_path):
     (tmp_path / "m").write_bytes(b"no")
     with pytest.raises(ValueError, match="not a safetensors file"):
         hc.load(tmp_path / "m")
-    with pytest.raises(ValueError, match="2 features a token, x has 1"):
+    with pytest.raises(ValueError, match="2 features per token, x has 1"):
         fitted()[3].predict(np.zeros((3, 4, 1)))

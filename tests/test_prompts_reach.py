@@ -191,6 +191,29 @@ def test_what_the_theory_does_not_cover_is_refused():
     assert hc.prompts.reach is reach
 
 
+@pytest.mark.parametrize("part", ["value", "key"])
+@pytest.mark.parametrize("scale", [1e-4, 1e4])
+def test_other_scales_keep_their_floor(part, scale):
+    layer, last, contexts, targets = trapped(2)
+    layer = replace(layer, **{part: scale * getattr(layer, part)})
+    found = reach(layer, last, contexts, targets, 2)
+    assert 0 <= found.floor <= found.error * (1 + 1e-9)
+    assert found.floor <= fit_prompt(layer, last, contexts, targets, 2, 2).loss * (1 + 1e-9)
+    assert found.prompt_loss >= found.floor
+
+
+def test_numbers_out_of_range_are_refused_in_one_line():
+    layer, last, contexts, targets = trapped(0)
+    for change in ({"targets": 1e200 * targets}, {"contexts": np.full((2, 3, 6), 1e200)}):
+        given = {"last": last, "contexts": contexts, "targets": targets} | change
+        with pytest.raises(ValueError, match="below 1e60"):
+            reach(layer, **given)
+    with pytest.raises(ValueError, match="finite"):
+        reach(layer, last * np.nan, contexts, targets)
+    with pytest.raises(ValueError, match="no contexts"):
+        reach(layer, last, np.zeros((0, 3, 6)), np.zeros((0, 6)))
+
+
 def test_heads_are_split_as_the_layer_computes_them():
     g = np.random.default_rng(0)
     q, k, v = (g.standard_normal((6, 6)) for _ in range(3))

@@ -17,6 +17,7 @@ from headcount.drawing.svg import dodged
 from headcount.fits import Cells, knee, knees
 from headcount.numerals import short
 from headcount.report import against_length, curves, figure, heat_map, report, write
+from headcount.report.rows import table
 from headcount.results import Study
 from tests import planted
 
@@ -57,7 +58,7 @@ def diverged(study):
 
 
 WHOLE = planted.published()
-ONE_WIDE = [planted.row(h, 8, s, 10.0 ** -min(h, 2), width=w) for h in (1, 2, 3) for w in (16, 32) for s in range(3)]
+ONE_WIDE = [planted.row(h, 8, s, 10.0 ** -min(h, 2), width=w) for h in (1, 2, 3) for w in (16, 32) for s in range(4)]
 ODD = {
     "as published": (WHOLE, "Four heads are enough"),
     "one length": (WHOLE.where(length=32), "Four heads are enough"),
@@ -192,3 +193,11 @@ def test_the_templates_travel_with_the_package():
 def test_no_rows_is_a_mistake_in_one_sentence():
     with pytest.raises(ValueError, match="no rows yet, so there is nothing to fit or show"):
         report(Study(()))
+
+
+def test_a_column_called_nmse_holds_nmse():
+    rows = tuple({"heads": h, "length": 8, "seed": s, "nmse": 0.1 * h} for h in (1, 2) for s in (0, 1))
+    names = [name for name, _ in table(Study(rows, {"level": "relative cross-entropy"})).columns]
+    assert "relative_cross_entropy" in names and "nmse" not in names
+    assert Study(rows, {"level": "relative cross-entropy"}).to_csv().startswith("heads,length,seed,relative_cross_ent")
+    assert "nmse" in [name for name, _ in table(Study(rows)).columns]

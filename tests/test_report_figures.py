@@ -7,19 +7,20 @@ import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headcount.cli.door import main
 from headcount.drawing.axes import shade
 from headcount.drawing.palette import CATEGORIES, DARK, DARK_RAMP, LIGHT, LIGHT_RAMP, contrast, ramp
-from headcount.report import figure
+from headcount.report import paper_figure
 from headcount.results import read_study
 
 STUDY = Path("docs/data/head_count.json")
 
 
 def printed(width="3.25in"):
-    return figure(read_study(STUDY)).printed(width)
+    return paper_figure(read_study(STUDY), width)
 
 
 def test_a_printed_figure_has_plain_colours_and_fonts():
@@ -30,6 +31,14 @@ def test_a_printed_figure_has_plain_colours_and_fonts():
     used = {c for node in root.iter() for c in node.get("class", "").split()}
     styled = set(re.findall(r"\.([a-z]+[0-9]*)", next(n.text or "" for n in root.iter() if n.tag.endswith("style"))))
     assert used - styled <= {"lead"} | styled, used - styled
+    assert root.get("font-family", "").startswith("Helvetica,Arial"), "readers that know no classes of the root need it"
+
+
+@pytest.mark.parametrize(("width", "wide"), [("3.25in", 3.25), ("84mm", 84 / 25.4), ("6.5in", 6.5)])
+def test_letters_keep_their_size_on_narrow_paper(width, wide):
+    root = ET.fromstring(printed(width))
+    pixels = float(root.get("viewBox", "").split()[2])
+    assert 11 * 72 * wide / pixels >= 6.5, "points of the smallest letters, which are 11 pixels high"
 
 
 def test_lines_have_a_contrast_of_three_at_least():
@@ -51,11 +60,29 @@ def test_a_figure_is_written_in_every_format(kind, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith("So:")
 
 
-@pytest.mark.skipif(shutil.which("rsvg-convert") is None, reason="rsvg-convert is not installed")
-def test_another_reader_of_svg_draws_it(tmp_path):
+def by_rsvg(svg, png):
+    if shutil.which("rsvg-convert") is None:
+        pytest.skip("rsvg-convert is not installed")
+    subprocess.run(["rsvg-convert", str(svg), "-z", "3", "-o", str(png)], check=True)
+
+
+def by_cairo(svg, png):
+    cairosvg = pytest.importorskip("cairosvg", reason="needs the extra figures", exc_type=(ImportError, OSError))
+    cairosvg.svg2png(url=str(svg), write_to=str(png), scale=3)
+
+
+@pytest.mark.parametrize("draw", [by_rsvg, by_cairo])
+def test_other_readers_of_svg_draw_it_in_its_colours(draw, tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     (tmp_path / "figure.svg").write_text(printed())
-    subprocess.run(["rsvg-convert", "figure.svg", "-o", "figure.png"], cwd=tmp_path, check=True)
-    assert (tmp_path / "figure.png").stat().st_size > 5000
+    draw(tmp_path / "figure.svg", tmp_path / "figure.png")
+    pixels = np.asarray(image.open(tmp_path / "figure.png").convert("RGB")).reshape(-1, 3).astype(int)
+    lines = [ramp(LIGHT_RAMP)[shade(i, 5)] for i in range(5)]  # one length each
+    for colour in (LIGHT["ground"], LIGHT["accent"], LIGHT["ink"], *lines):
+        wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        assert np.abs(pixels - wanted).max(axis=1).min() <= 2, colour
+    ink = (np.abs(pixels - [0x1B, 0x24, 0x30]).max(axis=1) < 40).mean()
+    assert 0.001 < ink < 0.1, "words and the predicted line are drawn, and no black shape covers the figure"
 
 
 def test_tables_hold_the_numbers_of_the_study(capsys):

@@ -204,6 +204,7 @@ def test_every_number_is_split_and_each_token_argues_for_the_ones_it_raises(caps
     assert [cost.work for cost in told] == ["recording 5 tokens", "the slice of 5 tokens in 1 piece"]
     assert "argues for" in lens_page(view) and "99 numbers" in lens_page(view)
     monkeypatch.setattr("headcount.papers.tensor_lens.model_and_tokenizer", lambda name: (model, Letters()))
+    monkeypatch.setattr("headcount.nets.pretrained.model_places.folder_of", lambda name: name)
     with pytest.raises(SystemExit):
         main(["lens", "tiny", "--text", "abcab", "--every", "--memory", "1G"])
     said = capsys.readouterr().out
@@ -211,7 +212,7 @@ def test_every_number_is_split_and_each_token_argues_for_the_ones_it_raises(caps
     for arguments, refused in (
         (["--memory", "9K"], "recording 5 tokens needs"),
         (["--memory", "much"], "a size of memory is a number"),
-        (["--token", "ab"], "--token must be one token"),
+        (["--token", "ab"], "must be one token of the model"),
     ):
         with pytest.raises(SystemExit) as left:
             main(["lens", "tiny", "--text", "abcab", *arguments])

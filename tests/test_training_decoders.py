@@ -7,6 +7,7 @@ import torch
 
 from headcount.nets.causal import CausalTransformer, DecoderShape
 from headcount.tasks.neighbours import Neighbour
+from headcount.training.checkpoints import Checkpoint
 from headcount.training.decoder_bank import DecoderBank, answer_loss
 from headcount.training.decoding import STRETCH, DecoderMember, DecoderRecipe, train_decoders
 from headcount.training.optimiser import schedule
@@ -68,7 +69,7 @@ def test_after_fifty_steps_a_bank_is_where_the_loop_is():
 def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path, monkeypatch):
     members = [DecoderMember(Neighbour("left", "first"), seed=s) for s in range(2)]
     whole = train_decoders(members, SHAPE, SHORT, tests=((9, 12),))
-    path = tmp_path / "state.safetensors"
+    kept = Checkpoint(tmp_path / "state.safetensors", every=0)
 
     class CutError(Exception):
         pass
@@ -79,12 +80,12 @@ def test_a_run_that_was_cut_goes_on_bit_for_bit(tmp_path, monkeypatch):
             raise CutError
 
     with pytest.raises(CutError):
-        train_decoders(members, SHAPE, SHORT, tests=((9, 12),), checkpoint=path, on_progress=cut)
-    resumed = train_decoders(members, SHAPE, SHORT, tests=((9, 12),), checkpoint=path)
+        train_decoders(members, SHAPE, SHORT, tests=((9, 12),), checkpoint=kept, on_progress=cut)
+    resumed = train_decoders(members, SHAPE, SHORT, tests=((9, 12),), checkpoint=kept)
     assert torch.equal(resumed.bank.theta, whole.bank.theta)
     assert resumed.rows == whole.rows
     with pytest.raises(ValueError, match="state of another run"):
-        train_decoders(members, SHAPE, dataclasses.replace(SHORT, batch=4), checkpoint=path)
+        train_decoders(members, SHAPE, dataclasses.replace(SHORT, batch=4), checkpoint=kept)
 
 
 def test_decoders_learn_to_copy_the_only_neighbour():

@@ -21,12 +21,14 @@ from headcount.certificates.domains import Domain
 from headcount.certificates.network import ClassTokenNet
 from headcount.files import whole
 from headcount.frozen import checked, class_named, field_of, plain, rebuilt, short_name
+from headcount.notebook import html_words, within_columns
+from headcount.numerals import counted
 from headcount.tasks import Task
 
 __all__ = ["Built", "load"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Built:
     """A network built by a theorem, the task it solves, where, and the certificate of its error.
 
@@ -45,6 +47,18 @@ class Built:
         if isinstance(self.net, ClassTokenNet):
             self.net.with_certificate()
         object.__setattr__(self, "certificate", self.certificate.about(trial))
+
+    def __repr__(self) -> str:
+        return within_columns(f"<Built {self._words}: {self.certificate!r}>".replace("\n  ", " "))
+
+    def _repr_html_(self) -> str:
+        return html_words(self._words) + self.certificate._repr_html_()
+
+    @property
+    def _words(self) -> str:
+        """The network's kind and size, and its task."""
+        size = sum(p.numel() for p in self.net.parameters())
+        return f"{type(self.net).__name__} of {counted(size, 'parameter')} for {type(self.task).__name__}"
 
     @property
     def feedforward_parameters(self) -> int:

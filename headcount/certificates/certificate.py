@@ -12,6 +12,7 @@ from headcount.certificates.attack import Check, Trial
 from headcount.certificates.coverage import Coverage, coverage_of
 from headcount.certificates.domains import Domain
 from headcount.frozen import checked, decode, field_of, plain, rebuilt
+from headcount.notebook import html_table, within_columns
 from headcount.sources import Source
 
 __all__ = ["Certificate", "Term"]
@@ -91,7 +92,7 @@ class Certificate:
 
     def __repr__(self) -> str:
         inside = f"{', '.join(p for p in (f'error <= {self.error:.6g}', self.where) if p)}"
-        return f"Certificate({inside})"
+        return within_columns(f"Certificate({inside})")
 
     def __str__(self) -> str:
         wide = max(len(t.name) for t in self.terms)
@@ -99,11 +100,9 @@ class Certificate:
         return "\n".join([self.headline, *([self.where] if self.where else []), *lines])
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(t.name)}</td><td>{t.value:.3e}</td><td>{escape(t.why)}</td></tr>" for t in self.terms
-        )
-        head = "<tr><th>term</th><th>at most</th><th>because</th></tr>"
-        return f"<p>{escape(self.headline)}<br>{escape(self.where)}</p><table>{head}{rows}</table>"
+        rows = [(t.name, f"{t.value:.3e}", t.why) for t in self.terms]
+        head = f"<p>{escape(self.headline)}<br>{escape(self.where)}</p>"
+        return head + html_table(("term", "at most", "because"), rows)
 
     def about(self, trial: Trial) -> Certificate:
         """The same promise, made of this network and task, on this domain."""

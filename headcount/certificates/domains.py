@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headcount.tasks import Induction, Task
 
-__all__ = ["Box", "Domain", "Drawn", "radius_for"]
+__all__ = ["Box", "Domain", "Drawn", "SampledDomain", "radius_for"]
 
 RADIUS = 6.0  # a standard normal number leaves [-6, 6] twice in a thousand million draws
 
@@ -70,8 +70,8 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Only what the task's own sampler draws: discrete letters, a sphere. Nothing is moved, so `project` is refused."""
+class SampledDomain:
+    """Sequences of a task's sizes that are known by their samples. Nothing is moved, so `project` is refused."""
 
     task: Task
 
@@ -83,6 +83,14 @@ class Drawn:
     def token_dim(self) -> int:
         return self.task.token_dim
 
+    def project(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, "batch length token_dim"]:
+        raise ValueError(f"the domain of {type(self.task).__name__} is known only by its samples; attempts cannot move")
+
+
+@dataclass(frozen=True)
+class Drawn(SampledDomain):
+    """Only what the task's own sampler draws: discrete letters, a sphere."""
+
     def covers(self, x: Float[Tensor, "batch length token_dim"]) -> Bool[Tensor, " batch"]:
         """Which sequences the sampler could have drawn, for tasks that say so (see `drawable`)."""
         if x.shape[1:] != (self.length, self.token_dim):
@@ -91,9 +99,6 @@ class Drawn:
 
     def sample(self, batch: int, *, generator: torch.Generator) -> Float[Tensor, "batch length token_dim"]:
         return self.task.sample(batch, generator=generator, dtype=torch.float64)[0]
-
-    def project(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, "batch length token_dim"]:
-        raise ValueError(f"the domain of {type(self.task).__name__} is known only by its samples; attempts cannot move")
 
     def __str__(self) -> str:
         return self.task.domain

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, Out, console, emit_json, say, show_table
+from headcount.cli.printing import AsJson, Out, conclude, console, emit_json, say, show_table
 from headcount.numerals import counted
 
 Model = Annotated[str, typer.Argument(help="A model folder, an installed package that carries one, or a hub name.")]
@@ -35,7 +35,7 @@ def allocate(
     curve: Annotated[bool, typer.Option("--curve", help="Also the error of one lag against its head count.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Divide a budget of heads times head_dim over the lags a layer must read."""
+    """Divide a budget of heads times head_dim over lags."""
     from headcount.papers.allocation import allocate as solve
     from headcount.papers.allocation import trade_off
 
@@ -57,6 +57,8 @@ def allocate(
     if curve:
         say(f"\nOne lag with the whole budget of {budget}, head_dim = {budget} / heads")
         show_table(line, ("heads", "error"))
+    shares = ", ".join(f"{h} x {n}" for h, n in zip(found.heads, found.head_dims, strict=True))
+    conclude(f"give the lags heads x head_dim of {shares}; the error is at most {found.error:.3g}")
 
 
 def saturation(
@@ -67,17 +69,23 @@ def saturation(
     heads: Annotated[bool, typer.Option("--heads", help="One row per head instead of one per layer.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure where attention saturates on a text, and what smaller heads would cost there."""
-    from headcount.nets.pretrained.folders import load, tokenizer_of
-    from headcount.papers.allocation.attention_saturation import chunks, rank_costs, verdicts
-    from headcount.papers.allocation.attention_saturation import saturation as measure
-    from headcount.shrinking.surgery import at_full_rank
+    """Measure where the attention of a model saturates on a text.
+
+    And what smaller heads would cost there.
+    """
+    from headcount.nets.pretrained.model_places import folder_of
 
     wanted = sorted({int(n) for n in _numbers(lengths)})
     if text is None:
         raise ValueError("saturation is measured on a text: give --text FILE")
     if not text.is_file():
         raise FileNotFoundError(f"no text file at {text}")
+    folder_of(model)  # what cannot be found is said before anything large is loaded
+    from headcount.nets.pretrained.folders import load, tokenizer_of
+    from headcount.papers.allocation.attention_saturation import chunks, rank_costs, verdicts
+    from headcount.papers.allocation.attention_saturation import saturation as measure
+    from headcount.shrinking.surgery import at_full_rank
+
     net = at_full_rank(load(model))
     most = getattr(getattr(net, "config", None), "max_position_embeddings", max(wanted))
     wanted = [n for n in wanted if n <= most]
@@ -104,6 +112,8 @@ def saturation(
         show_table(costs if heads else _by_layer(costs), _COST_COLUMNS)
     else:
         say("\nQuery-key ranks cannot be cut here: rotary positions make the product depend on the distance.")
+    bounded = sum(bool(row["bounded"]) for row in found)
+    conclude(f"{bounded} of {counted(len(found), 'layer')} keep their logits bounded as sequences grow")
 
 
 _COST_COLUMNS = ("layer", "head", "rank", "of", "logits", "row_l1", "row_l2", "output")
@@ -125,13 +135,19 @@ def compress(
     padded: Annotated[bool, typer.Option("--padded", help="Also a checkpoint that stock transformers loads.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Shrink a trained model: choose the rank of every head under one budget, and write the smaller model."""
-    from headcount.shrinking import compress as shrink
+    """Shrink a trained model by choosing the rank of every head.
+
+    Under one budget; the smaller model is written with --out.
+    """
+    from headcount.nets.pretrained.model_places import folder_of
 
     if text is None and (measure != "weights" or distil > 0):
         raise ValueError("planning by outputs or inputs, and self-distillation, read a text: give --text FILE")
     if padded and out is None:
         raise ValueError("--padded writes a checkpoint: give --out DIR")
+    folder_of(model)  # what cannot be found is said before anything large is loaded
+    from headcount.shrinking import compress as shrink
+
     with _progress() as tell:
         report = shrink(
             model,
@@ -160,7 +176,7 @@ def compress(
     for path in report["written"]:
         say(f"wrote {path}")
     share = next(row["ratio"] for row in report["table"] if row[""] == "attention parameters")
-    say(f"So: {share:.0%} of the attention parameters are left.")
+    conclude(f"{share:.0%} of the attention parameters are left")
 
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, say, show_table
+from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 
@@ -21,7 +21,10 @@ def register(app: typer.Typer) -> None:
         table: Annotated[bool, typer.Option("--table", help="A grid over lengths and heads instead.")] = False,
         as_json: AsJson = False,
     ) -> None:
-        """Print how the feed-forward must grow with 1/eps when heads are fewer than retrievals."""
+        """Print what fewer heads than retrievals cost.
+
+        How the feed-forward must grow with 1/eps, at one size or as a grid.
+        """
         from headcount.papers.head_count import bounds
 
         if table:
@@ -33,7 +36,7 @@ def register(app: typer.Typer) -> None:
             emit_json(found.as_row())
             return
         say(str(found))
-        say(found.meaning[:1].upper() + found.meaning[1:] + ".")
+        conclude(found.meaning)
 
 
 def _show(rows: list[dict[str, object]], retrievals: int, head_dim: int) -> None:
@@ -41,3 +44,6 @@ def _show(rows: list[dict[str, object]], retrievals: int, head_dim: int) -> None
     show_table(rows, columns, title=f"exponent k of eps^-k parameters for {retrievals} retrievals, Theorem 2(2)")
     instead = "Theorem 2(1) applies instead" if head_dim >= 2 else "Theorem 2(1) would ask for head_dim 2"
     say(f"At or below 0 the theorem says nothing; with enough heads (last row) {instead}.")
+    last = LENGTHS[-1]
+    grows = f"with one head they grow like eps^-{rows[0][f'T={last}']:g} at length {last:,}"
+    conclude(f"{grows}; with {retrievals} heads the length does not enter")

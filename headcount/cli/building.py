@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
         as_json: AsJson = False,
     ) -> None:
-        """Build a network by theorem, print its certificate, and try to break it."""
+        """Build a network with a proved error, and try to break it."""
         from headcount.papers.head_count import memorise
         from headcount.papers.infoflow import build as construct
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+from headcount.cli.printing import AsJson, Out, conclude, emit_json, out_file, say, show_table, tell_written
 from headcount.cli.task_options import LONG, Length, Radius, Retrievals, Seed, TaskName, TokenDim, task_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,10 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
         as_json: AsJson = False,
     ) -> None:
-        """Find two sequences that attention with too few heads confuses, and what it costs to tell them apart."""
+        """Find two sequences that too few heads confuse.
+
+        And say what it costs to tell them apart.
+        """
         from headcount.certificates import Box, load
         from headcount.nets import Architecture, Transformer
         from headcount.papers.head_count import collide as search
@@ -82,16 +85,16 @@ def _show_collision(found: Collision, row: dict[str, Any], eps: float) -> None:
     say(f"\ntarget gap          {found.target_gap:.4e}")
     say(f"attention distance  {found.attention_distance:.4e}")
     say(f"steepness           {found.steepness:.4e}")
-    if not row["found"]:
-        say(f"No collision: within {eps:.3g} of the target, this attention tells all sequences tried apart.")
-    else:
+    if row["collides"]:
         say(f"\n{found.width(eps)}")
-        say(
-            f"No two-layer read-out with weights at most 1 and fewer than {row['width']:.3g} hidden units brings this "
-            f"attention within {eps:.3g} of the target."
+    tell_written(row.get("files", []))
+    if not row["collides"]:
+        conclude(f"no collision: within {eps:.3g} of the target, this attention tells all sequences tried apart")
+    else:
+        conclude(
+            f"no two-layer read-out with weights at most 1 and fewer than {row['width']:,.0f} hidden units brings this "
+            f"attention within {eps:.3g} of the target"
         )
-    for file in row.get("files", []):
-        say(f"wrote {file}")
 
 
 def _token(token: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, out_file, say, show_table
+from headcount.cli.printing import AsJson, conclude, emit_json, out_file, say, show_table
 
 
 def register(app: typer.Typer) -> None:
@@ -17,7 +17,10 @@ def register(app: typer.Typer) -> None:
         device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
         as_json: AsJson = False,
     ) -> None:
-        """Measure how many heads a small retrieval task needs, and write a page."""
+        """Measure how many heads a small retrieval task needs.
+
+        Trains on this machine in minutes, prints a table and writes a page.
+        """
         from headcount.cli.door import Interrupted
         from headcount.cli.sweeping import summary
         from headcount.papers.head_count.first_study import first_look
@@ -36,5 +39,5 @@ def register(app: typer.Typer) -> None:
             emit_json({"knee": look.knee.as_row(), "files": paths, "rows": list(look.study.rows)})
             return
         show_table(summary(look.study), ("length", "layers", "networks", "best", "median"))
-        say(look.knee.sentence[0].upper() + look.knee.sentence[1:])
         say(f"The page: {paths['report.html']}")
+        conclude(look.knee.sentence)

@@ -5,23 +5,32 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from headcount.cli.failures import Interruption, clipped, foreseen, interruptible, sentence_of
+from headcount.cli.failures import (
+    Interruption,
+    clipped,
+    foreseen,
+    interruptible,
+    one_line_warnings,
+    sentence_of,
+)
+from headcount.refusals import RefusalError, missing_package
 
 __all__ = ["Interrupted", "app", "main"]
 
 REFUSED, UNFORESEEN, INTERRUPTED = 2, 1, 130  # exit codes
 
-# One file a room, in the order `--help` lists them. Each has `register(app)` and imports its room only when called.
+# One file per room, in the order `--help` lists them. Each has `register(app)` and imports its room only when called.
 ROOMS = (
     "demo",
     "tasks",
@@ -35,6 +44,7 @@ ROOMS = (
     "sweeping",
     "fits",
     "report",
+    "attending",
     "figures",
     "storing",
     "measuring",
@@ -46,20 +56,11 @@ ROOMS = (
     "reproducing",
 )
 
-# The modules that each optional part of the package brings, by the extra that pyproject.toml gives it.
-EXTRAS = {
-    "hf": ("transformers", "tokenizers", "huggingface_hub"),
-    "certify": ("flint",),
-    "onnx": ("onnx", "onnxscript", "onnxruntime"),
-    "parquet": ("pyarrow",),
-    "ray": ("ray",),
-}
-
 app = typer.Typer(
     name="headcount",
     help="How many heads, how wide, how deep? Size a sequence model by theory, check it by experiment.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -99,8 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     With 1 when none of that was foreseen: then the traceback is in a file, and the line says which.
     """
-    if sys.stdout is None:  # closed by whoever started us
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+    # Threads that wait for each other shall sleep: beside another process, spinning ones took twenty times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     status = _status(arguments)
     with contextlib.suppress(ValueError):  # not in the main thread
         if status == INTERRUPTED:
@@ -111,12 +115,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _status(arguments: Sequence[str] | None) -> int:
     interruption = Interruption()
     try:
-        with interruptible(interruption):
+        with interruptible(interruption), one_line_warnings():
+            _stand_somewhere()
             code = _code(arguments)
         return _interrupted(KeyboardInterrupt()) if code == INTERRUPTED else code  # typer says nothing
     except BrokenPipeError:
         _forget_output()
         return 0
+    except SystemExit as end:  # typer leaves by itself when nobody takes its output any more
+        _forget_output()
+        return end.code if end.code in (REFUSED, INTERRUPTED) else 0
     except (Interrupted, typer.Abort, KeyboardInterrupt) as stop:
         return _interrupted(stop)
     except Exception as problem:
@@ -124,7 +132,15 @@ def _status(arguments: Sequence[str] | None) -> int:
             return _interrupted(KeyboardInterrupt())
         if os.environ.get("HEADCOUNT_TRACEBACK"):
             raise
-        return _refuse(sentence_of(problem)) if foreseen(problem) else _unforeseen(problem)
+        return _refuse(translated(sentence_of(problem), arguments)) if foreseen(problem) else _unforeseen(problem)
+
+
+def _stand_somewhere() -> None:
+    try:
+        Path.cwd()
+    except OSError as problem:
+        said = (problem.strerror or str(problem)).lower()
+        raise RefusalError(f"the folder you are in is gone or closed to you ({said}); change to another") from None
 
 
 def _code(arguments: Sequence[str] | None) -> int:
@@ -133,7 +149,7 @@ def _code(arguments: Sequence[str] | None) -> int:
         return code if isinstance(code, int) else 0
     except Misuse as mistake:
         if type(mistake).__name__ == "NoArgsIsHelpError":
-            sys.stderr.write(f"{mistake}\n")
+            _say(f"{mistake}\n")
             return REFUSED
         where = getattr(mistake, "ctx", None)
         command = where.command_path if where is not None else "headcount"
@@ -141,11 +157,11 @@ def _code(arguments: Sequence[str] | None) -> int:
     except ModuleNotFoundError as missing:
         if missing.name and missing.name.split(".")[0] == "headcount":
             raise
-        return _refuse(_missing((missing.name or str(missing)).split(".")[0]))
+        return _refuse(missing_package((missing.name or str(missing)).split(".")[0]))
 
 
 def _interrupted(stop: BaseException) -> int:
-    sys.stderr.write(f"headcount: interrupted. {stop}".rstrip() + "\n")
+    _say(f"headcount: interrupted. {stop}".rstrip() + "\n")
     return INTERRUPTED
 
 
@@ -168,25 +184,44 @@ def _forget_output() -> None:
 
 def _unforeseen(problem: Exception) -> int:
     """A bug, ours or of a task of the user's own: one line that says where, and the whole traceback in a file."""
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="headcount-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
-    ) as file:
-        file.write("".join(traceback.format_exception(problem)))
     at = traceback.extract_tb(problem.__traceback__)[-1]
     what = f"{type(problem).__name__}: {clipped(problem)}".rstrip(": ")
-    _refuse(f"not foreseen: {what} ({Path(at.filename).name}, line {at.lineno}); the traceback is in {file.name}")
+    where = _kept("".join(traceback.format_exception(problem)))
+    _refuse(f"not foreseen: {what} ({Path(at.filename).name}, line {at.lineno}); {where}")
     return UNFORESEEN
 
 
-def _missing(package: str) -> str:
-    """What is not installed, and the extra that brings it.
+def _kept(report: str) -> str:
+    """Where the traceback is kept, in words."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", delete=False, prefix="headcount-", suffix=".txt", encoding="utf-8", errors="backslashreplace"
+        ) as file:
+            file.write(report)
+        return f"the traceback is in {file.name}"
+    except OSError as problem:
+        return f"the traceback could not be kept ({problem.strerror}); HEADCOUNT_TRACEBACK=1 shows it"
 
-    >>> _missing("flint")
-    "this needs the package 'flint', which is not installed: pip install 'headcount[certify]'"
+
+def translated(sentence: str, arguments: Sequence[str] | None) -> str:
+    """What the library says of an `argument`, in words of the command line: --argument, where the command has it.
+
+    >>> translated("give `sequence` or `window_size`", ["measure", "x.csv"])
+    'give --sequence or `window_size`'
     """
-    extra = next((name for name, brought in EXTRAS.items() if package in brought), None)
-    how = f"pip install 'headcount[{extra}]'" if extra else f"pip install {package}"
-    return f"this needs the package {package!r}, which is not installed: {how}"
+    options = _options_of(sys.argv[1:] if arguments is None else arguments)
+    spelt = {name: f"--{name.replace('_', '-')}" for name in re.findall(r"`([a-z_]+)`", sentence)}
+    for name, option in spelt.items():
+        if option in options:
+            sentence = sentence.replace(f"`{name}`", option)
+    return sentence
+
+
+def _options_of(arguments: Sequence[str]) -> set[str]:
+    command: Any = typer.main.get_command(app)
+    for word in arguments:
+        command = getattr(command, "commands", {}).get(word, command)
+    return {option for parameter in command.params for option in parameter.opts}
 
 
 def _message(mistake: Exception) -> str:
@@ -194,5 +229,14 @@ def _message(mistake: Exception) -> str:
 
 
 def _refuse(sentence: str) -> int:
-    sys.stderr.write(f"headcount: {' '.join(sentence.split())}\n")
+    _say(f"headcount: {' '.join(sentence.split())}\n")
     return REFUSED
+
+
+def _say(line: str) -> None:
+    """Write to stderr; where nobody takes it, the exit code alone speaks."""
+    try:
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115

@@ -6,16 +6,19 @@ import contextlib
 import json
 import signal
 import sqlite3
+import sys
 import tomllib
+import warnings
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from headcount.refusals import RefusalError
 
-__all__ = ["Interruption", "clipped", "foreseen", "interruptible", "sentence_of"]
+__all__ = ["Interruption", "clipped", "foreseen", "interruptible", "one_line_warnings", "sentence_of"]
 
 PACKAGE = Path(__file__).parents[1]
 LONGEST = 500  # characters of a sentence
@@ -62,8 +65,8 @@ def sentence_of(problem: BaseException) -> str:
     >>> sentence_of(PermissionError(13, "Permission denied", "rows.csv")), sentence_of(RecursionError())
     ('rows.csv: permission denied', 'what was given is nested too deeply')
     """
-    if isinstance(problem, OSError) and problem.filename is not None and problem.strerror:
-        return f"{problem.filename}: {problem.strerror.lower()}"
+    if isinstance(problem, OSError) and problem.strerror:
+        return f"{problem.filename}: {problem.strerror.lower()}" if problem.filename else problem.strerror.lower()
     if isinstance(problem, RecursionError):
         return "what was given is nested too deeply"
     if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
@@ -82,6 +85,25 @@ class Interruption:
     """Whether Ctrl-C came while a command ran."""
 
     came: bool = False
+
+
+@contextlib.contextmanager
+def one_line_warnings() -> Iterator[None]:
+    """Python's warnings as one line each, and no more than two of them: a person reads them, not the source."""
+    left = 2
+
+    def show(message: Warning | str, *rest: Any, **more: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0 and sys.stderr is not None:
+            text = " ".join(str(message).split())
+            sys.stderr.write(f"headcount: warning: {text[:LONGEST]}\n")
+
+    before, warnings.showwarning = warnings.showwarning, show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
 
 
 @contextlib.contextmanager

@@ -29,7 +29,10 @@ def register(app: typer.Typer) -> None:
         out: To = None,
         as_json: AsJson = False,
     ) -> None:
-        """Write a study's main figure for a paper (svg, pdf, png), or print its table (latex, markdown)."""
+        """Write a study's figure for a paper, or print its table.
+
+        The figure as svg, pdf or png of a given width, the table in LaTeX or Markdown.
+        """
         from headcount.results import read_study
 
         study = read_study(run)
@@ -47,9 +50,9 @@ def register(app: typer.Typer) -> None:
             return
         if format not in FORMATS:
             raise ValueError(f"no figure as {format!r}; {nearest(format, FORMATS)}")
-        from headcount.report import figure as drawn
+        from headcount.report import paper_figure
 
-        picture = drawn(study).printed(width)
+        picture = paper_figure(study, width)
         folder = out or (run if run.is_dir() else run.parent)
         path = out_file(folder, "figure.svg", picture) if format == "svg" else _converted(picture, folder, format)
         if as_json:

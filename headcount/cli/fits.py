@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, say, show_table
+from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table
 from headcount.cli.sweeping import SpecName, tell_other_specs
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ def register(app: typer.Typer) -> None:
         spec: SpecName = None,
         as_json: AsJson = False,
     ) -> None:
-        """Say how many heads are enough, with an interval; or fit a power law, or the law of the best rate."""
+        """Say how many heads are enough, or fit a law of scale.
+
+        With intervals; --law fits a power law, --learning-rate the law of the best rate.
+        """
         from headcount.results import read_study
 
         tell_other_specs(run, spec)
@@ -114,9 +117,19 @@ def _print_knees(found: list[dict[str, Any]]) -> None:
         columns = ("length", "heads", "interval", "best NMSE", "seeds", "diverged", *verdict)
         show_table(rows, columns, title=part["design"] or None)
         say()
-        say(_capital(part["sentence"]))
+        if len(found) > 1:
+            say(_capital(part["sentence"]))
     if found[0]["unfinished"]:
-        say(f"{found[0]['unfinished']} of the networks asked for are not trained yet; they may move this.")
+        say(f"{found[0]['unfinished']} of the networks of the spec are not trained yet; they may move this.")
+    conclude(found[0]["sentence"] if len(found) == 1 else _of_designs(found))
+
+
+def _of_designs(found: list[dict[str, Any]]) -> str:
+    """Several designs in one sentence."""
+    met = sum(part["verdict"] == "consistent" for part in found)
+    if found[0]["predicted"] is None:
+        return f"{len(found)} designs were fitted, each by itself; nothing was predicted of them"
+    return f"{met} of {len(found)} designs agree with the prediction of {found[0]['predicted']} heads"
 
 
 def _line(row: dict[str, Any], length: str) -> dict[str, Any]:
@@ -156,6 +169,9 @@ def _print_laws(found: list[dict[str, Any]]) -> None:
     confidence, column = found[0]["confidence"], found[0]["column"]
     say()
     say(f"NMSE = floor + scale * {column}^-exponent; gap in decades; {confidence:.0%} intervals.")
+    one = found[0]
+    law = f"NMSE falls like {column}^-{one['exponent']:.3g} [{one['exponent_low']:.3g}, {one['exponent_high']:.3g}]"
+    conclude(law if len(found) == 1 else f"{law} for {one['design']}, the first of {len(found)} designs")
 
 
 def _capital(words: str) -> str:

@@ -31,7 +31,10 @@ def register(app: typer.Typer) -> None:
         out: To = None,
         as_json: AsJson = False,
     ) -> None:
-        """Train on short strings, test on longer ones: the verdict of theory, the curve, a page."""
+        """Train on short strings, test on longer ones.
+
+        The verdict of theory beside the curve, on a page.
+        """
         import json
 
         from headcount.papers.born.born_page import length_page

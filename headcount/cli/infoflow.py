@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+from headcount.cli.printing import AsJson, Out, conclude, emit_json, out_file, say, show_table, tell_written
 
 if TYPE_CHECKING:
     from headcount.papers.infoflow import Advice, Prediction
@@ -45,21 +46,21 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
         out: Out = None,
     ) -> None:
-        """Say whether an architecture computes a task cheaply, by what warrant, by which plan, and what limits it."""
+        """Say whether an architecture computes a task cheaply.
+
+        By what warrant, by which plan, and what limits it.
+        """
         from headcount.nets import Architecture
         from headcount.papers.infoflow import draw
         from headcount.papers.infoflow import predict as ask
 
         arch = Architecture.parse(layers, positions=positions, embed_dim=embed_dim, class_token=class_token)
         prediction = ask(task_described(task, length, fields or []), arch)
+        files = _written(out, "prediction.json", prediction.as_row(), draw(prediction, _title(task))) if out else ()
         if as_json:
             emit_json(prediction.as_row())
         else:
-            _print_prediction(_title(task), prediction)
-        if out is not None:
-            drawn = out_file(out, "flow.svg", draw(prediction, _title(task)))
-            written = out_file(out, "prediction.json", json.dumps(prediction.as_row(), indent=2) + "\n")
-            _tell_written(as_json, drawn, written)
+            _print_prediction(_title(task), prediction, _assumed(task, length, fields or []), files)
 
     @app.command("advise")
     def advise(
@@ -72,20 +73,21 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
         out: Out = None,
     ) -> None:
-        """Rank architectures for a task by predicted parameters, and say which cannot and why."""
+        """Rank architectures for a task by predicted parameters.
+
+        And say which cannot compute it, and why.
+        """
         from headcount.papers.infoflow import advise as ask
         from headcount.papers.infoflow import draw
 
         target = task_described(task, length, fields or [])
         advice = ask(target, eps, max_layers=max_layers, max_heads=max_heads)
+        drawn = draw(advice.best.prediction, _title(task)) if out else ""
+        files = _written(out, "advice.json", advice.as_row(), drawn) if out else ()
         if as_json:
             emit_json(advice.as_row())
         else:
-            _print_advice(_title(task), advice)
-        if out is not None:
-            drawn = out_file(out, "flow.svg", draw(advice.best.prediction, _title(task)))
-            written = out_file(out, "advice.json", json.dumps(advice.as_row(), indent=2) + "\n")
-            _tell_written(as_json, drawn, written)
+            _print_advice(_title(task), advice, _assumed(task, length, fields or []), files)
 
 
 def task_described(task: str, length: int, fields: list[str]) -> Task | Structure:
@@ -96,9 +98,9 @@ def task_described(task: str, length: int, fields: list[str]) -> Task | Structur
         if fields:
             raise ValueError(f"{task} describes the task itself; --with is for tasks by name")
         return read_structure(task)
-    from headcount.tasks import named
+    from headcount.tasks.catalogue import named, typical
 
-    return named(task, length, **fields_of(fields))
+    return named(task, length, **typical(task, fields_of(fields)))
 
 
 def fields_of(texts: list[str]) -> dict[str, Any]:
@@ -110,6 +112,8 @@ def _field(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"--with takes name=value, as retrievals=2; got {text!r}")
+    if name.strip() == "length":
+        raise ValueError(f"the length of a task is said by --length, not by --with {text}")
     try:
         return name.strip(), _frozen(json.loads(value))
     except json.JSONDecodeError:
@@ -120,16 +124,37 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
+def _assumed(task: str, length: int, fields: list[str]) -> str:
+    """What the catalogue took for what was left open, with the option that says otherwise; empty where nothing was."""
+    from headcount.tasks.catalogue import SHIPPED, typical
+
+    if task not in {cls.__name__ for cls in SHIPPED}:
+        return ""
+    given = fields_of(fields)
+    taken = [f"{name}={_plain(value)}" for name, value in typical(task, given).items() if name not in given]
+    return f"Taken: {', '.join([f'length={length}', *taken])} (--with {taken[0]} says otherwise)." if taken else ""
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value).replace(" ", "")
+
+
+def _written(out: Path, name: str, row: Any, drawn: str) -> tuple[Path, ...]:
+    return out_file(out, "flow.svg", drawn), out_file(out, name, json.dumps(row, indent=2) + "\n")
+
+
 def _title(task: str) -> str:
     return Path(task).stem if task.endswith(".toml") else task
 
 
-def _print_prediction(title: str, p: Prediction) -> None:
+def _print_prediction(title: str, p: Prediction, assumed: str, files: Iterable[Path]) -> None:
     arch = p.arch
     places = f"{arch.positions} position features" if arch.positions else "no positions"
     places += ", class token in the last layer only" if arch.class_token == "last" else ""
     cost = f"about eps^-{p.exponent:.3g} parameters" if p.feasible else "at no price"
     say(f"{title} by {arch.name} ({places}): {p.verdict.upper()}, {cost}")
+    if assumed:
+        say(assumed)
     _paragraph("Warrant", f"{p.warrant}: {WARRANTS[p.warrant]}")
     _paragraph("Limit", p.limiting)
     if p.fixes:
@@ -150,16 +175,20 @@ def _print_prediction(title: str, p: Prediction) -> None:
     say("\nHow we know")
     for s in p.statements:
         _paragraph(f"  {s.status}", f"{s.says} ({s.source})", indent=16)
-    say(textwrap.fill(f"\nSo: {title} by {arch.name} is {p.sentence}.", 80, replace_whitespace=False))
+    say()
+    tell_written(files)
+    conclude(f"{title} by {arch.name} is {p.sentence}")
 
 
 def _paragraph(label: str, words: str, indent: int = 11) -> None:
     say(textwrap.fill(words, 80, initial_indent=f"{label:<{indent}}", subsequent_indent=" " * indent))
 
 
-def _print_advice(title: str, advice: Advice) -> None:
+def _print_advice(title: str, advice: Advice, assumed: str, files: Iterable[Path]) -> None:
     best = advice.best
     say(f"{title}, error {advice.eps:g}: best {best.architecture.name} ({best.prediction.verdict})")
+    if assumed:
+        say(assumed)
     for step in best.prediction.plan:
         _paragraph(f"  layer {step.layer}", f"{step.who} at {step.place}: {step.attends} ({step.mode})")
     say()
@@ -173,14 +202,15 @@ def _print_advice(title: str, advice: Advice) -> None:
         for c in advice.ranked
     ]
     show_table(rows, ("layers", "E", "pos", "parameters", "exponent", "warrant", "reason"))
-    say("\nLeast heads a layer that are cheap")
+    say("\nLeast heads per layer that are cheap")
     for f in advice.frontier:
         where = f"{f.layers} layer{'s' if f.layers > 1 else ''}, {'positions' if f.positions else 'no positions'}"
         heads = f"{f.heads}" if f.heads else "no number tried"
         why = "" if f.heads == 1 else f"; fewer: {f.reason}" if f.heads else f": {f.reason}"
         _paragraph(f"  {where}", f"{heads}{why}", indent=27)
     say()
-    say(textwrap.fill(_so(title, advice), 80, break_long_words=False, break_on_hyphens=False))
+    tell_written(files)
+    conclude(_so(title, advice))
 
 
 def _so(title: str, advice: Advice) -> str:
@@ -201,8 +231,3 @@ def _size(parameters: int) -> str:
     if not parameters:
         return "-"
     return f"{parameters:,}" if parameters < 10**9 else f"10^{len(str(parameters)) - 1}"
-
-
-def _tell_written(as_json: bool, *paths: Path) -> None:
-    if not as_json:
-        say("\nWritten: " + ", ".join(str(path) for path in paths))

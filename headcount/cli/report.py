@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, out_file, say
+from headcount.cli.printing import AsJson, conclude, emit_json, out_file, tell_written
 from headcount.cli.sweeping import SpecName, tell_other_specs
+
+if TYPE_CHECKING:
+    from headcount.results.attention_record import AttentionRecord
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a study, as `headcount sweep` writes it.")]
 To = Annotated[Path | None, typer.Option("--out", help="Folder to write into; RUN by default.", show_default=False)]
@@ -20,7 +24,7 @@ def register(app: typer.Typer) -> None:
     def report(
         run: Run, out: To = None, predicted: Predicted = None, spec: SpecName = None, as_json: AsJson = False
     ) -> None:
-        """Write the page of a study (report.html) and its main figure (curves.svg)."""
+        """Write the page of a study and its main figure."""
         from headcount.fits import Measurement
         from headcount.report import write, write_measured
         from headcount.results import read_study
@@ -29,9 +33,24 @@ def register(app: typer.Typer) -> None:
         tell_other_specs(run, spec)
         study = read_study(run, spec)
         given = study.spec.get("measured", False)  # data of the user's own: `headcount measure` made these rows
-        pages = write_measured(Measurement(study)) if given else write(study, predicted=predicted)
+        if given:
+            pages = write_measured(Measurement(study))
+        else:
+            pages = write(study, predicted=predicted, attention=_attention(run))
         paths = {name: str(out_file(folder, name, content)) for name, content in pages.items()}
         if as_json:
             emit_json(paths)
         else:
-            say("\n".join(f"wrote {path}" for path in paths.values()))
+            tell_written(paths.values())
+            conclude(f"open {paths['report.html']} in a browser: one page that needs no other file and no network")
+
+
+def _attention(run: Path) -> AttentionRecord | None:
+    """Where the best network kept looks; None where none is kept, or its task does not say what it finds."""
+    if not (run / "networks").is_dir():
+        return None
+    from headcount.training.attention_maps import attention_in
+
+    with contextlib.suppress(ValueError):
+        return attention_in(run, inputs=0)
+    return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, out_file, say, show_table
+from headcount.cli.printing import AsJson, conclude, emit_json, out_file, say, show_table
 from headcount.numerals import counted
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _list(found: tuple[Reproduction, ...], out: Path, as_json: bool) -> None:
             "CPU": r.times[1],
             "GPU": r.times[2],
             "needs": r.needs or None,
-            "kept": any((out / r.file(quick=quick)).exists() for quick in (True, False)),
+            "done": any((out / r.file(quick=quick)).exists() for quick in (True, False)),
         }
         for r in found
     ]
@@ -71,6 +71,8 @@ def _list(found: tuple[Reproduction, ...], out: Path, as_json: bool) -> None:
         return
     show_table(rows, ("name", "quick", "CPU", "GPU", "needs"))
     say("One: headcount reproduce allocation:e-128. Everything, smaller: headcount reproduce --quick all --data DIR")
+    done = sum(row["done"] for row in rows)
+    conclude(f"{len(rows)} reproductions are known, and {done} of them have results in {out}")
 
 
 def _run(asked: list[Reproduction], setting: Any, out: Path, again: bool, as_json: bool) -> None:

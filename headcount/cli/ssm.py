@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+from headcount.cli.printing import AsJson, Out, conclude, emit_json, out_file, say, show_table, tell_written
+from headcount.numerals import counted
 from headcount.refusals import nearest
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="State-space systems: the same response with small parameters.", no_args_is_help=True)
     for command in (deepen, flatten, depth, table, quantise, train):
         group.command(command.__name__)(command)
+    group.command("export")(export_system)
     app.add_typer(group, name="ssm")
 
 
@@ -41,26 +43,62 @@ def deepen(
 ) -> None:
     """Write a system deep, with small entries.
 
-    The result and a picture go beside the file, or into --out. Give the largest entry wanted, or a depth.
+    The result, a picture and a page go beside the file, or into --out. Give the largest entry wanted, or a depth.
+    What is small already stays at depth 1, and nothing is written.
     """
-    from headcount.papers.ssm import save
-    from headcount.papers.ssm.pictures import deep_picture
+    from headcount.papers.ssm.deepening_page import comparison, deepening_sentence
 
     shallow = _load_shallow(system)
     deep = _deepened(shallow, max_entry, depth, width, _deal(deal), route)
-    folder = out or system.parent
-    files = [save(deep, folder / f"{system.stem}-deep.json")]
-    files.append(out_file(folder, f"{system.stem}-deep.svg", deep_picture(shallow, deep).standalone()))
-    rows = _comparison(shallow, deep)
+    wanted = f"--max-entry {max_entry:g}" if max_entry is not None else f"--depth {depth}"
+    small = max_entry is not None and deep.depth == 1
+    files = [] if small else _write_deep(shallow, deep, out or system.parent, system, wanted)
+    rows = comparison(shallow, deep)
     if as_json:
-        emit_json(
-            {row["quantity"]: {"before": row["before"], "after": row["after"]} for row in rows} | _gap(shallow, deep)
-        )
+        sizes = {row["quantity"]: {"before": row["before"], "after": row["after"]} for row in rows}
+        emit_json(sizes | _gap(shallow, deep) | {"already small": small, "files": [str(path) for path in files]})
         return
     show_table(rows, ("quantity", "before", "after"))
     say(f"\nThe responses differ by {_gap(shallow, deep)['gap']:.1e} of their size over 256 samples.")
-    for path in files:
-        say(f"wrote {path}")
+    tell_written(files)
+    conclude(deepening_sentence(shallow, deep))
+
+
+def _write_deep(shallow: DiagonalSSM, deep: DeepSSM, folder: Path, system: Path, wanted: str) -> list[Path]:
+    from headcount.papers.ssm import save
+    from headcount.papers.ssm.deepening_page import deepening_page
+    from headcount.papers.ssm.pictures import deep_picture
+
+    name = system.stem
+    page = deepening_page(shallow, deep, name=name, command=f"headcount ssm deepen {system.name} {wanted}")
+    return [
+        save(deep, folder / f"{name}-deep.json"),
+        out_file(folder, f"{name}-deep.svg", deep_picture(shallow, deep).standalone()),
+        out_file(folder, f"{name}-deep.html", page),
+    ]
+
+
+def export_system(
+    system: SystemFile,
+    to: Annotated[str, typer.Option(help="onnx, pt2 (a torch program), or sos (second-order sections).")] = "onnx",
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a system, shallow or deep, for other programs.
+
+    onnx and pt2 hold one step in real numbers: a sample and the state in, a sample and the state out.
+    """
+    endings = {"onnx": ".onnx", "pt2": ".pt2", "sos": "-sos.json"}
+    if to not in endings:
+        raise ValueError(f"unknown format {to!r}; {nearest(to, endings)}")
+    from headcount.papers.ssm import export, load
+
+    path = export(load(system), (out or system.parent) / f"{system.stem}{endings[to]}")
+    if as_json:
+        emit_json({"file": str(path)})
+        return
+    readers = {"onnx": "any ONNX runtime", "pt2": "torch.export.load", "sos": "scipy.signal.sosfilt"}
+    conclude(f"{path} holds the filter for {readers[to]}")
 
 
 def flatten(system: SystemFile, out: Out = None, as_json: AsJson = False) -> None:
@@ -81,7 +119,11 @@ def flatten(system: SystemFile, out: Out = None, as_json: AsJson = False) -> Non
     modes = zip(flat.poles.tolist(), flat.residues.tolist(), strict=True)
     rows = [{"pole": _complex(p), "modulus": abs(p), "residue": _complex(r)} for p, r in modes]
     show_table(rows[:20], ("pole", "modulus", "residue"))
-    say(f"\n{flat.modes} modes{', the first 20 shown' if len(rows) > 20 else ''}; wrote {path}")
+    say(f"\nwrote {path}")
+    if len(rows) > 20:
+        say(f"and {len(rows) - 20} modes more")
+    same = f"one layer of {counted(flat.modes, 'mode')} has the same response"
+    conclude(f"{same}; its largest entry is {flat.largest_entry:.3g}")
 
 
 def depth(
@@ -103,7 +145,12 @@ def depth(
             raise ValueError("give both sizes, as in `headcount ssm depth 10 3`, or none for the table")
         rows = minimal_depth_rows(modes=modes)
         shown = ("paper", "sharper", "positive_real", "padded", "gain_stages", "lower")[: 6 if modes else 3]
-        emit_json(rows) if as_json else show_table(rows, ("from", "to", *shown), "least depth from c_1 to c_2")
+        if as_json:
+            emit_json(rows)
+            return
+        show_table(rows, ("from", "to", *shown), "least depth from entries of c_1 (from) to c_2 (to)")
+        one = rows[0]
+        conclude(f"entries of {one['from']} come down to {one['to']} with {one['sharper']} layers, whatever the poles")
         return
     bounds = minimal_depth(c_from, c_to, modes=modes, width=width)
     rows = [{"argument": name} | bound.as_row() for name, bound in bounds._asdict().items()]
@@ -114,6 +161,9 @@ def depth(
         sign = "at least" if row["side"] == "lower" else "at most"
         row["depth"] = "says nothing" if row["vacuous"] else f"{sign} {row['value']:g}"
     show_table(rows, ("argument", "depth", "source"))
+    least = max((row["value"] for row in rows if row["side"] == "lower" and not row["vacuous"]), default=1)
+    enough = f"{counted(int(bounds.sharper.value), 'layer')} bring entries of {c_from:g} down to {c_to:g} for any poles"
+    conclude(f"{enough}; fewer than {least:g} never do" if least > 1 else enough)
 
 
 def table(
@@ -147,6 +197,8 @@ def table(
         for row in rows
     ]
     show_table(shown, list(shown[0]), title)
+    best = min(rows, key=lambda row: row["largest entry"])
+    conclude(f"depth {best['depth']} has the smallest entries of these, {best['largest entry']:.3g} at most")
 
 
 def quantise(
@@ -185,6 +237,12 @@ def quantise(
     wide = [{"bits": b} | {row["form"]: row["gap"] for row in rows if row["bits"] == b} for b in counts]
     show_table(wide, ("bits", *forms), "share of the response lost (rms)")
     say(f"\nlargest entry {shallow.largest_entry:.3g} in one layer, {deep.largest_entry:.3g} at depth {deep.depth}")
+    few = min(counts)
+    losses = {row["form"]: row["gap"] for row in rows if row["bits"] == few}
+    best = min(losses, key=lambda form: losses[form])
+    conclude(
+        f"with {few} bits {best} {'lose' if best.endswith('s') else 'loses'} least, {losses[best]:.1%} of the response"
+    )
 
 
 def train(
@@ -225,7 +283,10 @@ def train(
         emit_json(rows)
         return
     show_table(_by_size(experiments.best_rows(rows)), ("depth", "width", "parameters", *(f"{c:g}" for c in bounds)))
-    say(f"\nsquared error over the kernel's square for each bound on the entries, best of {seeds} seeds, start {start}")
+    say(f"\nNMSE of the kernel for each bound on the entries, best of {counted(seeds, 'seed')}, start {start}")
+    best = min(experiments.best_rows(rows), key=lambda row: row["best nmse"])
+    shape = f"depth {best['depth']} and width {best['width']} with entries up to {best['max_entry']:g}"
+    conclude(f"{shape} learned the kernel best, to an NMSE of {best['best nmse']:.2g}")
 
 
 def _deepened(
@@ -268,16 +329,6 @@ def _speech_filter(archive: Path | None, digit: int, order: int, times: int) -> 
 
     wave = load_digit(archive, digit)[0] if archive else made_up_vowel()
     return sharpened(prediction_filter(wave, order), times)
-
-
-def _comparison(shallow: DiagonalSSM, deep: DeepSSM) -> list[dict[str, Any]]:
-    return [
-        {"quantity": "depth", "before": 1, "after": deep.depth},
-        {"quantity": "width", "before": shallow.modes, "after": deep.width},
-        {"quantity": "largest entry", "before": shallow.largest_entry, "after": deep.largest_entry},
-        {"quantity": "parameters", "before": shallow.parameters, "after": deep.parameters},
-        {"quantity": "not zero", "before": shallow.parameters, "after": deep.used_parameters},
-    ]
 
 
 def _gap(shallow: DiagonalSSM, deep: DeepSSM) -> dict[str, float]:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, say, show_table
+from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table, tell_written
+from headcount.numerals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headcount.results import Store
+    from headcount.results import Store, Study
     from headcount.results.store import StatedSpec
     from headcount.training import Member, Recipe
     from headcount.training.kept_networks import Save
@@ -52,7 +53,7 @@ def register(app: typer.Typer) -> None:
         address: Address = None,
         as_json: AsJson = False,
     ) -> None:
-        """Train every network a spec asks for; what is already kept is skipped, so run it again to go on."""
+        """Train every network of a spec; run it again to go on."""
         from headcount.cli.door import Interrupted
         from headcount.results import Store
         from headcount.training.progress import bar
@@ -92,21 +93,25 @@ def register(app: typer.Typer) -> None:
             return
         show_table(summary(study), ("length", "layers", "width", "networks", "best", "median", "diverged"))
         say(f"{len(study)} rows in {folder}, path: {study.environment.get('path', '-')}.")
-        say(f"Next: headcount report {folder}")
+        conclude(f"{_best_of(study)}; `headcount report {folder}` draws the page")
 
     @app.command("runs")
     def runs(
         folder: Annotated[Path, typer.Argument(help="Folder that holds studies.")] = Path("runs"),
         as_json: AsJson = False,
     ) -> None:
-        """List the studies in a folder, every spec of each: how many networks were asked for, how many are kept."""
+        """List the studies in a folder.
+
+        Every spec of each: how many networks it wants, and how many are trained.
+        """
         rows, odd = list_studies(folder)
         for problem in odd:
             typer.echo(f"headcount: {problem}", err=True)
         if as_json:
             emit_json(rows)
         else:
-            show_table(rows, ("study", "spec", "task", "kept", "asked", "diverged", "device"))
+            show_table(rows, ("study", "spec", "task", "trained", "wanted", "diverged", "device"))
+            conclude(_unfinished(rows))
 
     @app.command("export")
     def export(
@@ -115,7 +120,7 @@ def register(app: typer.Typer) -> None:
         spec: SpecName = None,
         as_json: AsJson = False,
     ) -> None:
-        """Write a study as rows.csv, rows.jsonl and study.json, or print its rows with --json."""
+        """Write a study as rows.csv, rows.jsonl and study.json."""
         from headcount.results.export import Exported
 
         tell_other_specs(run, spec)
@@ -125,8 +130,10 @@ def register(app: typer.Typer) -> None:
                 sys.stdout.write(piece)
             return
         folder = out or (run if run.is_dir() else run.parent)
-        for path in study.write(folder):
-            say(f"{study.count} rows in {path}")
+        written = list(study.write(folder))
+        tell_written(written)
+        others = " and ".join(path.name for path in written[1:])
+        conclude(f"{counted(study.count, 'row')} are in {written[0]}, and again in {others}")
 
 
 def workers_of(count: int | None, backend: str, address: str | None, device: str) -> Callable[[], Workers] | None:
@@ -146,8 +153,10 @@ def workers_of(count: int | None, backend: str, address: str | None, device: str
         raise ValueError("--address is that of a Ray cluster: it goes with --backend ray")
     if count is None:
         return None
+    from headcount.training.sweeps import check_device
     from headcount.training.workers import LocalWorkers
 
+    check_device(device)
     made = LocalWorkers(count, device)  # a wrong count is refused before anything is begun
     return lambda: made
 
@@ -203,6 +212,24 @@ def summary(study) -> list[dict[str, object]]:
     ]
 
 
+def _best_of(study: Study) -> str:
+    """The best network of a study, in words."""
+    finite = [row for row in study if row["nmse"] is not None]
+    if not finite:
+        return f"all {counted(len(study), 'network')} diverged"
+    best = min(finite, key=lambda row: row["nmse"])
+    return f"{best['layers']} at length {best['length']} came out best, with an NMSE of {best['nmse']:.2g}"
+
+
+def _unfinished(rows: list[dict[str, object]]) -> str:
+    """How many studies are there, and how many networks are still to be trained."""
+    left = [row for row in rows if int(str(row["trained"])) < int(str(row["wanted"]))]
+    studies = counted(len({row["study"] for row in rows}), "study", "studies")
+    if not left:
+        return f"{studies}, every network trained" if rows else "there is no study here yet"
+    return f"{studies}, {len(left)} of them unfinished: run the same `headcount sweep` to go on"
+
+
 def list_studies(folder: Path) -> tuple[list[dict[str, object]], list[str]]:
     """A row for each spec of each study found in `folder`, and a sentence for each store that cannot be read."""
     from headcount.results import Store
@@ -229,8 +256,8 @@ def _listed(store: Store, spec: StatedSpec) -> dict[str, object]:
         "study": str(store.path.parent),
         "spec": spec.label,
         "task": ", ".join(dict.fromkeys(str(row.get("task", "-")) for row in study)) or "-",
-        "kept": spec.kept,
-        "asked": spec.asked,
+        "trained": spec.trained,
+        "wanted": spec.wanted,
         "diverged": spec.diverged,
         "device": study.environment.get("device", "-"),
     }

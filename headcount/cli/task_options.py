@@ -18,25 +18,16 @@ TokenDim = Annotated[int | None, typer.Option(help="Dimension of a token (d).", 
 Seed = Annotated[int | None, typer.Option(help="Seed of the task's centres or directions.", show_default=False)]
 Radius = Annotated[float | None, typer.Option(help="Box [-radius, radius]^d for LinearMax.", show_default="6")]
 
-# What a task is built with where the options say nothing: its fields, or sizes for a drawn one.
-FIELDS: dict[str, dict[str, Any]] = {
-    "Wells": {"retrievals": 4, "token_dim": 2, "seed": 0},
-    "LinearMax": {"retrievals": 4, "token_dim": 2, "seed": 0},
-    "PairMax": {"retrievals": 1, "token_dim": 2, "seed": 0},
-    "KthLargest": {"rank": 2},
-    "PositionSum": {"positions": (0, 1, 2)},
-    "Induction": {"vocab": 8},
-}
 LONG = ("Wells", "LinearMax")  # one layer, cheap at any length
 
 
 def task_of(name: str, length: int | None, fields: list[str] | None = None, **sizes: Any) -> Task:
-    """The task that the options describe; what they leave open is taken from `FIELDS`.
+    """The task that the options describe; what they leave open is what the catalogue takes.
 
     >>> task_of("KthLargest", None, ["rank=3"])
     KthLargest(rank=3, length=8)
     """
-    from headcount.tasks import named
+    from headcount.tasks.catalogue import named, typical
 
     given = {key: value for key, value in sizes.items() if value is not None} | fields_of(fields or [])
-    return named(name, length=(64 if name in LONG else 8) if length is None else length, **FIELDS.get(name, {}) | given)
+    return named(name, length=(64 if name in LONG else 8) if length is None else length, **typical(name, given))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, show_table
+from headcount.cli.printing import AsJson, conclude, emit_json, show_table
 
 
 def register(app: typer.Typer) -> None:
     @app.command("tasks")
     def tasks(as_json: AsJson = False) -> None:
-        """List the tasks: the exact target, its domain, and what it looks up."""
+        """List the tasks that ship: the exact target and its look-ups."""
         from headcount.tasks import catalogue
 
         rows = catalogue()
@@ -18,3 +18,4 @@ def register(app: typer.Typer) -> None:
             emit_json(rows)
         else:
             show_table(rows, ("task", "target", "looks up"))
+            conclude(f"{len(rows)} tasks ship, and examples/own_task.py shows how to state your own")

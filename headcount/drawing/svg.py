@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from headcount.drawing.palette import plain_stylesheet, stylesheet
+from headcount.drawing.palette import PLAIN_FONT, plain_stylesheet, stylesheet
 
-__all__ = ["Figure", "Scale", "dodged", "path", "power_of_ten", "tag", "text"]
+__all__ = ["Figure", "Scale", "dodged", "inches", "path", "power_of_ten", "tag", "text"]
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -64,17 +64,33 @@ class Figure:
         1
         """
         size = f'width="{self.width}" height="{self.height}"' if not width else _sized(width, self.height / self.width)
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width} {self.height}">'
+        view = f'viewBox="0 0 {self.width} {self.height}" font-family="{PLAIN_FONT}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view}>'
         words = f"<title>{html.escape(self.title)}</title><desc>{html.escape(self.description)}</desc>"
         ground = f'<rect width="{self.width}" height="{self.height}" fill="#ffffff"/>'
         return f"{head}{words}<style>{plain_stylesheet()}</style>{ground}{self.body}</svg>\n"
 
 
-def _sized(width: str, ratio: float) -> str:
+def inches(width: str) -> float:
+    """A width on paper in inches.
+
+    >>> inches("3.25in"), round(inches("84mm"), 2), inches("36pt")
+    (3.25, 3.31, 0.5)
+    """
+    number, unit = _measure(width)
+    return number / {"in": 1, "cm": 2.54, "mm": 25.4, "pt": 72, "px": 96}[unit]
+
+
+def _measure(width: str) -> tuple[float, str]:
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*(in|cm|mm|pt|px)", width.strip())
     if found is None or not float(found[1]) > 0:
         raise ValueError(f"a width is a number with in, cm, mm, pt or px, as 3.25in; got {width!r}")
-    return f'width="{float(found[1]):g}{found[2]}" height="{float(found[1]) * ratio:.4g}{found[2]}"'
+    return float(found[1]), found[2]
+
+
+def _sized(width: str, ratio: float) -> str:
+    number, unit = _measure(width)
+    return f'width="{number:g}{unit}" height="{number * ratio:.4g}{unit}"'
 
 
 def tag(name: str, content: str = "", **attributes: object) -> str:

@@ -5,6 +5,7 @@ from headcount.fits.cells import Cells, variants
 from headcount.fits.knee import Knee, knee, knees, predicted_heads
 from headcount.fits.measurement import Measurement
 from headcount.fits.power_law import PowerLaw, power_law, power_laws
+from headcount.fits.starts import StartVerdict, starts
 from headcount.fits.verdict import Estimate, Verdict, judge
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Knee",
     "Measurement",
     "PowerLaw",
+    "StartVerdict",
     "Transition",
     "Verdict",
     "judge",
@@ -21,6 +23,7 @@ __all__ = [
     "power_law",
     "power_laws",
     "predicted_heads",
+    "starts",
     "transition",
     "variants",
 ]

@@ -13,6 +13,8 @@ from headcount.fits.cells import Cells
 from headcount.fits.seed_noise import has_noise, level_noise, smooth_spread
 from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Verdict
+from headcount.notebook import html_table, html_words, within_columns
+from headcount.numerals import counted
 from headcount.results import Study
 
 __all__ = ["Knee", "change_point", "knee", "knees", "predicted_heads"]
@@ -22,11 +24,15 @@ SLOWER = 1 / 3
 RESAMPLES = 2000
 # Where seeds spread this many times as far at few heads as at many, the interval does not cover.
 UNEVEN = 2.0
+# Fewer seeds than this at one or two lengths never single out a count.
+FEW_SEEDS, FEW_LENGTHS = 4, 3
+# Seeds this many times apart at the knee: training did not settle, and more of it may move the knee.
+UNSETTLED = 10.0
 # Nothing is enough while the network explains less than half of the variance.
 LEARNED = math.log10(0.5)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Knee:
     """How many heads are enough: `value` of those tested, and the interval from `low` to `high`.
 
@@ -35,7 +41,8 @@ class Knee:
     drawn curves that put the knee at each count tested, the last one standing for "there or beyond". `best` is the
     lowest level of NMSE at any count. `uneven` is how many times as far the seeds spread at the fewest heads as at the
     most; from 2 on the interval has been measured to lie too high (docs/coverage.md), and
-    nothing is called refuted.
+    nothing is called refuted. `apart` is how many times the error of the best seed at the knee the worst one has, in
+    the middle of the lengths; from 10 on training did not settle, and nothing is called refuted either.
     """
 
     value: int
@@ -48,11 +55,19 @@ class Knee:
     best: float
     shares: dict[int, float] = field(hash=False)
     uneven: float = 1.0
+    apart: float = 1.0
     diverged: int = 0
     predicted: int | None = None
 
     def __str__(self) -> str:
         return f"{self.text} {self.interval}"
+
+    def __repr__(self) -> str:
+        return within_columns(f"<Knee {self.sentence.rstrip('.')}>")
+
+    def _repr_html_(self) -> str:
+        rows = [(count, share) for count, share in self.shares.items()]
+        return html_words(self.sentence) + html_table(("heads", "share of drawn curves with the knee there"), rows)
 
     @property
     def reached(self) -> bool:
@@ -63,6 +78,11 @@ class Knee:
     def learned(self) -> bool:
         """Whether any count tested explains half of the variance."""
         return self.best <= 10**LEARNED
+
+    @property
+    def settled(self) -> bool:
+        """Whether the seeds at the knee agree well enough for more training to leave it where it is."""
+        return self.apart < UNSETTLED
 
     @property
     def text(self) -> str:
@@ -107,6 +127,7 @@ class Knee:
             "tested": list(self.tested),
             "seeds": list(self.seeds),
             "uneven": self.uneven,
+            "apart": self.apart,
             "diverged": self.diverged,
             "shares": self.shares,
             "predicted": self.predicted,
@@ -134,7 +155,8 @@ def knee(
     The interval is that of the turning points of curves drawn around the levels (`level_noise`): by the differences of
     the lengths where there are three or more, else by the noise of the seeds of all cells together. With one seed per
     cell and fewer than three lengths there is no spread to draw from and the interval is everything tested. An effect
-    that all seeds of a cell share cannot be seen at one length, and the interval does not speak of it.
+    that all seeds of a cell share cannot be seen at one length, and the interval does not speak of it. Fewer than four
+    seeds at one or two lengths single no count out: the interval then reaches to the next larger count tested.
 
     Departs: the head-count paper reads the transition off a figure of best seeds.
 
@@ -165,6 +187,7 @@ def knee(
         best=float(10 ** cells.levels().mean(0).min()),
         shares=dict(zip(cells.points, shares.tolist(), strict=True)),
         uneven=_uneven(cells),
+        apart=_apart(cells, index),
         diverged=cells.diverged,
         predicted=predicted_heads(study) if predicted is None else predicted,
     )
@@ -230,7 +253,10 @@ def _ends(cells: Cells, shares: Float[np.ndarray, " heads"], confidence: float, 
     tail = (1 - confidence) / 2
     first = int(np.argmax(below > tail))
     last = int(np.argmax(below >= 1 - tail - 1e-12))
-    return min(first, index), max(last, index)
+    first, last = min(first, index), max(last, index)
+    few = cells.counts.min() < FEW_SEEDS and len(cells.groups) < FEW_LENGTHS
+    # Training fails upwards only, so what few seeds hide is that more heads can do better.
+    return first, min(last + 1, len(shares) - 1) if few and first == last else last
 
 
 def _uneven(cells: Cells) -> float:
@@ -238,6 +264,12 @@ def _uneven(cells: Cells) -> float:
         return 1.0
     spread = smooth_spread(cells)
     return float(spread[0] / spread[-1])
+
+
+def _apart(cells: Cells, index: int) -> float:
+    """The largest over the smallest error of the seeds at one point, in the middle of the groups."""
+    seeds = cells.seeds[:, index]
+    return float(10 ** np.median(np.nanmax(seeds, -1) - np.nanmin(seeds, -1)))
 
 
 def _after(points: tuple[int, ...], index: int) -> int:
@@ -250,7 +282,7 @@ def _finding(knee: Knee) -> str:
         return f"no head count tested up to {knee.tested[-1]} explains half of the variance"
     if not knee.reached:
         return f"the error still falls at {knee.value} heads, the most tested {interval}"
-    few = "1 head is" if knee.value == 1 else f"{knee.value} heads are"
+    few = f"{counted(knee.value, 'head')} {'is' if knee.value == 1 else 'are'}"
     note = ", and fewer were not tested" if knee.text.startswith("<=") else ""
     return f"{few} enough {interval}{note}"
 
@@ -263,6 +295,9 @@ def _verdict(knee: Knee, predicted: int) -> Verdict:
         if knee.uneven >= UNEVEN:
             few = f"too few to tell: seeds spread {knee.uneven:.2g} times as far at the fewest heads as at the most"
             return Verdict("unresolved", predicted, few)
+        if not knee.settled:
+            where = f"seeds lie a factor {knee.apart:.2g} apart at {counted(knee.value, 'head')}"
+            return Verdict("unresolved", predicted, f"training did not settle: {where}; train longer or add seeds")
         return Verdict("refuted", predicted, f"it lies outside the interval {knee.interval}")
     if knee.high is None:
         return Verdict("unresolved", predicted, f"nothing bounds the knee from above: test more than {knee.tested[-1]}")

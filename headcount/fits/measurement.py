@@ -5,79 +5,27 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from headcount.fits.answer import LEARNED, Answer, AttentionWorth, Finding, Worth
 from headcount.fits.cells import Cells
 from headcount.fits.knee import Knee, knee
 from headcount.fits.verdict import Estimate
+from headcount.numerals import counted
 from headcount.results import Study
 from headcount.results.study import Row
 
-__all__ = ["AttentionWorth", "Finding", "Measurement", "Worth"]
+__all__ = ["Answer", "AttentionWorth", "Finding", "Measurement", "Worth"]
 
-Finding = Literal["nothing", "little", "any", "enough", "more", "undecided"]
-
-LEARNED = 0.95  # a level above this is the constant predictor's but for noise
 MEMORISED = 2.0  # validation this many times the training level is memory, not a pattern
 WORTHWHILE = 0.8  # below this factor more heads are worth naming even where the curve has turned
 NEAR = 1.1  # of several such counts the smallest is named whose level is within this factor of the lowest
 LEAD = 0.05  # attention must lower the error of the best baseline by more than this share
 OVERDONE = 1.25  # validation risen by this factor since its best is training for too long
 RESAMPLES = 2000
-
-
-@dataclass(frozen=True)
-class Worth:
-    """Another number of heads against the advised one: the factor by which the level changes, with its interval."""
-
-    heads: int
-    factor: Estimate
-
-    @property
-    def tells(self) -> bool:
-        """Whether the seeds agree that there is a difference."""
-        return not self.factor.low <= 1 <= self.factor.high
-
-
-@dataclass(frozen=True)
-class AttentionWorth:
-    """The best head count against the best baseline.
-
-    Attention is worth something when it lowers the baseline's level by more than the share `lead`: a twentieth, or
-    1 / sqrt(validation samples) where so few tell no finer.
-
-    >>> AttentionWorth("linear, flattened", 0.2, heads=3, level=0.1, lead=0.05).sentence
-    'Attention is worth it here: its error is 50% below that of the best baseline (linear, flattened: 0.2)'
-    """
-
-    baseline: str
-    without: float
-    heads: int
-    level: float
-    lead: float
-
-    @property
-    def pays(self) -> bool:
-        """Whether attention is worth anything."""
-        return self.level < LEARNED and self.level < (1 - self.lead) * self.without
-
-    @property
-    def learnable(self) -> bool:
-        """Whether anything beats a constant."""
-        return min(self.level, self.without) <= LEARNED
-
-    @property
-    def sentence(self) -> str:
-        """The answer, without a full stop."""
-        if not self.learnable:
-            return "There is nothing to learn here: neither a baseline nor attention predicts better than a constant"
-        if self.pays:
-            saved = f"its error is {1 - self.level / self.without:.0%} below that of the best baseline"
-            return f"Attention is worth it here: {saved} ({self.baseline}: {self.without:.3g})"
-        reached = f"{self.baseline} reaches {self.without:.3g} without it, the best network {self.level:.3g}"
-        return f"Attention is worth nothing measurable here: {reached} with {_heads(self.heads)}"
+BYTES = 4  # of a parameter, as it is saved
 
 
 @dataclass(frozen=True)
@@ -188,17 +136,28 @@ class Measurement:
         """Why to read the numbers with care."""
         return tuple(filter(None, (self._memorised(), self._overdone(), self._diverged())))
 
+    @cached_property
+    def answer(self) -> Answer:
+        """The finding as one value, of which headline, advice and the marked row are made."""
+        turn = self.knee
+        return Answer(
+            finding=self.finding,
+            heads=turn.value,
+            inside=tuple(n for n in turn.tested if turn.low <= n <= (turn.high or n)),
+            open=turn.high is None,
+            most=turn.tested[-1],
+            best=min(self.levels.values()),
+            fewer=self.fewer,
+            more=self.more,
+            better=self.better,
+            attention=self.attention,
+            apart=None if turn.settled else turn.apart,
+        )
+
     @property
     def advice(self) -> str:
         """What to do: first whether attention is worth anything, then how many heads."""
-        if self.attention is None:
-            return _advice(self)
-        if not self.attention.learnable:
-            return f"{self.attention.sentence}."
-        if self.attention.pays:
-            return f"{self.attention.sentence}. {_advice(self)}"
-        heads = _advice(self)
-        return f"{self.attention.sentence}. With it all the same: {heads[:1].lower()}{heads[1:]}"
+        return self.answer.advice
 
     def by_heads(self) -> list[dict[str, Any]]:
         """A row for each head count: its level, the spread of its seeds, training, and against the knee."""
@@ -209,6 +168,8 @@ class Measurement:
         near = {"one_fewer": self.fewer, "one_more": self.more, "better": self.better}
         return {
             "advice": self.advice,
+            "headline": self.answer.headline,
+            "decided": self.answer.decided,
             "finding": self.finding,
             "knee": self.knee.as_row(),
             "level": self.words,
@@ -236,6 +197,8 @@ class Measurement:
             "against": None if heads == self.knee.value else self.worth(heads),
             "seeds": len(rows),
             "parameters": rows[0].get("parameters"),
+            "bytes": BYTES * rows[0].get("parameters", 0),
+            "milliseconds": self.study.spec.get("milliseconds", {}).get(str(heads)),
         }
 
     def _chosen(self) -> list[Row]:
@@ -248,10 +211,9 @@ class Measurement:
         validation, training = (_middle([pair[i] for pair in pairs]) for i in (0, 1))
         if validation < MEMORISED * training:
             return ""
-        return (
-            f"training and validation part ways: at {_heads(self.knee.value)} the error is {training:.2g} on what was "
-            f"trained on and {validation:.2g} on what was not: part of it is memory, or the two parts differ in kind"
-        )
+        where = f"training and validation part ways: at {counted(self.knee.value, 'head')}"
+        errors = f"the error is {training:.2g} on what was trained on and {validation:.2g} on what was not"
+        return f"{where} {errors}: part of it is memory, or the two parts differ in kind"
 
     def _overdone(self) -> str:
         pairs = [(row["nmse"], row["final_nmse"]) for row in self._chosen()]
@@ -264,64 +226,7 @@ class Measurement:
 
     def _diverged(self) -> str:
         lost = self.cells.diverged
-        return f"{lost} of {len(self.study)} networks diverged; a smaller --lr may help" if lost else ""
-
-
-def _advice(found: Measurement) -> str:
-    most = _heads(found.cells.points[-1])
-    if found.finding == "nothing":
-        counts = f"No head count up to {found.cells.points[-1]}"
-        return f"{counts} predicts better than a constant: heads are not what is missing."
-    best = min(found.levels.values())
-    if found.finding == "little":
-        return (
-            f"No head count up to {found.cells.points[-1]} explains half of the target (the best leaves {best:.0%}), "
-            "so the data do not say how many are needed."
-        )
-    if found.finding == "more":
-        return f"Use at least {most}: the error still falls at the most that was tested, so test more."
-    if found.finding == "undecided":
-        use = f"Use {_heads(found.knee.value)}, but measure again with more seeds"
-        return f"{use}: these do not rule out that {most} or more help."
-    if found.finding == "any":
-        return f"Use one head: more bring {_brings(found.more)}."
-    if found.better is not None:
-        saved = 1 - found.better.factor.value
-        also = f"Use {_heads(found.knee.value)}, or {found.better.heads} for {saved:.0%} less error"
-        return f"{also}: {_costs(found.fewer)}." if found.fewer else f"{also}."
-    return f"Use {_heads(found.knee.value)}: {', and '.join(filter(None, (_costs(found.fewer), _gains(found.more))))}."
-
-
-def _costs(worth: Worth | None) -> str:
-    if worth is None:
-        return ""
-    if not worth.tells:
-        return f"{worth.heads} may do as well"
-    return f"with {worth.heads} the error is {_times(worth.factor.value)}"
-
-
-def _gains(worth: Worth | None) -> str:
-    return f"{worth.heads} bring {_brings(worth)}" if worth else "more were not tested"
-
-
-def _brings(worth: Worth | None) -> str:
-    if worth is None or not worth.tells:
-        return "nothing that can be measured"
-    better = worth.factor.value < 1
-    return f"only {1 - worth.factor.value:.0%} less error" if better else f"{worth.factor.value - 1:.0%} more error"
-
-
-def _times(factor: float) -> str:
-    """A factor as one says it.
-
-    >>> _times(1.31), _times(10.2), _times(113.0)
-    ('31% larger', '10 times as large', '110 times as large')
-    """
-    return f"{factor - 1:.0%} larger" if factor < 2 else f"{float(f'{factor:.2g}'):,g} times as large"
-
-
-def _heads(count: int) -> str:
-    return "1 head" if count == 1 else f"{count} heads"
+        return f"{lost} of {len(self.study)} networks diverged; a smaller learning rate may help" if lost else ""
 
 
 def _factor(worth: Worth | None) -> dict[str, Any] | None:

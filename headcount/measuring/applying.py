@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from headcount.files import whole
+from headcount.files import arrays_in, whole
 from headcount.measuring.fitted import FittedModel
+from headcount.measuring.sequences import padded
 from headcount.measuring.tables import Columns, read_csv
 from headcount.refusals import nearest
 
@@ -36,13 +37,11 @@ def write_predictions(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def _npz(path: Path) -> tuple[list[Any], Any]:
-    with np.load(path, allow_pickle=False) as file:
-        if "x" not in file.files:
-            raise ValueError(f"{path} lacks 'x'; it has {', '.join(file.files) or 'no arrays'}")
-        x = file["x"]
-        lengths = file["lengths"] if "lengths" in file.files else None
-    cut = x if lengths is None else [one[:count] for one, count in zip(x, lengths, strict=True)]
-    return list(range(len(x))), cut
+    held = arrays_in(path)
+    if "x" not in held:
+        raise ValueError(f"{path} lacks 'x'; it has {', '.join(held) or 'no arrays'}")
+    tokens, lengths = padded(held["x"], held.get("lengths"))
+    return list(range(len(tokens))), [one[:count] for one, count in zip(tokens, lengths, strict=True)]
 
 
 def _table(model: FittedModel, columns: Columns, sequence: str | None) -> tuple[list[Any], Any]:
@@ -56,7 +55,7 @@ def _table(model: FittedModel, columns: Columns, sequence: str | None) -> tuple[
     if model.window is not None:
         return _windows(table, model.window)
     if sequence is None or sequence not in columns:
-        raise ValueError("the model takes sequences of a long table: name their column with --sequence")
+        raise ValueError("the model takes sequences of a long table: name their column as `sequence`")
     rows: dict[Any, list[int]] = {}
     for row, key in enumerate(columns[sequence]):
         rows.setdefault(key, []).append(row)

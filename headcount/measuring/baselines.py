@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
@@ -20,6 +21,7 @@ PENALTIES = (1e-4, 1e-2, 1.0, 100.0)  # of the squared weights, per sample; the 
 WIDEST = 4000  # features of a linear model; wider ones are not fitted
 MOST = 20_000  # samples that a linear model is fitted to
 POOLED_STEPS = 1500  # of the network with zero heads, at most
+TRIED_STEPS = 5  # by which it is timed
 
 Model = Callable[[Float[np.ndarray, "samples features"]], Float[np.ndarray, "samples outputs"]]
 
@@ -37,8 +39,10 @@ class Baseline:
         return asdict(self)
 
 
-def baselines(subject: Subject, plan: StudyPlan) -> tuple[Baseline, ...]:
+def baselines(subject: Subject, plan: StudyPlan, seconds: float | None = None) -> tuple[Baseline, ...]:
     """Every baseline that these data allow, fitted to the training part and scored on the validation part.
+
+    With `seconds`, the network with zero heads makes as many steps as fit.
 
     >>> from headcount.measuring.sequences import sequences
     >>> x = np.random.default_rng(0).standard_normal((300, 4, 1))
@@ -47,10 +51,10 @@ def baselines(subject: Subject, plan: StudyPlan) -> tuple[Baseline, ...]:
     >>> found["linear, flattened"] < 1e-3 < found["linear, pooled"]
     True
     """
-    return tuple(_scored(subject, name, predicted) for name, predicted in _predictions(subject, plan))
+    return tuple(_scored(subject, name, predicted) for name, predicted in _predictions(subject, plan, seconds))
 
 
-def _predictions(subject: Subject, plan: StudyPlan) -> Iterator[tuple[str, np.ndarray]]:
+def _predictions(subject: Subject, plan: StudyPlan, seconds: float | None) -> Iterator[tuple[str, np.ndarray]]:
     """The validation part as each baseline predicts it: targets as trained, or the logits of classes."""
     training, validation = subject.parts.training, subject.parts.validation
     y = _columns(training.y)
@@ -62,7 +66,7 @@ def _predictions(subject: Subject, plan: StudyPlan) -> Iterator[tuple[str, np.nd
         if features(training).shape[1] <= WIDEST:
             model = _linear(features(training)[:MOST], y[:MOST], bool(subject.data.classes))
             yield name, model(features(validation))
-    yield "zero heads", _zero_heads(subject, plan)
+    yield "zero heads", _zero_heads(subject, plan, seconds)
 
 
 def _scored(subject: Subject, name: str, predicted: np.ndarray) -> Baseline:
@@ -118,7 +122,7 @@ def _ridge(x: np.ndarray, y: np.ndarray, penalty: float) -> Model:
     """
     middle, level = x.mean(axis=0), y.mean(axis=0)
     gram = (x - middle).T @ (x - middle) + penalty * np.eye(x.shape[1])
-    weights = np.linalg.lstsq(gram, (x - middle).T @ (y - level), rcond=None)[0]
+    weights = np.linalg.solve(gram, (x - middle).T @ (y - level))  # definite: the penalty is above 0
     return lambda new: (new - middle) @ weights + level
 
 
@@ -141,7 +145,7 @@ def _logistic(x: np.ndarray, y: np.ndarray, penalty: float) -> Model:
     return lambda new: new @ w + c
 
 
-def _zero_heads(subject: Subject, plan: StudyPlan) -> Float[np.ndarray, "samples outputs"]:
+def _zero_heads(subject: Subject, plan: StudyPlan, seconds: float | None) -> Float[np.ndarray, "samples outputs"]:
     """The plan's network without attention: a feed-forward for every token, the mean, a feed-forward.
 
     Its training ends where the error on a fifth of the training part is smallest.
@@ -154,22 +158,40 @@ def _zero_heads(subject: Subject, plan: StudyPlan) -> Float[np.ndarray, "samples
     net = _Pooling(data.train.x.shape[-1], plan.width, plan.embed_dim, target.shape[1], torch_seed)
     lost = nn.functional.cross_entropy if subject.data.classes else nn.functional.mse_loss
     x, present = data.train.x[0], data.train.present
-    steps = min(plan.steps, POOLED_STEPS)
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=steps)
-    held, best, predicted = slice(cut, None), float("inf"), torch.zeros(0)
-    for step in range(steps):
+
+    def advance() -> None:
         rows = torch.randint(cut, (min(plan.batch, cut),), generator=torch_seed)
         optimiser.zero_grad()
         lost(net(x[rows], None if present is None else present[rows]), target[rows]).backward()
         optimiser.step()
+
+    steps = min(plan.steps, POOLED_STEPS)
+    if seconds is not None:
+        steps = max(1, min(steps, _steps_within(seconds, advance)))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=steps)
+    held, best, predicted = slice(cut, None), float("inf"), torch.zeros(0)
+    over = float("inf") if seconds is None else time.perf_counter() + seconds
+    for step in range(steps):
+        advance()
         schedule.step()
         if (step + 1) % max(1, steps // 20) == 0:
             with torch.no_grad():
                 now = float(lost(net(x[held], None if present is None else present[held]), target[held]))
                 if now < best or not len(predicted):
                     best, predicted = now, net(data.validation.x[0], data.validation.present)
+            if time.perf_counter() > over:
+                break
     return predicted.double().numpy()
+
+
+def _steps_within(seconds: float, advance: Callable[[], None]) -> int:
+    """How many steps fit, by the time of a few of them."""
+    advance()
+    start = time.perf_counter()
+    for _ in range(TRIED_STEPS):
+        advance()
+    return int(seconds * TRIED_STEPS / max(time.perf_counter() - start, 1e-9))
 
 
 class _Pooling(nn.Module):

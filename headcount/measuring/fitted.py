@@ -14,12 +14,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headcount.files import whole
+from headcount.frozen import decode
 from headcount.measuring.planning import StudyPlan
 from headcount.measuring.preparing import Scaling, scaling
 from headcount.measuring.sequences import padded
 from headcount.measuring.subject import Subject
 from headcount.nets import Architecture, Transformer
 from headcount.nets.saved import tensors_in
+from headcount.refusals import at_least_one
 
 __all__ = ["FittedModel", "fit", "load"]
 
@@ -58,7 +60,7 @@ class FittedModel:
         """Numbers in the target's units, or logits: (samples, outputs). Sequences of one length go together."""
         tokens, lengths = padded(x)
         if tokens.shape[2] != self.net.token_dim:
-            raise ValueError(f"the model takes {self.net.token_dim} features a token, x has {tokens.shape[2]}")
+            raise ValueError(f"the model takes {self.net.token_dim} features per token, x has {tokens.shape[2]}")
         whole_net = InUnits(replace(self, net=deepcopy(self.net))).double()  # the same alone as among others
         out = np.zeros((len(tokens), self.net.arch.outputs))
         for length in np.unique(lengths):
@@ -134,9 +136,31 @@ def load(path: str | Path) -> FittedModel:
     """The model that `FittedModel.save` wrote."""
     weights, about = tensors_in(path)
     if KEY not in about:
-        raise ValueError(f"{path}: is no model; `headcount measure --model FILE` writes one")
-    fields = json.loads(about[KEY])
-    net = Transformer(Architecture.from_json(fields["architecture"]), fields["token_dim"])
-    net.load_state_dict(weights)
-    classes, features = tuple(fields["classes"]), tuple(fields["features"])
-    return FittedModel(net, Scaling(**fields["scale"]), fields["length"], classes, features, fields["window"])
+        raise ValueError(f"{path}: is no model; `headcount measure` writes one where it is told a `model`")
+    said = decode(_SavedModel, json.loads(about[KEY]), f"the description in {path}")
+    net = Transformer(Architecture.from_json(said.architecture), said.token_dim)
+    try:
+        net.load_state_dict(weights)
+    except RuntimeError:
+        raise ValueError(f"{path}: the weights do not fit the architecture that the file describes") from None
+    sizes = [len(values) for values in asdict(said.scale).values()]
+    outputs = net.arch.outputs
+    if sizes != [said.token_dim] * 2 + [outputs] * 2 or len(said.classes) not in (0, outputs):
+        raise ValueError(f"{path}: the scaling does not fit the architecture that the file describes")
+    return FittedModel(net, said.scale, said.length, said.classes, said.features, said.window)
+
+
+@dataclass(frozen=True)
+class _SavedModel:
+    """What a file says of its model, beside the weights."""
+
+    architecture: str
+    token_dim: int
+    scale: Scaling
+    length: int
+    classes: tuple[Any, ...]
+    features: tuple[str, ...]
+    window: int | None
+
+    def __post_init__(self) -> None:
+        at_least_one(token_dim=self.token_dim, length=self.length)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import importlib
 import sys
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from headcount.files import arrays_in
 from headcount.measuring.sequences import Sequences, sequences
 from headcount.measuring.tables import Reading, from_columns, read_csv, read_parquet
 from headcount.refusals import refuse_unknown
 
 __all__ = ["KEYS", "load"]
 
-# What arrays are called: sequences, targets, how many tokens exist, which, where each begins, what stays together.
-KEYS = ("x", "y", "lengths", "mask", "offsets", "groups")
+# What arrays are called: sequences, targets, how many tokens exist, which, where each begins, what stays together, and
+# which side each is on.
+KEYS = ("x", "y", "lengths", "mask", "offsets", "groups", "split")
 
 
 def load(data: str | Path, how: Reading | None = None) -> Sequences:
@@ -38,7 +38,7 @@ def load(data: str | Path, how: Reading | None = None) -> Sequences:
     if path.is_dir():
         return _from_folder(path, how)
     if path.suffix == ".npz":
-        return from_arrays(_npz(path), how, path.stem)
+        return from_arrays(arrays_in(path), how, path.stem)
     if path.suffix in (".csv", ".parquet"):
         columns = read_csv(path) if path.suffix == ".csv" else read_parquet(path)
         return from_columns(columns, how, path.stem)
@@ -51,10 +51,18 @@ def from_arrays(arrays: Mapping[str, Any], how: Reading, name: str) -> Sequences
     for key in ("x", "y"):
         if key not in arrays:
             raise ValueError(f"{name} lacks {key!r}; it has {', '.join(arrays) or 'no arrays'}")
-    if how.window is not None or how.sequence is not None or how.group is not None:
-        raise ValueError("--window, --sequence and --group read tables; arrays say it by x, lengths and groups")
+    if any(v is not None for v in (how.window, how.sequence, how.group, how.split)):
+        raise ValueError("`window`, `sequence`, `group` and `split` read tables; arrays say it by x, groups and split")
     x, lengths = _sequences_of(arrays)
-    return sequences(x, arrays["y"], lengths=lengths, groups=arrays.get("groups"), kind=how.kind, name=name)
+    return sequences(
+        x,
+        arrays["y"],
+        lengths=lengths,
+        groups=arrays.get("groups"),
+        kind=how.kind,
+        name=name,
+        split=arrays.get("split"),
+    )
 
 
 def _sequences_of(arrays: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -87,23 +95,6 @@ def _lengths(mask: np.ndarray, x: np.ndarray) -> np.ndarray:
     return lengths
 
 
-def _npz(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    except (
-        zipfile.BadZipFile,
-        ValueError,
-        OSError,
-        EOFError,
-        TypeError,
-        KeyError,
-        RuntimeError,
-        zlib.error,
-    ) as problem:
-        raise ValueError(f"{path} is not a readable .npz file: {problem}") from None
-
-
 def _from_folder(folder: Path, how: Reading) -> Sequences:
     """Every `*.safetensors` of the folder in the order of names: a file holds many sequences, or one."""
     from safetensors import SafetensorError
@@ -128,13 +119,15 @@ def _joined(shards: list[dict[str, np.ndarray]], files: list[Path]) -> dict[str,
         for key in ("x", "y"):
             if key not in shard:
                 raise ValueError(f"{file.name} lacks {key!r}; it has {', '.join(shard) or 'nothing'}")
-        if ("groups" in shard) != ("groups" in shards[0]):
-            raise ValueError(f"{file.name}: either every file has groups or none")
+        for key in ("groups", "split"):
+            if (key in shard) != (key in shards[0]):
+                raise ValueError(f"{file.name}: either every file has {key} or none")
         many = _many(shard, file.name)
         joined["x"] += many["x"]
         joined["y"] += list(many["y"])
-        if "groups" in shard:
-            joined.setdefault("groups", []).extend(many["groups"])
+        for key in ("groups", "split"):
+            if key in shard:
+                joined.setdefault(key, []).extend(many[key])
     return joined
 
 
@@ -147,7 +140,7 @@ def _many(shard: dict[str, np.ndarray], name: str) -> dict[str, Any]:
     if len(x) != len(shard["y"]):
         raise ValueError(f"{name}: x holds {len(x)} sequences and y {len(shard['y'])} targets")
     cut = [one[:count] for one, count in zip(x, counts, strict=True)]
-    return {"x": cut, "y": shard["y"], "groups": list(shard.get("groups", ()))}
+    return {"x": cut, "y": shard["y"], **{key: list(shard.get(key, ())) for key in ("groups", "split")}}
 
 
 def _from_function(text: str, how: Reading) -> Sequences:

@@ -12,9 +12,10 @@ from headcount.nets import Architecture
 from headcount.numerals import spoken_bytes, spoken_time
 from headcount.training import RateSearch, Recipe
 
-__all__ = ["CostEstimate", "StudyPlan", "fitting", "seconds", "smaller"]
+__all__ = ["CostEstimate", "StudyPlan", "fitting", "grown", "seconds", "smaller"]
 
 
+MOST_STEPS = 4  # times the steps asked for, where the time given allows for them
 PLACES = 8  # position features where the order matters: the place, and almost four turns of sine and cosine
 
 
@@ -58,7 +59,7 @@ class StudyPlan:
         """What the networks see of the order of tokens, as a sentence."""
         if self.positions:
             return f"Every token carries {self.positions} features of its place."
-        return f"The networks see no order among tokens; --positions {PLACES} shows it to them."
+        return f"The networks see no order among tokens; {PLACES} position features would show it to them."
 
     def recipe(self, samples: int, validation: int) -> Recipe:
         """The steps as whole epochs over the training part."""
@@ -107,7 +108,7 @@ def smaller(plan: StudyPlan) -> Iterator[tuple[StudyPlan, str]]:
     for steps in (2 / 3, 1 / 2):
         shrunk = replace(plan, steps=max(10, round(plan.steps * steps)))
         yield shrunk, _given_up(plan, shrunk)
-    for change in (_fewer_seeds, _fewer_heads, _fewer_seeds, _fewer_steps, _fewer_heads, _fewer_steps):
+    for change in (_fewer_seeds, _fewer_heads, _fewer_seeds, *(_fewer_steps, _fewer_heads) * 2, *(_fewer_steps,) * 2):
         changed = change(shrunk, plan)
         if changed != shrunk:
             shrunk = changed
@@ -117,18 +118,31 @@ def smaller(plan: StudyPlan) -> Iterator[tuple[StudyPlan, str]]:
 def fitting(plan: StudyPlan, cost: Callable[[StudyPlan], float], budget: float | None) -> tuple[StudyPlan, str]:
     """The first of the ever smaller plans whose cost in seconds is within the budget, and what was given up for it.
 
+    Where none is, the smallest is taken and what is given up says so.
+
     >>> fitting(StudyPlan(), lambda plan: plan.steps / 10, budget=200.0)[1]
     '2000 steps instead of 3000'
+    >>> fitting(StudyPlan(), lambda plan: plan.steps / 10, budget=1.0)[1]
+    '100 steps instead of 3000, 2 seeds instead of 4, head counts 1, 4, 8 only (the smallest there is: about 10 s)'
     """
-    least = 0.0
+    if budget is None:
+        return plan, ""
+    candidate, words, least = plan, "", 0.0
     for candidate, words in smaller(plan):
         least = cost(candidate)
-        if budget is None or least <= budget:
+        if least <= budget:
             return candidate, words
-    raise ValueError(
-        f"the budget is too small: {spoken_time(max(budget or 0, 0))} are left for training, and the smallest "
-        f"measurement of these data takes about {spoken_time(least)} here"
-    )
+    smallest = f"the smallest there is: about {spoken_time(least)}"
+    return candidate, f"{words} ({smallest})" if words else smallest
+
+
+def grown(plan: StudyPlan, room: float) -> StudyPlan:
+    """The plan with more steps, where there is room for several times what it takes with twice its seeds.
+
+    >>> grown(StudyPlan(), 2.5).steps, grown(StudyPlan(), 1.1).steps, grown(StudyPlan(), 100.0).steps
+    (7500, 3000, 12000)
+    """
+    return plan if room < 1.25 else replace(plan, steps=round(plan.steps * min(room, MOST_STEPS)))
 
 
 def seconds(text: str) -> float:
@@ -154,7 +168,7 @@ def _fewer_heads(plan: StudyPlan, asked: StudyPlan) -> StudyPlan:
 
 
 def _fewer_steps(plan: StudyPlan, asked: StudyPlan) -> StudyPlan:
-    return replace(plan, steps=max(min(plan.steps, 200), plan.steps // 2))
+    return replace(plan, steps=max(min(plan.steps, 100), plan.steps // 2))
 
 
 def _given_up(asked: StudyPlan, plan: StudyPlan) -> str:

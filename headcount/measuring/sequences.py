@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 __all__ = ["Kind", "Sequences", "padded", "sequences"]
 
 Kind = Literal["regression", "classification"]
 LEAST = 50  # sequences; fewer cannot be split into a part to learn from and a part that tells head counts apart
+# What a split column may say, and whether it means validation.
+TRAINING = ("training", "train", "0", "false")
+VALIDATION = ("validation", "valid", "val", "test", "held out", "1", "true")
+SIDES: dict[str, bool] = {**dict.fromkeys(TRAINING, False), **dict.fromkeys(VALIDATION, True)}
 FEW = 20  # a whole-numbered target with at most this many values is taken for classes
 
 
@@ -22,9 +26,10 @@ class Sequences:
     """Sequences padded with zeros to the longest, and a target each.
 
     `y` holds numbers (one column an output) or, for classification, one column of indices into `classes`. Sequences of
-    one `group` stay on one side of the split. `apart` is set for windows of a series, in the order of time: so many
-    windows between two share no value; `past` is then the feature that is the target itself, earlier. `features` names
-    the features where they have names. `notes` say what was decided while reading.
+    one `group` stay on one side of the split; `held_out` says which are validation where the user has split. `apart` is
+    set for windows of a series, in the order of time: so many windows between two share no value; `past` is then the
+    feature that is the target itself, earlier. `features` names the features where they have names. `notes` say what
+    was decided while reading.
     """
 
     name: str
@@ -37,6 +42,7 @@ class Sequences:
     notes: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     past: int | None = None
+    held_out: Bool[np.ndarray, " samples"] | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -50,7 +56,8 @@ class Sequences:
     def digest(self) -> str:
         """The fingerprint of everything that training sees."""
         seen = hashlib.sha256(f"{self.x.shape} {self.classes} {self.apart}".encode())
-        for array in (self.x, self.lengths, self.y, self.groups):
+        given = (self.x, self.lengths, self.y, self.groups, *(() if self.held_out is None else (self.held_out,)))
+        for array in given:
             seen.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
         return seen.hexdigest()[:16]
 
@@ -67,6 +74,7 @@ def sequences(
     notes: Sequence[str] = (),
     features: Sequence[str] = (),
     past: int | None = None,
+    split: Any = None,
 ) -> Sequences:
     """Check sequences and targets: `x` as (samples, length, token_dim), (samples, length), or a list of ragged ones.
 
@@ -89,8 +97,23 @@ def sequences(
     values, classes, said = _target(target, kind)
     return Sequences(
         name, tokens, counts, values, classes, _groups(groups, len(tokens)), apart, (*notes, *said),
-        tuple(features), past,
+        tuple(features), past, None if split is None else _held_out(split, len(tokens)),
     )  # fmt: skip
+
+
+def _held_out(split: Any, count: int) -> np.ndarray:
+    """Which sequences are validation, by names as training and validation, or by 0 and 1.
+
+    >>> _held_out(["train", "test", "Validation"], 3).tolist(), _held_out([0, 1], 2).tolist()
+    ([False, True, True], [False, True])
+    """
+    named = [str(value).strip().lower().removesuffix(".0") for value in np.asarray(split).ravel().tolist()]
+    if len(named) != count:
+        raise ValueError(f"there are {count} sequences, so split must hold as many names, got {len(named)}")
+    strange = next((value for value in named if value not in SIDES), None)
+    if strange is not None:
+        raise ValueError(f"split holds {strange!r}; it takes training and validation (or train, test, 0, 1)")
+    return np.array([SIDES[value] for value in named])
 
 
 def padded(x: Any, lengths: Any = None) -> tuple[np.ndarray, np.ndarray]:
@@ -162,7 +185,7 @@ def _target(y: np.ndarray, kind: str | None) -> tuple[np.ndarray, tuple[str, ...
     if kind is None:
         kind = _guessed(y)
         other = "regression" if kind == "classification" else "classification"
-        said = (f"the target was read as {kind}; --kind {other} reads it as the other",) if _whole(y) else ()
+        said = (f"the target was read as {kind}; the kind {other} reads it as the other",) if _whole(y) else ()
     return *(_classes(y) if kind == "classification" else _values(y)), said
 
 
@@ -179,14 +202,12 @@ def _whole(y: np.ndarray) -> bool:
 
 def _classes(y: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     if y.ndim == 2 and y.shape[1] != 1:
-        raise ValueError(f"for classification y must be one class a sequence, got shape {y.shape}")
+        raise ValueError(f"for classification y must be one class per sequence, got shape {y.shape}")
     names, index = np.unique(y.reshape(len(y)), return_inverse=True)
     if len(names) == 1:
         raise ValueError(f"every sequence is of class {names[0]}: classification needs at least two classes")
     if len(names) > len(y) / 4:
-        raise ValueError(
-            f"{len(names)} classes among {len(y)} sequences are too many to learn; is it --kind regression?"
-        )
+        raise ValueError(f"{len(names)} classes among {len(y)} sequences are too many to learn; is it a regression?")
     words = tuple(f"{name:g}" if y.dtype.kind == "f" else str(name) for name in names)
     return index.reshape(-1, 1).astype(np.float32), words
 

@@ -26,7 +26,9 @@ class Split:
 
 
 def split(data: Sequences, seed: int = 0) -> Split:
-    """Hold out a fifth: the last of a series with a gap before it, whole groups, or sequences with all their copies.
+    """Hold out what the data say, or a fifth: the last of a series, whole groups, or sequences with all their copies.
+
+    A gap before the last of a series keeps the parts from sharing a value.
 
     >>> from headcount.measuring.sequences import sequences
     >>> x = np.arange(200.0).repeat(2)[:, None]
@@ -37,7 +39,9 @@ def split(data: Sequences, seed: int = 0) -> Split:
     set()
     """
     marks = _fingerprints(data)
-    if data.apart is not None:
+    if data.held_out is not None:
+        training, validation, words = *_as_given(data.held_out, data.groups), "as the data say"
+    elif data.apart is not None:
         training, validation, words = _in_time(data)
     elif data.groups is not None:
         training, validation, words = *_by_groups(data.groups, seed), "by groups, each on one side"
@@ -54,6 +58,15 @@ def split(data: Sequences, seed: int = 0) -> Split:
         )
     _refuse_still(data, training, validation)
     return Split(training, validation, words)
+
+
+def _as_given(held_out: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    training, validation = np.flatnonzero(~held_out), np.flatnonzero(held_out)
+    if groups is not None and (both := np.intersect1d(groups[training], groups[validation])).size:
+        raise ValueError(f"split puts {len(both)} groups on both sides; a group belongs to one")
+    if not training.size or not validation.size:
+        raise ValueError(f"split puts all {len(held_out)} sequences on one side; both are needed")
+    return training, validation
 
 
 def _in_time(data: Sequences) -> tuple[np.ndarray, np.ndarray, str]:

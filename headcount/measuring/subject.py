@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from headcount.measuring.planning import StudyPlan
 from headcount.measuring.preparing import loss_of, outputs_of, prepare
 from headcount.measuring.sequences import Sequences
 from headcount.measuring.splitting import Split, split
+from headcount.nets import Transformer
 from headcount.results.store import address
 from headcount.training import Given, Member, Outcome, Recipe, train
 from headcount.training.backends.choice import Path, ordinary
@@ -20,6 +22,8 @@ from headcount.training.loop import StepsMade
 from headcount.training.memory import bank_bytes, resident
 
 __all__ = ["Subject"]
+
+CALLS = 15  # of a network, to time it
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,12 +56,12 @@ class Subject:
         """How the plan trains on these data."""
         return plan.recipe(len(self.parts.training), len(self.parts.validation))
 
-    def members(self, plan: StudyPlan, heads: int) -> list[Member]:
-        """Every seed at one head count: a bank without padding, and the most that an interruption can lose."""
+    def members(self, plan: StudyPlan, heads: int, seeds: int | None = None) -> list[Member]:
+        """Every seed at one head count, or so many: a bank without padding, the most that an interruption can lose."""
         given = Given(self.digest, self.data.x.shape[1], self.data.x.shape[2])
         arch = plan.arch(heads, self.outputs)
         lr = Member.lr if plan.lr == "best" else plan.lr
-        return [Member(given, arch, seed=seed, lr=lr) for seed in range(plan.seeds)]
+        return [Member(given, arch, seed=seed, lr=lr) for seed in range(seeds or plan.seeds)]
 
     def train(self, members: Sequence[Member], recipe: Recipe, on_progress: StepsMade | None = None) -> Outcome:
         """One bank on these data."""
@@ -69,6 +73,18 @@ class Subject:
         kind = torch.device(self.device).type
         bank = bank_bytes(self.members(plan, plan.heads[-1]), self.recipe(plan), kind)
         return bank + (resident() if kind == "cpu" else 0)
+
+    @torch.no_grad()
+    def milliseconds(self, plan: StudyPlan, heads: int) -> float:
+        """What one sequence of full length takes through the plain network here, the median of several."""
+        net = Transformer(plan.arch(heads, self.outputs), self.data.x.shape[2], seed=0).to(self.device)
+        x = torch.zeros(1, *self.data.x.shape[1:], device=self.device)
+        taken = []
+        for _ in range(CALLS):
+            start = time.perf_counter()
+            net(x).sum().item()  # waits for the device
+            taken.append(1000 * (time.perf_counter() - start))
+        return float(f"{np.median(taken):.3g}")
 
     def shortened(self, samples: int) -> Subject:
         """The same with the first training samples alone, to time a step."""
@@ -82,7 +98,7 @@ class Subject:
         numbers = "a number" if data.y.shape[1] == 1 else f"{data.y.shape[1]} numbers"
         features = f"{data.x.shape[2]} feature{'s' if data.x.shape[2] > 1 else ''}"
         return {
-            "sequences": f"{len(data):,} sequences".replace(",", "\u202f"),
+            "sequences": f"{len(data):,} sequences",
             "tokens": f"{lengths} tokens with {features}",
             "target": f"{len(data.classes)} classes" if data.classes else numbers,
         }

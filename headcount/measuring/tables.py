@@ -1,4 +1,4 @@
-"""Tables as sequences: a long table with a row a token, or a series of which windows are cut."""
+"""Tables as sequences: a long table with a row per token, or a series of which windows are cut."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from headcount.files import refuse_no_file
 from headcount.measuring.sequences import Sequences, sequences
-from headcount.refusals import nearest
+from headcount.refusals import missing_package, nearest
 
 __all__ = ["Columns", "Reading", "cut_windows", "from_columns", "read_csv", "read_parquet"]
 
@@ -23,7 +24,8 @@ class Reading:
 
     With `sequence`, rows of one sequence are its tokens in order, and `target` is the same in all of them. With
     `window`, a row is a moment, a sequence is `window` rows on end and its target the value of `target` `horizon`
-    rows after the last. Every other column of numbers is a feature of the token.
+    rows after the last. `split` names a column that says training or validation. Every other column of numbers is a
+    feature of the token.
     """
 
     target: str = "target"
@@ -32,10 +34,11 @@ class Reading:
     horizon: int = 1
     group: str | None = None
     kind: str | None = None
+    split: str | None = None
 
     def __post_init__(self) -> None:
         if self.sequence is not None and self.window is not None:
-            raise ValueError("give --sequence for a long table or --window for a series, not both")
+            raise ValueError("give `sequence` for a long table or `window` for a series, not both")
         for name in ("window", "horizon"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -44,6 +47,7 @@ class Reading:
 
 def read_csv(path: Path) -> Columns:
     """The columns of a CSV file with a header line."""
+    refuse_no_file(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.reader(file))
@@ -67,9 +71,7 @@ def read_parquet(path: Path) -> Columns:
     try:
         from pyarrow import parquet  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
-        raise ValueError(
-            f"{path}: reading parquet needs pyarrow, which is not installed; a .csv is read without"
-        ) from None
+        raise ValueError(f"{path}: {missing_package('pyarrow')}; a .csv is read without") from None
     try:
         return parquet.read_table(path).to_pydict()
     except (ValueError, OSError) as problem:  # pyarrow's own errors are both
@@ -78,13 +80,16 @@ def read_parquet(path: Path) -> Columns:
 
 def from_columns(columns: Columns, how: Reading, name: str) -> Sequences:
     """The sequences of a table, read as `how` says."""
-    for option, column in (("--target", how.target), ("--sequence", how.sequence), ("--group", how.group)):
+    for option in ("target", "sequence", "group", "split"):
+        column = getattr(how, option)
         if column is not None and column not in columns:
-            raise ValueError(f"{option}: {name} has no column {column!r}; {nearest(column, columns)}")
+            raise ValueError(f"`{option}`: {name} has no column {column!r}; {nearest(column, columns)}")
     if how.window is not None:
         return _series(columns, how, name)
     if how.sequence is None:
-        raise ValueError(f"{name} is a table: give --sequence COLUMN (a row a token) or --window N (a row a moment)")
+        raise ValueError(
+            f"{name} is a table: give `sequence`, a column (a row is a token), or `window` (a row is a moment)"
+        )
     return _long(columns, how, name)
 
 
@@ -103,8 +108,8 @@ def cut_windows(values: np.ndarray, target: np.ndarray, window: int, horizon: in
 
 
 def _series(columns: Columns, how: Reading, name: str) -> Sequences:
-    if how.group is not None:
-        raise ValueError("--group belongs to --sequence; windows of one series are split in time")
+    if how.group is not None or how.split is not None:
+        raise ValueError("`group` and `split` belong to `sequence`; windows of one series are split in time")
     assert how.window is not None
     features, names, notes = _features(columns, (), name)
     target = _column(columns, how.target, name)
@@ -117,17 +122,26 @@ def _series(columns: Columns, how: Reading, name: str) -> Sequences:
 
 def _long(columns: Columns, how: Reading, name: str) -> Sequences:
     assert how.sequence is not None
-    own = tuple(c for c in (how.sequence, how.target, how.group) if c is not None)
+    own = tuple(c for c in (how.sequence, how.target, how.group, how.split) if c is not None)
     features, names, notes = _features(columns, own, name)
     order: dict[Any, list[int]] = {}
     for row, key in enumerate(columns[how.sequence]):
         order.setdefault(key, []).append(row)
-    targets = [_one(columns[how.target], rows, f"{how.target!r} in sequence {key!r}") for key, rows in order.items()]
-    groups = how.group and [
-        _one(columns[how.group], rows, f"{how.group!r} in sequence {key!r}") for key, rows in order.items()
-    ]
+
+    def each(column: str) -> list[Any]:
+        return [_one(columns[column], rows, f"{column!r} in sequence {key!r}") for key, rows in order.items()]
+
     x = [features[rows] for rows in order.values()]
-    return sequences(x, _typed(targets), groups=groups or None, kind=how.kind, name=name, notes=notes, features=names)
+    return sequences(
+        x,
+        _typed(each(how.target)),
+        groups=each(how.group) if how.group else None,
+        kind=how.kind,
+        name=name,
+        notes=notes,
+        features=names,
+        split=each(how.split) if how.split else None,
+    )
 
 
 def _one(column: list[Any], rows: list[int], where: str) -> Any:

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from headcount.files import whole
 from headcount.nets import Architecture, Transformer
+from headcount.nets.target_units import TargetUnits
 
-__all__ = ["load_net", "net_bytes", "save_net", "tensors_in"]
+__all__ = ["load_in_units", "load_net", "net_bytes", "save_net", "tensors_in"]
 
 
 def save_net(net: Transformer, path: str | Path) -> Path:
@@ -23,9 +24,11 @@ def save_net(net: Transformer, path: str | Path) -> Path:
     return path
 
 
-def net_bytes(net: Transformer) -> bytes:
-    """What the file of a network holds."""
+def net_bytes(net: Transformer, scale: tuple[float, float] | None = None) -> bytes:
+    """What the file of a network holds; with the mean and the spread of its target where `scale` gives them."""
     about = {"architecture": net.arch.to_json(), "token_dim": str(net.token_dim)}
+    if scale is not None:
+        about |= {"target_mean": repr(float(scale[0])), "target_spread": repr(float(scale[1]))}
     return save({k: v.detach().cpu().contiguous() for k, v in net.state_dict().items()}, about)
 
 
@@ -44,9 +47,20 @@ def tensors_in(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def load_net(path: str | Path) -> Transformer:
     """The network that `save_net` wrote."""
+    return _network(path, *tensors_in(path))
+
+
+def load_in_units(path: str | Path) -> TargetUnits:
+    """The network of a file in the units of its target."""
     weights, about = tensors_in(path)
+    if "target_spread" not in about:
+        raise ValueError(f"{path}: does not say the units of its target; train it again, and it will")
+    return TargetUnits(_network(path, weights, about), float(about["target_mean"]), float(about["target_spread"]))
+
+
+def _network(path: str | Path, weights: dict[str, Tensor], about: dict[str, str]) -> Transformer:
     if "architecture" not in about or "token_dim" not in about:
-        raise ValueError(f"{path}: says no architecture; it was not written by `headcount probe --save`")
+        raise ValueError(f"{path}: says no architecture; `headcount probe` and `save_net` write files that do")
     net = Transformer(Architecture.from_json(about["architecture"]), int(about["token_dim"]))
     try:
         net.load_state_dict(weights)

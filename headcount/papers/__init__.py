@@ -1,1 +1,1 @@
-"""One folder a paper: its bounds, networks, experiments, published numbers and how they are made again."""
+"""One folder per paper: its bounds, networks, experiments, published numbers and how they are made again."""

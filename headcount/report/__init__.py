@@ -3,22 +3,26 @@
 from headcount.drawing.svg import Figure
 from headcount.report.article import Exhibit, Passage, article, write_article
 from headcount.report.curves import curves
+from headcount.report.head_pictures import attention_page, hit_matrix
 from headcount.report.heat_map import heat_map
 from headcount.report.lengths import against_length
 from headcount.report.measured import measured, write_measured
-from headcount.report.page import figure, report, write
+from headcount.report.page import figure, paper_figure, report, write
 
 __all__ = [
     "Exhibit",
     "Figure",
     "Passage",
     "article",
+    "attention_page",
     "write_article",
     "against_length",
     "curves",
     "figure",
     "heat_map",
+    "hit_matrix",
     "measured",
+    "paper_figure",
     "report",
     "write",
     "write_measured",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,8 @@ from headcount.drawing.svg import Figure
 from headcount.files import whole
 from headcount.numerals import short
 from headcount.report.rendering import both, render, trusted
+
+LONG = 32  # letters from which a column of words is broken into lines
 
 __all__ = ["Exhibit", "Passage", "article", "write_article"]
 
@@ -29,8 +30,9 @@ class Exhibit:
 class Passage:
     """A heading with paragraphs, figures, and rows as a table of the columns named.
 
-    `columns` maps a row's field to its heading; without it every field of the first row is one. `note` stands below the
-    table: what a number is, where it comes from.
+    `columns` maps a row's field to its heading; without it every field of the first row is one. What follows the first
+    line of a text stands below it in small letters: a number's interval. `note` stands below the table: what a number
+    is, where it comes from.
     """
 
     heading: str
@@ -59,8 +61,6 @@ def article(
     >>> "<h1>Three heads</h1>" in page, "1.00e-4" in page, "https://" in page
     (True, True, False)
     """
-    from headcount import __version__
-
     parts = [_part(i, section) for i, section in enumerate(sections)]
     return render(
         "article.html",
@@ -70,8 +70,7 @@ def article(
         facts=[(name, _shown(value)) for name, value in (facts or {}).items()],
         sections=parts,
         command=command,
-        date=date or f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
-        version=__version__,
+        date=date,
     )
 
 
@@ -85,16 +84,34 @@ def write_article(path: Path, text: str) -> Path:
 def _part(number: int, section: Passage) -> dict[str, Any]:
     rows = section.rows
     columns = section.columns or ({name: name.replace("_", " ") for name in rows[0]} if rows else {})
-    numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in columns]
+    kinds = [_kind([row.get(name) for row in rows]) for name in columns]
     return {
         "heading": section.heading,
         "paragraphs": section.paragraphs,
         "figures": [_figure(f"f{number}-{i}", exhibit) for i, exhibit in enumerate(section.exhibits)],
-        "columns": list(zip(columns.values(), numeric, strict=True)),
-        "rows": [[(_shown(row.get(name)), n) for name, n in zip(columns, numeric, strict=True)] for row in rows],
+        "columns": list(zip(columns.values(), kinds, strict=True)),
+        "rows": [[(_lines(row.get(name)), k) for name, k in zip(columns, kinds, strict=True)] for row in rows],
         "note": section.note,
         "code": section.code,
     }
+
+
+def _kind(values: Sequence[Any]) -> str:
+    """How a column is set: numbers to the right, long words broken into lines."""
+    if all(isinstance(value, int | float | None) or _ranged(value) for value in values):
+        return "n"
+    return "wrap" if any(len(_shown(value)) > LONG for value in values) else ""
+
+
+def _ranged(value: Any) -> bool:
+    """Whether a text is a number with its interval below it."""
+    return isinstance(value, str) and "\n[" in value
+
+
+def _lines(value: Any) -> tuple[str, str]:
+    """A cell's first line, and what stands below it in small letters, as an interval does."""
+    first, _, below = _shown(value).partition("\n")
+    return first, below
 
 
 def _figure(name: str, exhibit: Exhibit) -> tuple[Any, str]:
@@ -108,6 +125,8 @@ def _shown(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, float):
         return short(value, 3)
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""NMSE against heads, every seed a dot, a curve a length; and below, where each curve levels off."""
+"""NMSE against heads, every seed a dot, a curve per length; and below, where each curve levels off."""
 
 from __future__ import annotations
 

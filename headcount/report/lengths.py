@@ -1,4 +1,4 @@
-"""NMSE against length, a curve a head count: too few heads get worse as sequences grow."""
+"""NMSE against length, a curve per head count: too few heads get worse as sequences grow."""
 
 from __future__ import annotations
 

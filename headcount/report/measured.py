@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from headcount.drawing.svg import Figure
 from headcount.fits import Measurement
 from headcount.fits.knee import RESAMPLES, SLOWER
-from headcount.numerals import counted, listed, spelt
+from headcount.numerals import counted, listed
 from headcount.report.curves import curves
 from headcount.report.learning import learning, worths
-from headcount.report.page import NARROW, WIDE, claim, environment_of, words_of
+from headcount.report.page import NARROW, WIDE, environment_of, words_of
 from headcount.report.rendering import both, render
 from headcount.report.rows import table
 
@@ -29,7 +29,7 @@ def measured(found: Measurement, *, command: str = "") -> str:
         "measured.html",
         found=found,
         study=study,
-        headline=_headline(found),
+        headline=found.answer.headline,
         lead=_lead(found),
         facts=_facts(found),
         figures=_figures(found),
@@ -78,21 +78,6 @@ def _worths(found: Measurement, width: int) -> Figure:
 
 def _learning(found: Measurement, width: int) -> Figure:
     return learning(found, width=width)
-
-
-def _headline(found: Measurement) -> str:
-    if found.attention is not None and not found.attention.learnable:
-        return "Nothing to learn here"
-    if found.attention is not None and not found.attention.pays:
-        return f"No attention needed: {found.attention.baseline} does as well"
-    odd = {
-        "nothing": "Nothing was learned at any head count",
-        "little": "Too little was learned to count heads",
-        "any": "One head is enough",
-    }
-    if found.finding == "enough" and found.better is not None:
-        return f"{claim(found.knee)} for most of it; {spelt(found.better.heads)} do better"
-    return odd.get(found.finding) or claim(found.knee)
 
 
 def _lead(found: Measurement) -> str:

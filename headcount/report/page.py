@@ -7,24 +7,28 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from headcount.drawing.svg import Figure
+from headcount.drawing.svg import Figure, inches
 from headcount.fits import Cells, Knee, knee, knees, predicted_heads, variants
 from headcount.fits.knee import RESAMPLES, SLOWER
 from headcount.numerals import counted, listed, spelt
 from headcount.report.curves import curves
+from headcount.report.head_pictures import hit_matrix
 from headcount.report.heat_map import heat_map
 from headcount.report.lengths import against_length
 from headcount.report.rendering import both, render
 from headcount.report.rows import table
 from headcount.results import Study
+from headcount.results.attention_record import AttentionRecord
 from headcount.sources import Source
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["figure", "report", "write"]
+__all__ = ["figure", "paper_figure", "report", "write"]
 
 WIDE, NARROW = (760, 500), (372, 372)  # pixels: the main figure, and each of the two below it
+SIZES = WIDE, NARROW
+LETTERS = 117  # pixels drawn per inch of paper: letters of 12 and 11 pixels are then 7.4 and 6.8 points
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,18 @@ class Section:
     figures: dict[str, Markup]
 
 
-def report(study: Study, *, predicted: int | None = None, command: str = "", confidence: float = 0.95) -> str:
+def report(
+    study: Study,
+    *,
+    predicted: int | None = None,
+    command: str = "",
+    confidence: float = 0.95,
+    attention: AttentionRecord | None = None,
+) -> str:
     """The page of a study as HTML that needs no other file, no network and no script.
 
     `predicted` defaults to what the study's task says of itself; `command` is printed as the way to the same rows.
+    `attention` is that of a network of the study, to be shown with it.
     """
     predicted = predicted_heads(study) if predicted is None else predicted
     sections = [
@@ -54,6 +66,8 @@ def report(study: Study, *, predicted: int | None = None, command: str = "", con
         sections=sections,
         lead=lead,
         headline=_headline(sections),
+        attention=attention,
+        matrix=None if attention is None else both("attention", *(hit_matrix(attention, width=w[1]) for w in SIZES)),
         facts=_facts(study, predicted),
         predicted=predicted,
         table=table(study),
@@ -77,9 +91,11 @@ def _method(study: Study, predicted: int | None, confidence: float) -> dict[str,
     }
 
 
-def write(study: Study, *, predicted: int | None = None, command: str = "") -> dict[str, str]:
+def write(
+    study: Study, *, predicted: int | None = None, command: str = "", attention: AttentionRecord | None = None
+) -> dict[str, str]:
     """The files of a report by name: the page, and its main figure for each design of the study."""
-    files = {"report.html": report(study, predicted=predicted, command=command)}
+    files = {"report.html": report(study, predicted=predicted, command=command, attention=attention)}
     for i, part in enumerate(variants(study).values()):
         files["curves.svg" if i == 0 else f"curves-{i + 1}.svg"] = figure(part, predicted=predicted).standalone()
     return files
@@ -89,6 +105,12 @@ def figure(study: Study, *, predicted: int | None = None, width: int = WIDE[0]) 
     """The main figure by itself, for a file: `figure(study).standalone()`."""
     pooled, by_length, _ = _knees(study, predicted, 0.95)
     return curves(Cells.of(study, "heads"), pooled, by_length, width=width)
+
+
+def paper_figure(study: Study, width: str = "6.5in", *, predicted: int | None = None) -> str:
+    """The main figure as plain SVG for a paper, drawn for its `width` so that letters do not shrink with it."""
+    pixels = round(min(WIDE[0], max(NARROW[0], LETTERS * inches(width))))
+    return figure(study, predicted=predicted, width=pixels).printed(width)
 
 
 def _section(name: str, label: str, study: Study, predicted: int | None, confidence: float) -> Section:

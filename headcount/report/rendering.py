@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING, Any
 
 from headcount.drawing.palette import stylesheet
@@ -14,12 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["both", "render", "trusted"]
 
 
-def render(template: str, *packages: str, **values: Any) -> str:
+def render(template: str, *packages: str, date: str = "", **values: Any) -> str:
     """A page from a template of this room or of the `packages` given; `style` is the figures' stylesheet.
+
+    Every page says when and by which version it was drawn: today, unless its data give a `date`.
 
     What a page is given is escaped in HTML, and stands as it is in Markdown.
     """
     import jinja2
+
+    from headcount import __version__
 
     homes = [jinja2.PackageLoader(package, "templates") for package in (*packages, "headcount.report")]
     environment = jinja2.Environment(
@@ -37,7 +42,9 @@ def render(template: str, *packages: str, **values: Any) -> str:
         "slug": lambda text: text.replace(" ", "-"),
         "spelt": spelt,
     }
-    return environment.get_template(template).render(style=trusted(stylesheet()), **values)
+    date = date or f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+    found = environment.get_template(template)
+    return found.render(style=trusted(stylesheet()), version=__version__, date=date, **values)
 
 
 def trusted(text: str) -> Markup:

@@ -43,11 +43,17 @@ def table(study: Study, most: int = MOST_ROWS) -> Table:
     varying = [n for n in names if n in FIRST or any(str(row.get(n)) != str(first.get(n)) for row in study)]
     order = [*(n for n in FIRST if n in varying), *(n for n in varying if n not in FIRST and n != "run")]
     order += ["run"] if "run" in varying else []
-    constant = tuple((n, _cell(study.rows[0].get(n)).shown) for n in names if n not in order)
+    constant = tuple((study.column_name(n), _cell(study.rows[0].get(n)).shown) for n in names if n not in order)
     step = max(1.0, len(study) / most)
     shown = [study.rows[int(i * step)] for i in range(min(most, len(study)))]
     rows = tuple(tuple(_cell(row.get(n), n) for n in order) for row in shown)
-    return Table(tuple((n, COLUMNS[n].meaning if n in COLUMNS else "") for n in order), rows, constant, len(study))
+    columns = tuple((study.column_name(n), _meaning(study, n)) for n in order)
+    return Table(columns, rows, constant, len(study))
+
+
+def _meaning(study: Study, name: str) -> str:
+    """What a column means; a level that is no NMSE says so by its name."""
+    return COLUMNS[name].meaning if name in COLUMNS and study.column_name(name) == name else ""
 
 
 def _cell(value: Any, column: str = "") -> ShownCell:
@@ -65,4 +71,4 @@ def _cell(value: Any, column: str = "") -> ShownCell:
         if isinstance(value, int)
         else f"{value:g}"
     )
-    return ShownCell(shown.replace(",", "\u202f"), repr(value), numeric=True)
+    return ShownCell(shown, repr(value), numeric=True)

@@ -29,6 +29,14 @@ TITLES = {
     "induction": PAPERS["chen2024induction"].title,
 }
 
+MEANT = {
+    "matches": "match",
+    "consistent": "are consistent",
+    "same shape": "have the same shape",
+    "differs": "differ",
+    "undecided": "are undecided",
+}
+
 
 @dataclass(frozen=True)
 class ShownTable:
@@ -176,8 +184,18 @@ def _render(name: str, records: Mapping[str, Record]) -> str:
     found = entries(records)
     papers = [(title, [e for e in found if e.reproduction.paper == key]) for key, title in TITLES.items()]
     rules = {"spreads": f"{SPREADS:g}", "most": f"{MOST:.0%}", "ordered": f"{ORDERED:.0%}"}
-    text = render(name, "headcount.reproduction", papers=papers, entries=found, rules=rules)
+    date = max((record.date for record in records.values()), default="")[:10]
+    text = render(
+        name, "headcount.reproduction", date=date, papers=papers, entries=found, rules=rules, answer=_answer(found)
+    )
     return text if name.endswith("html") else _tidy(text)
+
+
+def _answer(found: Sequence[PageEntry]) -> str:
+    """How many published tables came out how, in one sentence."""
+    outcomes = [verdict.outcome for entry in found for verdict in entry.verdicts]
+    counts = ", ".join(f"{outcomes.count(word)} {meant}" for word, meant in MEANT.items() if word in outcomes)
+    return f"So: of {len(outcomes)} published tables and lists of statements, {counts}."
 
 
 def _tidy(text: str) -> str:

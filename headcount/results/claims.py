@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from types import TracebackType
 
+from headcount.files import make_folder
+
 try:
     import fcntl
 except ImportError:  # Windows: every claim is granted, and rows are still kept once
@@ -30,7 +32,7 @@ class Claims:
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self.held: set[int] = set()
         self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 

@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from headcount.files import make_folder
 from headcount.refusals import RefusalError
 
-__all__ = ["VERSION", "EmptyStoreError", "LockedError", "StoreError", "checksum", "reading", "writing"]
+__all__ = ["VERSION", "EmptyStoreError", "LockedError", "StoreError", "checksum", "in_one_line", "reading", "writing"]
 
 VERSION = 2  # 0 is what headcount 0.1.0 wrote: no checksums, one list of runs per spec
 TABLES = {"rows", "environments", "specs"}
 LOCK_WAIT = 60.0  # seconds
+SYNCHRONOUS = "EXTRA"  # a power cut after a transaction leaves it done
 SCHEMA = """
 CREATE TABLE rows (run TEXT PRIMARY KEY, member TEXT NOT NULL, row TEXT NOT NULL, environment TEXT NOT NULL,
                    status TEXT, checksum TEXT NOT NULL,
@@ -75,20 +77,22 @@ def checksum(run: str, member: str, row: str, environment: str) -> str:
 
 
 @contextlib.contextmanager
-def writing(path: Path, wait: float = LOCK_WAIT) -> Iterator[sqlite3.Connection]:
+def writing(path: Path, wait: float | None = None, journal: str = "delete") -> Iterator[sqlite3.Connection]:
     """One transaction, all of it or nothing, on the disk when it ends; a missing file is made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _said(path), contextlib.closing(sqlite3.connect(path, timeout=wait, isolation_level=None)) as db:
-        db.execute("PRAGMA synchronous=EXTRA")  # a power cut after this transaction leaves it done
+    make_folder(path.parent)
+    with in_one_line(path), contextlib.closing(_connected(path, wait)) as db:
+        db.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
+        if journal != "delete":  # what every connection begins with
+            db.execute(f"PRAGMA journal_mode={journal}")
         _prepare(db, path)
         with _transaction(db):
             yield db
 
 
 @contextlib.contextmanager
-def reading(path: Path, wait: float = LOCK_WAIT) -> Iterator[sqlite3.Connection]:
+def reading(path: Path, wait: float | None = None) -> Iterator[sqlite3.Connection]:
     """A connection that changes nothing: not the file, nothing beside it; it works on a read-only disk."""
-    with _said(path), contextlib.ExitStack() as stack:
+    with in_one_line(path), contextlib.ExitStack() as stack:
         db = _opened(path, wait, stack)
         version = _version(db, path)
         if version < VERSION:  # an older store is read from a copy brought up to date
@@ -100,7 +104,7 @@ def reading(path: Path, wait: float = LOCK_WAIT) -> Iterator[sqlite3.Connection]
         yield db
 
 
-def _opened(path: Path, wait: float, stack: contextlib.ExitStack) -> sqlite3.Connection:
+def _opened(path: Path, wait: float | None, stack: contextlib.ExitStack) -> sqlite3.Connection:
     if not path.is_file():
         raise FileNotFoundError(f"no study at {path.parent}: {path} does not exist; `headcount sweep` makes one")
     db = stack.enter_context(contextlib.closing(_read_only(path, wait)))
@@ -118,12 +122,18 @@ def _opened(path: Path, wait: float, stack: contextlib.ExitStack) -> sqlite3.Con
     return stack.enter_context(contextlib.closing(sqlite3.connect(folder / path.name, isolation_level=None)))
 
 
-def _read_only(path: Path, wait: float) -> sqlite3.Connection:
+def _read_only(path: Path, wait: float | None) -> sqlite3.Connection:
     # A file in write-ahead mode (0.1.0) wants two more beside it even to be read, unless it is said not to change.
     log = path.with_name(f"{path.name}-wal")
     settled = _is_write_ahead(path) and not (log.exists() and log.stat().st_size)
     address = f"file:{urllib.parse.quote(str(path.absolute()))}?mode=ro{'&immutable=1' if settled else ''}"
-    return sqlite3.connect(address, uri=True, timeout=wait, isolation_level=None)
+    return _connected(address, wait)
+
+
+def _connected(file: Path | str, wait: float | None) -> sqlite3.Connection:
+    """A connection that waits so many seconds for a lock, and begins no transaction by itself."""
+    seconds = LOCK_WAIT if wait is None else wait
+    return sqlite3.connect(file, timeout=seconds, isolation_level=None, uri=isinstance(file, str))
 
 
 def _is_write_ahead(path: Path) -> bool:
@@ -201,7 +211,8 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _said(path: Path) -> Iterator[None]:
+def in_one_line(path: Path) -> Iterator[None]:
+    """What SQLite finds wrong with the store at `path`, as a refusal."""
     try:
         yield
     except sqlite3.Error as problem:

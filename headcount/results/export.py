@@ -57,7 +57,7 @@ class Exported:
         if self.columns:
             line = _Line()
             writer = csv.DictWriter(line, fieldnames=self.columns, lineterminator="\n")
-            writer.writeheader()
+            writer.writerow({column: self.head.column_name(column) for column in self.columns})
             yield line.text
             for row in self.rows():
                 writer.writerow(row)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
+
+from headcount.files import make_folder
 
 __all__ = ["Deadline", "Journal"]
 
@@ -38,9 +41,11 @@ class Journal:
     def add(self, of: dict[str, Any], found: Any) -> None:
         """Keep a cell."""
         self.cells[self._key(of)] = found
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"of": of, "found": found}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     @staticmethod
     def _key(of: dict[str, Any]) -> str:

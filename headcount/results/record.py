@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headcount.files import text_in
 from headcount.results.literature import Cells, Published
 
 __all__ = ["Claim", "Measured", "Record", "Reproduction", "Setting", "device_name"]
@@ -157,7 +158,7 @@ class Record:
     def read(cls, path: Path) -> Record:
         """The record in a file."""
         try:
-            return cls.from_json(path.read_text(encoding="utf-8"))
+            return cls.from_json(text_in(path))
         except (ValueError, KeyError, TypeError) as problem:
             raise ValueError(f"{path}: {problem}") from None
 

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headcount.files import text_in
+from headcount.frozen import decode
 from headcount.refusals import RefusalError, nearest
 from headcount.results.claims import Claims
-from headcount.results.database import COUNT, LOCK_WAIT, EmptyStoreError, LockedError, checksum, reading, writing
-from headcount.results.study import Row, Study
+from headcount.results.database import COUNT, EmptyStoreError, LockedError, checksum, reading, writing
+from headcount.results.disk_probe import JOURNALS, probe_disk
+from headcount.results.study import Row, Study, as_rows, as_spec, as_table
 
 __all__ = ["StatedSpec", "Store", "address", "read_study"]
 
@@ -51,7 +54,7 @@ def read_study(path: str | Path, spec: str | None = None) -> Study:
     if path.suffix != ".json":
         return Store.open(path).study(spec)
     try:
-        return Study.from_json(path.read_text(encoding="utf-8"))
+        return Study.from_json(text_in(path))
     except (ValueError, RecursionError) as problem:
         raise RefusalError(f"{path}: {problem}") from None
 
@@ -63,8 +66,8 @@ class StatedSpec:
     id: int
     content: str
     name: str
-    asked: int
-    kept: int
+    wanted: int
+    trained: int
     diverged: int
     stated: str
 
@@ -90,8 +93,8 @@ class Store:
     (1, 0, ['pair', 'other'])
     """
 
-    def __init__(self, path: Path, wait: float = LOCK_WAIT) -> None:
-        self.path, self.wait = path, wait
+    def __init__(self, path: Path, wait: float | None = None) -> None:
+        self.path, self.wait, self.journal = path, wait, JOURNALS[0]
 
     @classmethod
     def open(cls, folder: str | Path, *, create: bool = False) -> Store:
@@ -111,6 +114,12 @@ class Store:
                 raise
         return store
 
+    def try_disk(self) -> tuple[str, ...]:
+        """Try what the disk can do, and write accordingly; a line for each way in which it is not the usual one."""
+        probe = probe_disk(self.path.parent)
+        self.journal = probe.journal
+        return probe.notes
+
     def claims(self) -> Claims:
         """Claims on banks, so that processes on one store train each bank once."""
         return Claims(self.path.with_suffix(".claims"))
@@ -120,7 +129,7 @@ class Store:
         runs = list(dict.fromkeys(runs))
         text = json.dumps(spec, sort_keys=True)
         content = address({"name": name, "spec": text, "runs": runs})
-        with writing(self.path, self.wait) as db:
+        with writing(self.path, self.wait, self.journal) as db:
             (turn,) = db.execute("SELECT coalesce(max(turn), 0) + 1 FROM specs").fetchone()
             if db.execute("UPDATE specs SET turn = ? WHERE content = ?", (turn, content)).rowcount == 0:
                 row = (content, name, text, turn, len(runs))
@@ -155,7 +164,7 @@ class Store:
         until = time.monotonic() + PATIENCE
         while True:
             try:
-                with writing(self.path, self.wait) as db:
+                with writing(self.path, self.wait, self.journal) as db:
                     db.execute("INSERT OR IGNORE INTO environments VALUES (?, ?)", (env, json.dumps(environment)))
                     insert_rows(db, ((run, member, row, env, status) for run, member, row, status in rows))
                 return
@@ -181,6 +190,14 @@ class Store:
             found = chosen(_specs(db), spec, self.path)
             yield from _rows(db, found.id)
 
+    def content(self, run: str) -> dict[str, Any]:
+        """Everything that determined a row, as it was when it was trained."""
+        with reading(self.path, self.wait) as db:
+            found = db.execute("SELECT member FROM rows WHERE run = ?", (run,)).fetchone()
+        if found is None:
+            raise ValueError(f"{self.path} holds no row {run!r}")
+        return json.loads(found[0])
+
     def study(self, spec: str | None = None) -> Study:
         """The rows of a spec that are finished, in the spec's order; of the latest one unless `spec` says which."""
         with reading(self.path, self.wait) as db:
@@ -192,9 +209,9 @@ class Store:
             for row, env in _rows(db, found.id):
                 rows.append(row)
                 used.setdefault(env)
-        told: dict[str, Any] = {**json.loads(text), "asked": found.asked}
-        if len(rows) < found.kept:
-            told["damaged"] = found.kept - len(rows)
+        told: dict[str, Any] = {**as_spec(json.loads(text), f"the spec of {self.path}"), "asked": found.wanted}
+        if len(rows) < found.trained:
+            told["damaged"] = found.trained - len(rows)
         return Study(tuple(rows), told, _environment(list(used), environments), found.name)
 
     def head(self, spec: str | None = None, *, environments: list[str] | None = None) -> Study:
@@ -206,10 +223,10 @@ class Store:
             found = chosen(_specs(db), spec, self.path)
             (text,) = db.execute("SELECT spec FROM specs WHERE id = ?", (found.id,)).fetchone()
             known = dict(db.execute("SELECT id, environment FROM environments").fetchall())
-            ends = [next(_rows(db, found.id, order), None) for order in ("ASC", "DESC")] if found.kept else []
+            ends = [next(_rows(db, found.id, order), None) for order in ("ASC", "DESC")] if found.trained else []
         rows = [end for end in ends if end is not None]
         used = list(dict.fromkeys(env for _, env in rows)) if environments is None else environments
-        told = {**json.loads(text), "asked": found.asked}
+        told = {**as_spec(json.loads(text), f"the spec of {self.path}"), "asked": found.wanted}
         return Study(tuple(row for row, _ in rows), told, _environment(used, known), found.name)
 
 
@@ -238,7 +255,11 @@ def chosen(specs: list[StatedSpec], spec: str | None, path: Path) -> StatedSpec:
 
 def _specs(db: sqlite3.Connection) -> list[StatedSpec]:
     columns = "id, content, name, asked, kept, diverged, stated"
-    return [StatedSpec(*row) for row in db.execute(f"SELECT {columns} FROM specs ORDER BY turn")]
+    found = [
+        dict(zip(StatedSpec.__annotations__, row, strict=True))
+        for row in db.execute(f"SELECT {columns} FROM specs ORDER BY turn")
+    ]
+    return [decode(StatedSpec, row, "the store's list of specs") for row in found]
 
 
 def _rows(db: sqlite3.Connection, spec: int, order: str = "ASC") -> Iterator[tuple[Row, str]]:
@@ -247,9 +268,11 @@ def _rows(db: sqlite3.Connection, spec: int, order: str = "ASC") -> Iterator[tup
         f"SELECT {columns} FROM asked JOIN rows USING (run) WHERE asked.spec = ? ORDER BY place {order}", (spec,)
     )
     found.arraysize = 1
+    first: Row | None = None
     while chunk := found.fetchmany(CHUNK):
         sound = [(row, env) for run, member, row, env, said in chunk if checksum(run, member, row, env) == said]
-        rows = json.loads(f"[{','.join(row for row, _ in sound)}]")
+        rows = as_rows(f"[{','.join(row for row, _ in sound)}]", "the store", first)
+        first = rows[0] if first is None and rows else first
         yield from zip(rows, (env for _, env in sound), strict=True)
 
 
@@ -264,6 +287,6 @@ def _sound_runs(db: sqlite3.Connection, runs: list[str]) -> Iterator[str]:
 
 def _environment(used: list[str], environments: dict[str, str]) -> dict[str, Any]:
     """The environment of the first row, with those of others beside it."""
-    known = [json.loads(environments[env]) for env in used if env in environments]
+    known = [as_table(json.loads(environments[env]), "an environment") for env in used if env in environments]
     environment = known[0] if known else {}
     return {**environment, "also": known[1:]} if len(known) > 1 else environment

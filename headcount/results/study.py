@@ -6,14 +6,19 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints
 
 from headcount.frozen import checked
+from headcount.notebook import html_table, html_words, within_columns
+from headcount.numerals import counted, listed, short
 from headcount.structure import Structure
 
 __all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "UnusualColumns", "as_row"]
+
+SHAPE = ("length", "layers", "width")  # what tells the cells of a study apart, in a notebook
 
 
 class UnusualColumns(TypedDict, total=False):
@@ -22,6 +27,7 @@ class UnusualColumns(TypedDict, total=False):
     schedule: str
     batch: int
     factors: str
+    start: str
 
 
 class PlannedRow(TypedDict):
@@ -46,6 +52,7 @@ class PlannedRow(TypedDict):
     schedule: NotRequired[Annotated[str, "how the rate runs over the steps, where it is no cosine"]]
     batch: NotRequired[Annotated[int, "samples in a step, where the schedule is no cosine"]]
     factors: NotRequired[Annotated[str, "the base whose factors rate and start follow, where there is one"]]
+    start: NotRequired[Annotated[str, "built, where training went on from a certified network"]]
     source: NotRequired[Annotated[str, "hash of the file of a task of the user's own"]]
 
 
@@ -84,8 +91,14 @@ def _meaning(hint: Any) -> str:
 COLUMNS = _columns()
 
 
-def as_row(data: Any, where: str) -> Row:
-    """A row as JSON brought it back: its known columns have the types stated, others pass. Null is no number yet.
+# What every row of a study has where its first one has it: tables and fits go through these.
+CORE = ("heads", "length", "layers", "width", "nmse", "final_nmse", "train_nmse")
+
+
+def as_row(data: Any, where: str, first: Any = None) -> Row:
+    """A row as JSON brought it back: its known columns have the types stated, others pass. Null is no error yet.
+
+    What the study's `first` row has of the columns that everything reads, this one has too.
 
     >>> as_row({"heads": 4, "nmse": None}, "row 0")
     {'heads': 4, 'nmse': None}
@@ -97,16 +110,91 @@ def as_row(data: Any, where: str) -> Row:
     if not isinstance(data, dict):
         raise ValueError(f"{where} must be a table of columns, got {data!r}")
     for name in data.keys() & COLUMNS.keys():
-        if data[name] is not None:
+        if data[name] is not None or COLUMNS[name].type is not float:
             checked(COLUMNS[name].type, data[name], name, where)
+    for name in CORE:
+        if name not in data and name in (first or ()):
+            raise ValueError(f"{where} lacks {name!r}, which others have")
     return cast(Row, data)
 
 
-@dataclass(frozen=True)
+FAST = {name: {float, int, type(None)} if column.type is float else {column.type} for name, column in COLUMNS.items()}
+LONG_NUMBER = re.compile(r"\d{19}")  # a whole number of 63 bits has no more digits
+
+
+def as_rows(text: str, where: str, first: Row | None = None) -> list[Row]:
+    """The rows of a JSON list that a store put together, as `as_row` wants them; columns are looked at together."""
+    rows = json.loads(text)
+    if not rows:
+        return []
+    first = rows[0] if first is None else first
+    if not LONG_NUMBER.search(text) and isinstance(first, dict) and all(type(row) is dict for row in rows):
+        known = [(name, types) for name, types in FAST.items() if name in first]
+        if all({type(row.get(name, ())) for row in rows} <= types for name, types in known):
+            return rows
+    return [as_row(row, f"a row of {where}", first) for row in rows]
+
+
+# What pages and fits read of a spec, by the keys that lead there: a file may hold more, and nothing else under these.
+READ_OF_SPEC: dict[tuple[str, ...], Any] = {
+    ("toml",): str,
+    ("asked",): int,
+    ("measured",): bool,
+    ("level",): str,
+    ("given_up",): str,
+    ("validation",): float,
+    ("baselines",): list[dict],
+    ("data",): dict,
+    ("data", "name"): str,
+    ("data", "sequences"): str,
+    ("data", "tokens"): str,
+    ("data", "target"): str,
+    ("data", "notes"): list[str],
+    ("plan",): dict,
+    ("plan", "layers"): int,
+    ("plan", "steps"): int,
+    ("plan", "seeds"): int,
+    ("plan", "width"): int,
+    ("plan", "embed_dim"): int,
+    ("plan", "batch"): int,
+}
+READ_OF_BASELINE = {"name": str, "level": float, "error_rate": float | None}
+
+
+def as_spec(data: Any, where: str) -> dict[str, Any]:
+    """A spec as JSON brought it back: a table, and what is read of it has the types it was written with.
+
+    >>> as_spec({"toml": "", "own": 1}, "the spec")
+    {'toml': '', 'own': 1}
+    >>> as_spec({"plan": {"steps": "many"}}, "the spec")
+    Traceback (most recent call last):
+    ...
+    ValueError: steps in the spec must be of type int (a whole number), got 'many'
+    """
+    table = as_table(data, where)
+    for keys, kind in READ_OF_SPEC.items():
+        inner: Any = table
+        for key in keys[:-1]:
+            inner = inner.get(key, {})
+        if keys[-1] in inner:
+            checked(kind, inner[keys[-1]], keys[-1], where)
+    for base in table.get("baselines", ()):
+        for key, kind in READ_OF_BASELINE.items():
+            checked(kind, base.get(key), key, f"a baseline of {where}")
+    return table
+
+
+def as_table(data: Any, where: str) -> dict[str, Any]:
+    """A table of keys and values, or a refusal."""
+    return checked(dict, data, "the content", where)
+
+
+@dataclass(frozen=True, repr=False)
 class Study:
     """Rows in, pictures out: everything a table, a fit or a page needs, and no tensors.
 
-    `nmse` of a diverged member is the best value seen before it diverged, or infinity.
+    `nmse` of a diverged member is the best value seen before it diverged, or infinity. `networks` finds the network of
+    a row, where they were kept.
 
     >>> study = Study(rows=({"heads": 1, "length": 8, "seed": 0, "nmse": 0.1},
     ...                     {"heads": 2, "length": 8, "seed": 0, "nmse": 1e-5}))
@@ -120,6 +208,26 @@ class Study:
     spec: dict[str, Any] = field(default_factory=dict, hash=False)
     environment: dict[str, Any] = field(default_factory=dict, hash=False)
     name: str = "study"
+    networks: Callable[[Row], Any] | None = field(default=None, repr=False, compare=False, hash=False)
+
+    def __repr__(self) -> str:
+        return within_columns(f"<Study {self.name!r}: {self._words}>")
+
+    def _repr_html_(self) -> str:
+        cells: dict[tuple[Any, ...], list[float]] = {}
+        for row in self.rows:
+            cells.setdefault(tuple(row.get(name) for name in SHAPE), []).append(_or_infinite(row.get("nmse")))
+        rows = [(*key, len(v), min(v), sorted(v)[len(v) // 2]) for key, v in sorted(cells.items(), key=str)]
+        return html_words(self._words) + html_table((*SHAPE, "networks", "best NMSE", "median NMSE"), rows)
+
+    @property
+    def _words(self) -> str:
+        """How many networks, over what, and how well the best did."""
+        if not self.rows:
+            return "no networks yet"
+        over = [f"{name} {listed(self.values(name))}" for name in ("heads", "length") if name in self.rows[0]]
+        best = min(_or_infinite(row.get("nmse")) for row in self.rows)
+        return f"{counted(len(self), 'network')}, {', '.join(over)}; best NMSE {short(best, 2, missing='none')}"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -141,7 +249,13 @@ class Study:
             for row in self.rows
             if all(row[column] == value for column, value in equal.items()) and (keep is None or keep(row))
         )
-        return Study(rows, self.spec, self.environment, self.name)
+        return Study(rows, self.spec, self.environment, self.name, self.networks)
+
+    def net(self, row: Row) -> Any:
+        """The network of a row, from tokens to the target in its own units; where the sweep kept networks."""
+        if self.networks is None:
+            raise ValueError('no networks are kept with this study: sweep(..., save="all") keeps them')
+        return self.networks(row)
 
     @property
     def structure(self) -> Structure | None:
@@ -156,6 +270,15 @@ class Study:
         if structure is None or structure.order != 1 or any(r.rank > 1 or r.after for r in structure.retrievals):
             return None
         return structure.count
+
+    def column_name(self, column: str) -> str:
+        """What a column is called for people: `nmse` where it holds NMSE, else by the level that it does hold.
+
+        >>> Study((), {"level": "relative cross-entropy"}).column_name("final_nmse"), Study(()).column_name("nmse")
+        ('final_relative_cross_entropy', 'nmse')
+        """
+        level = str(self.spec.get("level", "NMSE"))
+        return column.replace("nmse", level.lower().replace(" ", "_").replace("-", "_"))
 
     def to_json(self) -> str:
         """The whole study as one JSON text: rows, spec and environment, to be kept beside a page drawn from it."""
@@ -179,22 +302,29 @@ class Study:
             raise ValueError("this JSON is not a study: it lacks name, spec, environment or rows")
         if not isinstance(whole["rows"], list):
             raise ValueError(f"rows of a study must be a list, got {str(whole['rows'])[:60]}")
-        rows = tuple(_with_infinities(as_row(row, f"row {i}")) for i, row in enumerate(whole["rows"]))
-        return cls(rows, whole["spec"], whole["environment"], whole["name"])
+        first = whole["rows"][0] if whole["rows"] else None
+        rows = tuple(_with_infinities(as_row(row, f"row {i}", first)) for i, row in enumerate(whole["rows"]))
+        name = checked(str, whole["name"], "name", "the study")
+        return cls(rows, as_spec(whole["spec"], "the spec"), as_table(whole["environment"], "the environment"), name)
 
     def to_csv(self) -> str:
         """The rows as CSV, columns in the order of the first row."""
         if not self.rows:
             return ""
         text = io.StringIO()
-        writer = csv.DictWriter(text, fieldnames=list(self.rows[0]), lineterminator="\n")
-        writer.writeheader()
+        columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n", restval="")
+        writer.writerow({column: self.column_name(column) for column in columns})
         writer.writerows(self.rows)
         return text.getvalue()
 
     def to_json_lines(self) -> str:
-        """The rows as JSON, one a line."""
+        """The rows as JSON, one per line."""
         return "".join(strict_json(row) + "\n" for row in self.rows)
+
+
+def _or_infinite(value: float | None) -> float:
+    return math.inf if value is None else value
 
 
 def strict_json(value: Any, **how: Any) -> str:

@@ -231,5 +231,5 @@ def _is_json(text: str) -> bool:
     try:
         json.loads(text)
         return True
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         return False

@@ -62,7 +62,7 @@ class RankPlan:
         return None
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a layer and part: the ranks of its heads, their sum, and of how many."""
+        """One row per layer and part: the ranks of its heads, their sum, and of how many."""
         rows = []
         for layer in sorted({u.layer for u in self.survey.units}):
             for part in ("query-key", "value-output"):

@@ -1,12 +1,17 @@
-"""Exact targets that sample themselves, one family a file. A task is a frozen value; see `Task` for what it answers."""
+"""Exact targets that sample themselves, one family per file.
+
+A task is a frozen value; see `Task` for what it answers.
+"""
 
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.catalogue import catalogue, describe, named, sentence
 from headcount.tasks.copies import Copy
 from headcount.tasks.linear_max import LinearMax
+from headcount.tasks.lookups import LipschitzOuter, Lookups, MaxOf, PlaceOf, RankOf, WellOf
 from headcount.tasks.neighbours import Neighbour
 from headcount.tasks.ngrams import NGram
 from headcount.tasks.opposite import OppositePair
+from headcount.tasks.own_function import FunctionTask, task
 from headcount.tasks.pairs import Gaussian, PairMax, TriangleCentre, UnitSphere
 from headcount.tasks.places import Induction, PositionSum
 from headcount.tasks.ranks import KthLargest
@@ -19,24 +24,32 @@ __all__ = [
     "Alternation",
     "Copy",
     "Exponential",
+    "FunctionTask",
     "Gaussian",
     "Induction",
     "KthLargest",
     "LinearMax",
+    "LipschitzOuter",
+    "Lookups",
+    "MaxOf",
     "Neighbour",
     "NGram",
     "OppositePair",
     "PairMax",
+    "PlaceOf",
     "PositionSum",
+    "RankOf",
     "Ridges",
     "Sine",
     "Square",
     "Task",
     "TriangleCentre",
     "UnitSphere",
+    "WellOf",
     "Wells",
     "catalogue",
     "describe",
     "named",
     "sentence",
+    "task",
 ]

@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 from headcount.frozen import checked, name_of, plain
@@ -19,13 +19,36 @@ from headcount.tasks.ranks import KthLargest
 from headcount.tasks.task import Task
 from headcount.tasks.wells import Wells
 
-__all__ = ["SHIPPED", "catalogue", "describe", "named", "sentence"]
+__all__ = ["SHIPPED", "TYPICAL", "catalogue", "describe", "named", "sentence", "typical"]
 
 SHIPPED = (LinearMax, Wells, PairMax, OppositePair, TriangleCentre, KthLargest, PositionSum, Induction)
 TOKENS = {"gaussian": Gaussian(), "sphere": UnitSphere()}
 
+# What a task is taken with where only its name is given: its fields, or the sizes of a drawn one.
+TYPICAL: dict[str, dict[str, Any]] = {
+    "Wells": {"retrievals": 4, "token_dim": 2, "seed": 0},
+    "LinearMax": {"retrievals": 4, "token_dim": 2, "seed": 0},
+    "PairMax": {"retrievals": 1, "token_dim": 2, "seed": 0},
+    "KthLargest": {"rank": 2},
+    "PositionSum": {"positions": (0, 1, 2)},
+    "Induction": {"vocab": 8},
+}
 
-def named(name: str, length: int, **parameters: Any) -> Task:
+
+def typical(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, and for what is left open the values of `TYPICAL`; a task given by its fields is not drawn.
+
+    >>> typical("KthLargest", {}), typical("LinearMax", {"retrievals": 2})
+    ({'rank': 2}, {'retrievals': 2, 'token_dim': 2, 'seed': 0})
+    >>> typical("LinearMax", {"directions": ((1.0, 0.0),)})
+    {'directions': ((1.0, 0.0),)}
+    """
+    usual = TYPICAL.get(name, {})
+    needed = {f.name for f in dataclasses.fields(_class(name)) if f.default is dataclasses.MISSING}
+    return dict(given) if "retrievals" in usual and needed & set(given) else {**usual, **given}
+
+
+def named(name: str, /, length: int, **parameters: Any) -> Task:
     """The task `name` at `length`: by its fields, or drawn by its `random` when only sizes and a seed are given.
 
     >>> named("KthLargest", length=8, rank=2)

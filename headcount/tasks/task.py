@@ -42,7 +42,10 @@ def matrix(rows: object, name: str) -> Matrix:
     >>> matrix([[1, 2], [3, 4]], "directions")
     ((1.0, 2.0), (3.0, 4.0))
     """
-    table = torch.as_tensor(rows, dtype=torch.float64)
+    try:
+        table = torch.as_tensor(rows, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ValueError(f"{name} must be a non-empty table of numbers, rows of one length") from None
     if table.ndim != 2 or table.numel() == 0:
         raise ValueError(f"{name} must be a non-empty table of numbers, got shape {tuple(table.shape)}")
     if not torch.isfinite(table).all():

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from headcount.nets import Architecture, Transformer
 from headcount.nets.saved import net_bytes
 from headcount.results.store import address
 from headcount.results.study import Row
+from headcount.tasks import Task
 from headcount.training.backends.choice import choose
 from headcount.training.checkpoints import EVERY, Checkpoint, Terminated, Termination
+from headcount.training.data import target_scale
 from headcount.training.kept_networks import Save, saved_members
 from headcount.training.loop import Outcome, StepsMade, train
 from headcount.training.member import Member, Recipe
 
-__all__ = ["BankJob", "TrainedBank", "environment", "train_bank_job"]
+__all__ = ["BankJob", "Start", "TrainedBank", "environment", "train_bank_job"]
+
+Start = Callable[[Task, Architecture], Transformer | None]  # a network in the units of the target, where one is known
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,7 @@ class BankJob:
     """Members to train as one bank, where, and what to keep beside the rows.
 
     With `checkpoints`, a folder, the state is kept there every so many seconds. `threads` (0: as they are) is part of
-    the job because sums on a CPU depend on it.
+    the job because sums on a CPU depend on it. `start` finds the network that a member with a `start` begins from.
     """
 
     members: tuple[Member, ...]
@@ -37,10 +44,11 @@ class BankJob:
     every: float = EVERY
     save: Save = "none"
     threads: int = 0
+    start: Start | None = None
 
     def checkpoint(self, termination: Termination) -> Checkpoint | None:
         """The file of its state, named by what is trained."""
-        if self.checkpoints is None:
+        if self.checkpoints is None or self.start is not None:
             return None
         name = address({"runs": [member.run(self.recipe) for member in self.members]})
         return Checkpoint(self.checkpoints / f"{name}.safetensors", self.every, termination)
@@ -112,8 +120,10 @@ def _trained(job: BankJob, steps_made: StepsMade, termination: Termination) -> T
         if termination.came and checkpoint is None:
             raise Terminated
 
-    path = choose(job.members, job.device, job.recipe.dtype)
-    outcome = train(job.members, job.recipe, device=job.device, path=path, on_progress=heard, checkpoint=checkpoint)
+    path, start = choose(job.members, job.device, job.recipe.dtype), _starts(job)
+    outcome = train(
+        job.members, job.recipe, device=job.device, path=path, start=start, on_progress=heard, checkpoint=checkpoint
+    )
     where = environment(job.device, outcome.path)
     states = () if checkpoint is None else (checkpoint.path,)
     return TrainedBank(outcome.rows, outcome.path, where, _networks(job, outcome), states)
@@ -121,7 +131,37 @@ def _trained(job: BankJob, steps_made: StepsMade, termination: Termination) -> T
 
 def _networks(job: BankJob, outcome: Outcome) -> dict[str, bytes]:
     chosen: Sequence[int] = saved_members(job.members, outcome.rows, job.save)
-    return {outcome.rows[k]["run"]: net_bytes(outcome.net(k)) for k in chosen}
+    return {outcome.rows[k]["run"]: net_bytes(outcome.net(k), _scale(job.members[k], job.recipe)) for k in chosen}
+
+
+@lru_cache(256)
+def _scale_of(task: Task, data_seed: int, samples: int) -> tuple[float, float]:
+    return target_scale(task, data_seed, samples)
+
+
+def _scale(member: Member, recipe: Recipe) -> tuple[float, float]:
+    return _scale_of(member.drawn, member.data_seed, recipe.samples)
+
+
+def _starts(job: BankJob) -> list[Transformer] | None:
+    """Where each member begins: a network in scaled units, or the random one of its seed; None where all are random."""
+    if job.start is None or not any(member.start for member in job.members):
+        return None
+    return [_begun(member, job) for member in job.members]
+
+
+def _begun(member: Member, job: BankJob) -> Transformer:
+    if not member.start or job.start is None:
+        return Transformer(member.arch, member.task.token_dim, seed=member.seed)
+    net = job.start(member.drawn, member.arch)
+    if net is None:
+        raise ValueError(f"there is no network to start {member.arch.name} from")
+    mean, spread = _scale(member, job.recipe)
+    net = deepcopy(net)
+    with torch.no_grad():
+        net.read_out.outer.weight.div_(spread)
+        net.read_out.outer.bias.sub_(mean).div_(spread)
+    return net
 
 
 def _out_of_memory(problem: BaseException) -> bool:

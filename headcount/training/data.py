@@ -14,7 +14,7 @@ from headcount.training.backends.plain import Batch, with_positions
 from headcount.training.member import Member, Recipe
 from headcount.training.shuffling import seed_of
 
-__all__ = ["Pack", "Resident", "Samples", "SampleSource", "as_it_lies"]
+__all__ = ["Pack", "Resident", "Samples", "SampleSource", "as_it_lies", "drawn_part", "target_scale"]
 
 Pack = Callable[[Tensor], Tensor | None]
 
@@ -38,6 +38,18 @@ Samples = Callable[[Sequence[Member], Recipe, torch.dtype, torch.device | str, P
 
 def as_it_lies(data: Tensor) -> None:
     """No second copy of the data: a path that reads it as it is."""
+
+
+def target_scale(task: Task, data_seed: int, samples: int) -> tuple[float, float]:
+    """The mean and the spread that the targets of a member's training set have."""
+    _, y = drawn_part(task, data_seed, "train", samples)
+    return float(y.mean()), float(y.std().clamp(min=1e-12))
+
+
+def drawn_part(task: Task, seed: int, part: str, count: int, epoch: int = 0) -> tuple[Tensor, Tensor]:
+    """A part of the data of a task and a seed, in float64: "train" or "validation"."""
+    generator = torch.Generator().manual_seed(seed_of(part, seed, task.length, epoch))
+    return task.sample(count, generator=generator, dtype=torch.float64)
 
 
 class Resident:
@@ -102,9 +114,7 @@ class Resident:
         )
 
     def _draw(self, task: Task, seed: int, part: str, count: int, epoch: int = 0) -> tuple[Tensor, Tensor]:
-        generator = torch.Generator().manual_seed(seed_of(part, seed, task.length, epoch))
-        x, y = task.sample(count, generator=generator, dtype=torch.float64)
-        return x, y
+        return drawn_part(task, seed, part, count, epoch)
 
     def _place(self, drawn: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         xs = [with_positions(x, self.length, self.positions) for x, _ in drawn]

@@ -5,21 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from headcount.files import whole
 from headcount.nets.causal import CausalTransformer, DecoderShape
 from headcount.refusals import at_least_one
 from headcount.results.store import address
 from headcount.tasks import describe
 from headcount.tasks.letters import Lengths, LetterTask
 from headcount.training.backends.choice import as_it_is, graph
+from headcount.training.checkpoints import BankState, Checkpoint
 from headcount.training.decoder_bank import DecoderBank, answer_loss, answers_right
 from headcount.training.optimiser import AdamW
 from headcount.training.shuffling import seed_of
@@ -27,6 +25,7 @@ from headcount.training.shuffling import seed_of
 __all__ = ["DecoderMember", "DecoderOutcome", "DecoderRecipe", "train_decoders"]
 
 STRETCH = 16  # steps drawn, and on a GPU recorded, together
+WAY = "decoders"  # how such a state is computed, beside those of other banks
 
 
 @dataclass(frozen=True)
@@ -90,13 +89,13 @@ def train_decoders(
     *,
     tests: Sequence[Lengths] = (),
     device: torch.device | str = "cpu",
-    checkpoint: Path | None = None,
+    checkpoint: Checkpoint | None = None,
     on_progress: Callable[[int], None] = lambda steps: None,
 ) -> DecoderOutcome:
     """Train the members as one bank; each row has the curve on the training lengths and the accuracy on every test.
 
     What a member draws depends on its data seed alone, so it trains the same in any company. With `checkpoint`, the
-    state is kept at every evaluation, and a run that finds it goes on from there.
+    state is kept after an evaluation as that says, and a run that finds it goes on from there.
     """
     run = _DecoderRun(members, shape, recipe, tests, device)
     begin = run.resume(checkpoint) if checkpoint is not None else 0
@@ -105,7 +104,7 @@ def train_decoders(
         on_progress(STRETCH)
         if run.evaluates(number):
             run.evaluate(number)
-            if checkpoint is not None:
+            if checkpoint is not None and checkpoint.due:
                 run.keep(checkpoint, number + 1)
             if not bool(run.active.any()):
                 break
@@ -230,31 +229,27 @@ class _DecoderRun:
 
     def _state(self) -> dict[str, Tensor]:
         adam = self.optimiser
-        return {"theta": self.bank.theta, "first": adam.first, "second": adam.second, "step": adam.step}
+        moving = {"theta": self.bank.theta, "first": adam.first, "second": adam.second, "step": adam.step}
+        return {**moving, "active": self.active}
 
-    def keep(self, path: Path, stretches: int) -> None:
-        """Write the state after so many stretches, whole or not at all."""
-        state = {name: t.detach().cpu().contiguous() for name, t in self._state().items()}
+    def keep(self, checkpoint: Checkpoint, stretches: int) -> None:
+        """Write the state after so many stretches."""
         curve = torch.tensor([[[step] * len(self.members), *rest] for step, *rest in self.curve], dtype=torch.float64)
-        state |= {"active": self.active.cpu(), "stretches": torch.tensor(stretches), "curve": curve}
-        with whole(path) as scratch:
-            save_file(state, scratch, {"content": self._content})
+        checkpoint.write(self._content, BankState(stretches, WAY, {**self._state(), "curve": curve}))
 
-    def resume(self, path: Path) -> int:
+    def resume(self, checkpoint: Checkpoint) -> int:
         """Take over a kept state, if there is one; how many stretches it has behind it."""
-        if not path.is_file():
+        kept = checkpoint.read(self._content)
+        if kept is None:
+            if checkpoint.path.is_file():
+                raise ValueError(
+                    f"{checkpoint.path} is the state of another run: remove it, or give another checkpoint"
+                )
             return 0
-        from safetensors import safe_open
-
-        with safe_open(path, framework="pt") as file:
-            if (file.metadata() or {}).get("content") != self._content:
-                raise ValueError(f"{path} is the state of another run: remove it, or give another checkpoint")
-        kept = load_file(path)
         for name, mine in self._state().items():
-            mine.detach().copy_(kept[name])
-        self.active.copy_(kept["active"])
-        self.curve = [(int(c[0][0]), c[1].tolist(), c[2].tolist(), c[3].tolist()) for c in kept["curve"]]
-        return int(kept["stretches"])
+            mine.detach().copy_(kept.tensors[name])
+        self.curve = [(int(c[0][0]), c[1].tolist(), c[2].tolist(), c[3].tolist()) for c in kept.tensors["curve"]]
+        return kept.epochs
 
     def outcome(self) -> DecoderOutcome:
         """The rows: what was trained, its curve, and its accuracy on every range of lengths."""

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from headcount.files import whole
 from headcount.nets import Transformer
-from headcount.nets.saved import load_net
+from headcount.nets.saved import load_in_units, load_net
+from headcount.nets.target_units import TargetUnits
 from headcount.results.study import Row
 from headcount.training.member import Member
 
-__all__ = ["Save", "drop_beaten", "network_of", "saved_members", "write_networks"]
+__all__ = [
+    "NetworksHeld",
+    "NetworksIn",
+    "Save",
+    "drop_beaten",
+    "network_of",
+    "saved_members",
+    "write_networks",
+]
 
 Save = Literal["none", "best", "all"]
 FOLDER = "networks"
@@ -45,15 +56,53 @@ def drop_beaten(folder: Path, members: Sequence[Member], rows: Sequence[Row], wr
         _file(folder, run).unlink(missing_ok=True)
 
 
+@dataclass(frozen=True)
+class NetworksIn:
+    """The networks in a store's folder, by row, in the units of the target."""
+
+    folder: Path
+
+    def __call__(self, row: Mapping[str, Any]) -> TargetUnits:
+        return load_in_units(_there(self.folder, row["run"]))
+
+    def has(self, row: Mapping[str, Any]) -> bool:
+        """Whether the network of a row was kept."""
+        return _file(self.folder, row["run"]).is_file()
+
+
+@dataclass(frozen=True)
+class NetworksHeld:
+    """The networks of a sweep without a store: the contents of their files, by run."""
+
+    files: dict[str, bytes]
+
+    @classmethod
+    def of(cls, folder: Path, runs: Iterable[str]) -> NetworksHeld:
+        """Those of a folder that is about to go."""
+        paths = {run: _file(folder, run) for run in runs}
+        return cls({run: path.read_bytes() for run, path in paths.items() if path.is_file()})
+
+    def __call__(self, row: Mapping[str, Any]) -> TargetUnits:
+        with TemporaryDirectory() as folder:
+            write_networks(Path(folder), {row["run"]: self.files[row["run"]]} if row["run"] in self.files else {})
+            return load_in_units(_there(Path(folder), row["run"]))
+
+
 def network_of(folder: str | Path, row: Mapping[str, Any]) -> Transformer:
     """The network of a row, as it was at its smallest validation NMSE; its output is the scaled target.
 
     `folder` is that of a store whose sweep was run with `--save best` or `--save all`.
     """
-    path = _file(Path(folder), row["run"])
+    return load_net(_there(Path(folder), row["run"]))
+
+
+def _there(folder: Path, run: str) -> Path:
+    path = _file(folder, run)
     if not path.is_file():
-        raise FileNotFoundError(f"no network of run {row['run']} in {folder}: `headcount sweep --save all` keeps them")
-    return load_net(path)
+        raise FileNotFoundError(
+            f"no network of run {run} in {folder}: a sweep keeps them when its `save` is best or all"
+        )
+    return path
 
 
 def _file(folder: Path, run: str) -> Path:

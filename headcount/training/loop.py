@@ -80,6 +80,8 @@ def train(
     path = path or choose(members, device, recipe.dtype)
     run = _Run(members, recipe, device, path if kept is None else _as_before(path, kept.way), data, start)
     begin = run.resume(kept) if kept is not None else 0
+    if any(member.start for member in members):
+        run.evaluate(-1)  # a network that was built may be the best there is
     for epoch in range(begin, recipe.epochs):
         run.epoch(epoch)
         if run.evaluates(epoch):

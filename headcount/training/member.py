@@ -90,7 +90,8 @@ class Given:
 class Member:
     """One network of a bank: a task at its length or given data, an architecture, two seeds and a learning rate.
 
-    With a `base`, the rate and the start of every parameter follow `widths(base)`, so that the best rate stays.
+    With a `base`, the rate and the start of every parameter follow `widths(base)`, so that the best rate stays. `start`
+    names where training begins, where that is no random network.
     """
 
     task: Task | Given
@@ -100,6 +101,7 @@ class Member:
     lr: float = 3e-3
     weight_decay: float = 1e-4
     base: Architecture | None = None
+    start: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.lr < 10:
@@ -127,6 +129,7 @@ class Member:
             "recipe": recipe.as_dict(),
             "meaning": MEANING,
             **({} if self.base is None else {"base": self.base.as_dict()}),
+            **({"start": self.start} if self.start else {}),
             **({"source": source} if source else {}),
         }
 
@@ -139,6 +142,8 @@ class Member:
             texts["source"] = json.dumps(source)
         if self.base is not None:
             texts["base"] = _arch_text(self.base)
+        if self.start:
+            texts["start"] = json.dumps(self.start)
         return digest("{" + ",".join(f'"{key}":{texts[key]}' for key in sorted(texts)) + "}")
 
     def row(self, recipe: Recipe) -> PlannedRow:
@@ -173,6 +178,8 @@ class Member:
         said: UnusualColumns = {}
         if recipe.schedule != COSINE:
             said = {"schedule": recipe.schedule.name, "batch": recipe.batch}
+        if self.start:
+            said = {**said, "start": self.start}
         return said if self.base is None else {**said, "factors": f"{self.base.name}, width {self.base.width}"}
 
 

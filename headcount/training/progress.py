@@ -1,4 +1,4 @@
-"""Progress of a sweep: a bar with rate and time left on a terminal, now and then a line elsewhere."""
+"""Progress of a sweep: a bar with rate and time left on a terminal or in a notebook, now and then a line elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from headcount.training.member import Member
 from headcount.training.spec import Sweep
 
-__all__ = ["OnProgress", "Progress", "bar", "lines", "silent"]
+__all__ = ["OnProgress", "Progress", "automatic", "bar", "lines", "silent"]
 
 MINUTE = 60.0  # seconds between two lines where there is no terminal
 
@@ -88,7 +88,7 @@ class _Bar:
 
 
 class _Lines:
-    """At most one line a minute: how many networks are finished, the rate, and the time left at that rate."""
+    """At most one line per minute: how many networks are finished, the rate, and the time left at that rate."""
 
     def __init__(self, asked: Sweep, banks: Sequence[Sequence[Member]], done: int, every: float) -> None:
         self.sizes, self.at, self.finished, self.all = [len(bank) for bank in banks], 0, done, len(asked.members)
@@ -127,7 +127,7 @@ def lines(asked: Sweep, banks: Sequence[Sequence[Member]], done: int, every: flo
 
 @contextlib.contextmanager
 def bar(asked: Sweep, banks: Sequence[Sequence[Member]], done: int) -> Iterator[Progress]:
-    """A bar on stderr where that is a terminal, a line a minute where it is not."""
+    """A bar on stderr where that is a terminal, a line per minute where it is not."""
     if not sys.stderr.isatty() or not banks:
         with lines(asked, banks, done) as spoken:
             yield spoken
@@ -135,3 +135,36 @@ def bar(asked: Sweep, banks: Sequence[Sequence[Member]], done: int) -> Iterator[
     shown = _Bar(asked, banks, done)
     with shown.rich:
         yield shown
+
+
+class _Notebook(_Lines):
+    """One line that is written over itself twice a second: what a notebook's cell shows while it runs."""
+
+    def _say(self) -> None:
+        now = time.monotonic()
+        if now - self.said < self.every or not self.made:
+            return
+        self.said, share = now, min(1.0, self.made / self.total)
+        left = (now - self.began) * (1 / share - 1)
+        drawn = "#" * round(24 * share)
+        sys.stderr.write(f"\r{self.finished}/{self.all} networks [{drawn:<24}] {share:4.0%}, {left:.0f} s left ")
+        sys.stderr.flush()
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+@contextlib.contextmanager
+def automatic(asked: Sweep, banks: Sequence[Sequence[Member]], done: int) -> Iterator[Progress]:
+    """A bar where somebody looks: on a terminal and in a notebook; elsewhere nothing."""
+    if in_notebook() and banks:
+        yield _Notebook(asked, banks, done, every=0.5)
+        sys.stderr.write("\r" + " " * 72 + "\r")
+    elif sys.stderr.isatty() and banks:
+        with bar(asked, banks, done) as shown:
+            yield shown
+    else:
+        yield _Silent()

@@ -8,10 +8,17 @@ from typing import Any
 import torch
 
 from headcount.refusals import RefusalError
-from headcount.training.bank_jobs import BankJob, train_bank_job
+from headcount.training.bank_jobs import BankJob, TrainedBank, train_bank_job
+from headcount.training.compile_caches import private_caches
 from headcount.training.workers import Lost, Result
 
 __all__ = ["RayWorkers"]
+
+
+def _train(job: BankJob) -> TrainedBank:
+    """Train on a node of the cluster, with compile caches of the process's own."""
+    private_caches()
+    return train_bank_job(job)
 
 
 class RayWorkers:
@@ -31,7 +38,7 @@ class RayWorkers:
         except ConnectionError as problem:
             raise RefusalError(f"no Ray cluster at {address!r}: {problem}") from None
         gpus = 1 if self.kind == "GPU" else 0
-        self.train = ray.remote(num_cpus=max(1, threads), num_gpus=gpus, max_retries=0)(train_bank_job)
+        self.train = ray.remote(num_cpus=max(1, threads), num_gpus=gpus, max_retries=0)(_train)
         self.away: dict[Any, BankJob] = {}
         if self.places < 1:
             self.close()

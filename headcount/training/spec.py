@@ -8,11 +8,12 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headcount.files import text_in
 from headcount.frozen import checked, decode
 from headcount.nets import Architecture
 from headcount.refusals import RefusalError, at_least_one, refuse_unknown
@@ -63,7 +64,8 @@ class _Spec:
 class Sweep:
     """What a sweep asks for: every member, and the recipe they share.
 
-    With a `search` the rate of every shape is looked for first; `chosen` is what a search has found.
+    With a `search` the rate of every shape is looked for first; `chosen` is what a search has found. `shapes` is what
+    theory says of each architecture, where somebody asked it.
 
     >>> text = '''
     ... seeds = 2
@@ -84,6 +86,7 @@ class Sweep:
     source: str = ""
     search: RateSearch | None = None
     chosen: ChosenRates | None = None
+    shapes: dict[str, Any] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -106,7 +109,14 @@ class Sweep:
             "recipe": self.recipe.as_dict(),
             "toml": self.source,
             **({} if self.chosen is None else {"rate_search": self.chosen.to_json()}),
+            **({"shapes": self.shapes} if self.shapes else {}),
         }
+
+    def started(self, start: Callable[[Task, Architecture], Any], shapes: dict[str, Any]) -> Sweep:
+        """The sweep with every member once more that `start` knows a network for, beginning from it."""
+        known = {(m.drawn, m.arch): start(m.drawn, m.arch) is not None for m in self.members}
+        built = [dataclasses.replace(m, start="built") for m in self.members if known[m.drawn, m.arch]]
+        return dataclasses.replace(self, members=(*self.members, *built), shapes=shapes)
 
     @classmethod
     def read(cls, path: str | Path) -> Sweep:
@@ -116,7 +126,7 @@ class Sweep:
         if beside not in sys.path:
             sys.path.append(beside)
         try:
-            return cls.from_toml(path.read_text(encoding="utf-8-sig"), name=path.stem)
+            return cls.from_toml(text_in(path, "utf-8-sig"), name=path.stem)
         except (ValueError, UnicodeDecodeError) as problem:
             raise RefusalError(f"{path}: {problem}") from None
         except RecursionError:

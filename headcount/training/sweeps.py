@@ -18,14 +18,14 @@ from headcount.results import Store, Study
 from headcount.results.claims import Claims
 from headcount.results.study import Row
 from headcount.tasks import Task
-from headcount.training.bank_jobs import BankJob, TrainedBank, environment, train_bank_job
+from headcount.training.bank_jobs import BankJob, Start, TrainedBank, environment, train_bank_job
 from headcount.training.checkpoints import EVERY, Termination, heeding_termination
 from headcount.training.claimed_banks import ClaimedBank
-from headcount.training.kept_networks import Save, drop_beaten, write_networks
+from headcount.training.kept_networks import NetworksHeld, NetworksIn, Save, drop_beaten, write_networks
 from headcount.training.loop import Outcome
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
-from headcount.training.progress import OnProgress, Progress, silent
+from headcount.training.progress import OnProgress, Progress, automatic, silent
 from headcount.training.rate_search import RateSearch
 from headcount.training.sharing import SharedBanks
 from headcount.training.spec import Sweep
@@ -59,14 +59,19 @@ def sweep(
     base: Architecture | None = None,
     device: str = "cpu",
     store: str | Path | None = None,
-    on_progress: OnProgress = silent,
+    save: Save = "all",
+    start: Start | None = None,
+    shapes: dict[str, Any] | None = None,
+    on_progress: OnProgress = automatic,
 ) -> Study:
     """Train every architecture on the task at every length and seed, and return the study.
 
     `lr` is a rate, or several to train each network at, or "best": then a short search (`RateSearch`) chooses it for
     every task and architecture, and `spec["rate_search"]` of the study says which and at what cost. With `base`, rates
     and starts follow the factors of `widths(base)`. With `store`, finished banks are kept there and not trained again;
-    without, rows live in the study alone.
+    without, rows live in the study alone. `save` says which networks are kept for `study.net(row)`. With `start`, every
+    network that it knows for a task and an architecture is trained too, from there: rows whose `start` is "built".
+    `shapes` is what a caller knows of the architectures, kept in the spec.
 
     >>> from headcount.tasks import KthLargest
     >>> study = sweep(KthLargest(rank=1, length=4), [Architecture(layers=((1, 4),), width=8)], seeds=2,
@@ -75,10 +80,15 @@ def sweep(
     2
     """
     asked = Sweep.of(task, archs, lengths, seeds, recipe or Recipe(), lr=lr, weight_decay=weight_decay, base=base)
+    if start is not None:
+        asked = asked.started(start, shapes or {})
+    train = partial(run, asked, device=device, on_progress=on_progress, save=save, start=start)
     if store is not None:
-        return run(asked, Store.open(store, create=True), device=device, on_progress=on_progress)
+        return train(Store.open(store, create=True))
     with TemporaryDirectory() as folder:
-        return run(asked, Store.open(folder, create=True), device=device, on_progress=on_progress)
+        study = train(Store.open(folder, create=True))
+        held = NetworksHeld.of(Path(folder), (row["run"] for row in study))
+        return replace(study, networks=held if held.files else None)
 
 
 def run(
@@ -91,12 +101,14 @@ def run(
     checkpoint: float | None = None,
     save: Save = "none",
     workers: Callable[[], Workers] | None = None,
+    start: Start | None = None,
 ) -> Study:
     """Train the members that the store lacks, bank by bank, and return the whole study.
 
     `groups` are the sweep's `banks`, where the caller has made them already. With `checkpoint`, a bank in training
     keeps its state every so many seconds and when the process is asked to end. `save` keeps networks too, see
-    `network_of`. With `workers`, which makes them, others train the banks; this process alone writes.
+    `network_of`. With `workers`, which makes them, others train the banks; this process alone writes. `start` finds the
+    networks of members that do not begin at random.
     """
     if asked.search is not None:
         trained = partial(run, store=store, device=device, on_progress=on_progress)
@@ -107,7 +119,7 @@ def run(
         refuse_what_cannot_fit(asked.members, asked.recipe, device)
     groups = list(banks(asked, device)) if groups is None else groups
     folder = store.path.parent
-    job = BankJob((), asked.recipe, device, None, checkpoint or EVERY, save)
+    job = BankJob((), asked.recipe, device, None, checkpoint or EVERY, save, start=start)
     if checkpoint is not None:
         job = replace(job, checkpoints=folder / "checkpoints")
     written: list[str] = []
@@ -146,7 +158,7 @@ def run(
     study = store.study(spec)
     if save == "best":
         drop_beaten(folder, asked.members, study.rows, written)
-    return study
+    return study if save == "none" else replace(study, networks=NetworksIn(folder))
 
 
 def add_rows(
@@ -188,6 +200,7 @@ def train_banks(
     recipe = asked.recipe
     keep = keep or (lambda members, bank: add_rows(store, members, recipe, bank.rows, environment(device, bank.path)))
     runs = [member.run(recipe) for member in asked.members]
+    notes = store.try_disk()
     address_of_spec = store.state(asked.name, spec, runs)
     missing = set(store.missing(runs))
     # Grouped before skipping: what is left of an interrupted sweep falls into the same banks, hence the same rows.
@@ -195,6 +208,8 @@ def train_banks(
     left = [bank for bank in claimed if missing.intersection(bank.runs)]
     shown = [bank.lacking(missing) for bank in left]
     with store.claims() as claims, on_progress(asked, shown, done=len(runs) - len(missing)) as progress:
+        for note in notes:
+            progress.note(note)
         if share is not None:
             share(left, claims, progress)
             return address_of_spec
@@ -271,4 +286,4 @@ def check_device(device: str) -> None:
     if kind not in MOST:
         raise ValueError(f"device must be cpu or cuda, got {device!r}")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device cuda was asked for, and torch sees no CUDA device here; use --device cpu")
+        raise ValueError("device cuda was asked for, and torch sees no CUDA device here; take the device cpu")

@@ -7,9 +7,12 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -17,8 +20,9 @@ import torch
 from headcount.refusals import RefusalError
 from headcount.training.bank_jobs import BankJob, TrainedBank, train_bank_job
 from headcount.training.checkpoints import Terminated, heeding_termination
+from headcount.training.compile_caches import use_caches
 
-__all__ = ["LocalWorkers", "Lost", "Result", "Workers"]
+__all__ = ["LocalWorkers", "Lost", "Result", "Workers", "gpu_names"]
 
 PARTING = 30.0  # seconds that a worker has to keep the state of its bank when the sweep ends
 
@@ -48,6 +52,7 @@ class _Seat:
     """One place to work: a process that is started when first needed, and again after it died."""
 
     gpu: str | None
+    caches: Path
     process: BaseProcess | None = None
     line: Connection | None = None
     job: BankJob | None = None
@@ -57,7 +62,7 @@ class _Seat:
             context = multiprocessing.get_context("spawn")
             ends: Any = context.Pipe()  # its type depends on the system
             self.line, far = ends
-            self.process = context.Process(target=_serve, args=(far, self.gpu), daemon=True)
+            self.process = context.Process(target=_serve, args=(far, self.gpu, self.caches), daemon=True)
             self.process.start()
             far.close()
         self.job = job
@@ -95,8 +100,11 @@ class LocalWorkers:
     def __init__(self, count: int, device: str = "cpu") -> None:
         if count < 1:
             raise RefusalError(f"workers must be at least 1, got {count}")
-        gpus = _gpus(count) if torch.device(device).type == "cuda" else [None] * count
-        self.seats = [_Seat(gpu) for gpu in gpus]
+        gpus: Sequence[str | None] = [None] * count
+        if torch.device(device).type == "cuda":
+            gpus = gpu_names(count, torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self.compiled = TemporaryDirectory(prefix="headcount-compiled-", ignore_cleanup_errors=True)
+        self.seats = [_Seat(gpu, Path(self.compiled.name, str(number))) for number, gpu in enumerate(gpus)]
 
     def free(self) -> int:
         """How many more jobs would begin at once."""
@@ -120,22 +128,30 @@ class LocalWorkers:
         until = time.monotonic() + PARTING
         for seat in self.seats:
             seat.join(until)
+        self.compiled.cleanup()
 
 
-def _gpus(count: int) -> list[str | None]:
-    """The names of so many GPUs, as CUDA_VISIBLE_DEVICES takes them."""
-    there = torch.cuda.device_count()
+def gpu_names(count: int, there: int, visible: str | None) -> list[str]:
+    """The GPUs of so many workers, one each, as CUDA_VISIBLE_DEVICES takes them: `there` are, `visible` names them.
+
+    >>> gpu_names(2, 8, None), gpu_names(2, 3, "5,6,7"), gpu_names(1, 2, "GPU-8f2a,GPU-11bc")
+    (['0', '1'], ['5', '6'], ['GPU-8f2a'])
+    >>> gpu_names(9, 8, None)
+    Traceback (most recent call last):
+    ...
+    headcount.refusals.RefusalError: 9 workers were asked for, one per GPU, and this machine has 8
+    """
     if count > there:
         raise RefusalError(f"{count} workers were asked for, one per GPU, and this machine has {there}")
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else [str(number) for number in range(there)]
-    return list(names[:count])
+    names = [name.strip() for name in visible.split(",")] if visible else [str(number) for number in range(there)]
+    return names[:count]
 
 
-def _serve(line: Connection, gpu: str | None) -> None:
+def _serve(line: Connection, gpu: str | None, caches: Path) -> None:
     """Train job after job until the line is closed. Ctrl-C is the driver's business."""
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before the first look at a device
+    use_caches(caches)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with heeding_termination() as termination, contextlib.suppress(EOFError, OSError, Terminated):
         while True:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from headcount.results import Store
@@ -35,12 +36,16 @@ def with_(*pairs: tuple[str, str]) -> str:
     return text
 
 
-def start(*words: object, cwd: Path | None = None, **settings: str) -> subprocess.Popen[str]:
+def start(
+    *words: object, cwd: Path | None = None, preexec_fn: Callable[[], None] | None = None, **settings: str
+) -> subprocess.Popen[str]:
     """`headcount ...` as a process of its own, with one thread."""
     here = Path(__file__).parents[2]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(here), **settings}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "-m", "headcount", *map(str, words)], env=environment, cwd=cwd, **pipes)
+    return subprocess.Popen(
+        [sys.executable, "-m", "headcount", *map(str, words)], env=environment, cwd=cwd, preexec_fn=preexec_fn, **pipes
+    )
 
 
 def rows_of(folder: Path, spec: str | None = None) -> list[dict]:

@@ -4,9 +4,12 @@ import json
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import textwrap
 import time
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -242,21 +245,114 @@ def test_an_error_of_a_library_is_no_refusal_and_one_of_ours_is():
     assert caught(lambda: open("nowhere"))  # noqa: PTH123, SIM115
 
 
-@pytest.mark.parametrize("way", [">&-", "> /dev/full", "| head -n 1 > /dev/null"])
-def test_output_that_nobody_takes_is_no_traceback(way):
-    import subprocess
+ODD_PLACES = {  # what is typed after `python -m headcount`, and how that must end
+    "nobody takes the output": ("tasks >&-", 0),
+    "the output ends early": ("tasks | head -n 1 > /dev/null", 0),
+    "the output ends at once": ("tasks --json | true", 0),
+    "the output is full": ("tasks > /dev/full", 2),
+    "nobody hears a refusal": ("fit nowhere 2>&-", 2),
+    "the refusal is full": ("fit nowhere 2> /dev/full", 2),
+    "neither is there": ("fit nowhere >&- 2>&- <&-", 2),
+}
+ODD_SURROUNDINGS = {
+    "no home": ("env -u HOME", "tasks", 0),
+    "nothing at all": ("env -i OMP_NUM_THREADS=1", "tasks", 0),
+    "a dumb terminal": ("env TERM=dumb COLUMNS=1", "tasks", 0),
+    "no scratch folder": ("env TMPDIR=/nowhere", "runs nowhere", 2),
+    "ASCII alone": ("env LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 PYTHONIOENCODING=ascii:strict", "tasks", 0),
+    "ASCII and a name": ("env LC_ALL=C PYTHONUTF8=0 PYTHONIOENCODING=ascii:strict", "fit $'ü\\xff'", 2),
+    "a folder that is gone": ("mkdir gone; cd gone; rmdir ../gone; env", "tasks", 2),
+}
 
-    command = f"{sys.executable} -m headcount tasks {way}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.returncode in (0, 2) and "Traceback" not in done.stderr and "Exception" not in done.stderr
-    assert done.stderr.count("\n") <= 1
+
+def ended(command, cwd):
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        capture_output=True,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"},
+    )
+    said = done.stderr.decode("utf-8", "replace")
+    assert "Traceback" not in said and "Exception" not in said and said.count("\n") <= 1, said
+    return done.returncode, said
 
 
-@pytest.mark.parametrize("after", [0.4, 3.0])
-def test_control_c_at_any_moment_is_130_and_one_line(tmp_path, after):
+@pytest.mark.parametrize("place", ODD_PLACES)
+def test_output_that_nobody_takes_is_no_traceback(tmp_path, place):
+    words, code = ODD_PLACES[place]
+    assert ended(f"{sys.executable} -m headcount {words}", tmp_path)[0] == code
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n.startswith(("a f", "ASCII and")) else pytest.mark.soak) for n in ODD_SURROUNDINGS],
+)
+def test_odd_surroundings_are_no_traceback(tmp_path, name):
+    before, words, code = ODD_SURROUNDINGS[name]
+    path = f"PYTHONPATH={Path(__file__).parents[2]}"
+    found, said = ended(f"{before} {path} {sys.executable} -m headcount {words}", tmp_path)
+    assert found == code and (code == 0) == (said == ""), said
+    if "gone" in name:
+        assert "the folder you are in is gone" in said
+
+
+def test_a_traceback_that_cannot_be_kept_is_still_one_line(capsys, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    monkeypatch.setattr("headcount.tasks.catalogue", lambda: 1 / 0)
+    monkeypatch.setattr("headcount.tasks.catalogue.catalogue", lambda: 1 / 0, raising=False)
+    code, _, err = call(capsys, "tasks")
+    assert code == 1 and err.count("\n") == 1 and "could not be kept" in err
+
+
+def test_warnings_of_a_library_are_one_line_each_and_two_at_most(capsys, monkeypatch):
+    def warns():
+        for number in range(5):
+            warnings.warn(f"number {number}\nand more", RuntimeWarning, stacklevel=1)
+        return []
+
+    monkeypatch.setattr("headcount.tasks.catalogue", warns)
+    monkeypatch.setattr("headcount.tasks.catalogue.catalogue", warns, raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, _, err = call(capsys, "tasks")
+    assert code == 0 and err.splitlines() == [f"headcount: warning: number {n} and more" for n in (0, 1)]
+
+
+CUT_AT_IMPORT = """
+import os, signal, sys
+
+class Counting:
+    seen = 0
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.startswith("headcount.cli") or cls.seen:
+            cls.seen += 1
+            if cls.seen == {at}:
+                os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Counting)
+"""
+
+
+@pytest.mark.parametrize("at", [2, 400, *(pytest.param(n, marks=pytest.mark.soak) for n in range(50, 900, 50))])
+def test_control_c_at_any_import_is_130_and_one_line(tmp_path, at):
+    (tmp_path / "sitecustomize.py").write_text(CUT_AT_IMPORT.format(at=at))
+    (tmp_path / "x.toml").write_text(SPEC)
+    here = os.pathsep.join((str(tmp_path), str(Path(__file__).parents[2])))
+    process = start("sweep", "x.toml", cwd=tmp_path, PYTHONPATH=here)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130 and err.startswith("headcount: interrupted.") and err.count("\n") == 1, err
+    assert not (tmp_path / "runs").exists() or at > 400
+
+
+def test_control_c_in_training_is_130_and_one_line_that_says_what_is_kept(tmp_path):
     (tmp_path / "x.toml").write_text(with_(("epochs = 2", "epochs = 100000")))
-    process = start("sweep", "x.toml", cwd=tmp_path)
-    time.sleep(after)
+    process = start("sweep", "x.toml", "--checkpoint", "0.05s", cwd=tmp_path)
+    states = tmp_path / "runs" / "small" / "checkpoints"
+    while not (states.is_dir() and list(states.iterdir())):
+        assert process.poll() is None, "it ended before it began to train"
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and err.startswith("headcount: interrupted.") and err.count("\n") == 1
+    assert process.returncode == 130 and err.startswith("headcount: interrupted. 0 of 8") and err.count("\n") == 1

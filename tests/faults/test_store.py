@@ -58,7 +58,7 @@ def test_two_specs_on_one_store_each_have_their_own_rows(tmp_path, capsys):
     assert [s.name for s in store.specs()] == ["small", "few"]
     _, out, _ = call(capsys, "runs", tmp_path, "--json")
     listed = json.loads(out)
-    assert [(r["spec"].split("@")[0], r["kept"], r["asked"]) for r in listed] == [("small", 8, 8), ("few", 4, 4)]
+    assert [(r["spec"].split("@")[0], r["trained"], r["wanted"]) for r in listed] == [("small", 8, 8), ("few", 4, 4)]
     _, out, err = call(capsys, "export", tmp_path, "--json")
     assert len(json.loads(out)) == 4 and "--spec" in err
     for chosen in ("small", listed[0]["spec"]):
@@ -124,7 +124,7 @@ def test_a_damaged_row_is_named_left_out_and_asked_for_again(tmp_path, capsys):
     assert store.missing(["a", "b", "c"]) == ["b"]
     store.add([row("b")], {"torch": "2"})
     assert [r["nmse"] for r in store.study()] == [0.5] * 3 and verify_store(tmp_path).sound
-    assert store.specs()[0].kept == 3
+    assert store.specs()[0].trained == 3
 
 
 def test_repair_drops_damaged_rows_alone_and_keeps_the_file_as_it_was(tmp_path, capsys):
@@ -187,8 +187,6 @@ def test_a_finished_bank_waits_for_a_lock_that_outlasts_one_wait(tmp_path):
 def test_a_locked_store_is_one_line_for_a_reader(tmp_path, capsys, monkeypatch):
     store = filled(tmp_path)
     monkeypatch.setattr("headcount.results.database.LOCK_WAIT", 0.1)
-    monkeypatch.setattr(Store.__init__, "__defaults__", (0.1,))
-    monkeypatch.setattr("headcount.results.database.reading.__wrapped__.__defaults__", (0.1,))
     other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     code, _, err = call(capsys, "export", tmp_path)

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from headcount.files import text_in
+
 __all__ = ["TextBatch", "Readout", "answers", "batches_of", "passages", "pooled", "states"]
 
 
@@ -53,7 +55,7 @@ def passages(path: str | Path, count: int, *, words: int = 100, seed: int = 0) -
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no text file at {path}")
-    lines = [line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
+    lines = [line.split() for line in text_in(path, errors="replace").splitlines()]
     flat = [line for line in lines if len(line) >= 5]
     if not flat:
         raise ValueError(f"{path} holds no line of five words or more to calibrate on")

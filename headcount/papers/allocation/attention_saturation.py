@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from headcount.files import text_in
 from headcount.nets.pretrained.batches import TextBatch, states
 from headcount.nets.pretrained.families import Family
 from headcount.papers.allocation.jacobian import half_range, jacobian_norm, row_bound
@@ -52,7 +53,7 @@ def chunks(path: str | Path, tokenizer: Any, length: int, count: int) -> TextBat
         raise FileNotFoundError(f"no text file at {path}")
     if length < 2:
         raise ValueError(f"a length must be at least 2 tokens, got {length}")
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = text_in(path, errors="replace")
     need = 12 * length * count  # characters: ample for most tokenizers, far less than a book
     ids: list[int] = tokenizer(" ".join(text[: max(need, 4000)].split()), truncation=False, verbose=False)["input_ids"]
     if len(ids) < length:
@@ -64,7 +65,7 @@ def chunks(path: str | Path, tokenizer: Any, length: int, count: int) -> TextBat
 
 @torch.no_grad()
 def saturation(model: nn.Module, batches: Sequence[TextBatch], say: Say = lambda _: None) -> list[dict[str, Any]]:
-    """One row a layer, head and length: the norm of the Jacobian, the largest weight, the logits' half range.
+    """One row per layer, head and length: the norm of the Jacobian, the largest weight, the logits' half range.
 
     Medians over rows; `half_range` also as its largest value, which is what the bound needs.
     """
@@ -93,7 +94,7 @@ def saturation(model: nn.Module, batches: Sequence[TextBatch], say: Say = lambda
 
 
 def verdicts(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row a layer: how the Jacobian falls with length, and whether the theorem's hypothesis holds on this text.
+    """One row per layer: how the Jacobian falls with length, and whether the theorem's hypothesis holds on this text.
 
     `slope` is the exponent of norm ~ length^slope (the theorem: -1). The logits count as bounded when their half range
     grows by less than a tenth from the second shortest to the greatest length; the bound informs below 1/2.

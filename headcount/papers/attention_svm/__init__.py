@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         nuclear,
     )
     from headcount.papers.attention_svm.nonlinear import Decomposition, decompose, nonlinear_study
+    from headcount.papers.attention_svm.relu_heads import MixingRun, mixing_rows, mixing_runs
     from headcount.papers.attention_svm.selection import Instances, Selection
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "InfeasibleError",
     "Instances",
     "MaxMargin",
+    "MixingRun",
     "Offender",
     "Selection",
     "SelectionPath",
@@ -60,6 +62,8 @@ __all__ = [
     "largest_rise",
     "locally_optimal",
     "max_margin",
+    "mixing_rows",
+    "mixing_runs",
     "nonlinear_study",
     "nuclear",
     "rank_study",
@@ -78,6 +82,7 @@ __getattr__, __dir__ = lazily(
         "experiments": ("directions", "feasible_share", "infeasible_choices", "rank_study", "summary"),
         "margins": ("InfeasibleError", "MaxMargin", "feasible", "frobenius", "max_margin", "nuclear"),
         "nonlinear": ("Decomposition", "decompose", "nonlinear_study"),
+        "relu_heads": ("MixingRun", "mixing_rows", "mixing_runs"),
         "selection": ("Instances", "Selection"),
     },
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headcount.files import whole
+from headcount.files import arrays_in, whole
 from headcount.papers.attention_svm.margins import MaxMargin
 from headcount.refusals import nearest
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["SelectionFile", "read_selection", "trained_gaps", "write_solution"]
 
 KNOWN = ("tokens", "queries", "chosen", "labels", "read_out", "weights", "dual")
+
+LARGEST = 1e60  # of a number in a file: products of five are finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +58,7 @@ def read_selection(path: Path) -> SelectionFile:
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            found = {name: held[name] for name in held.files}
-    except (zipfile.BadZipFile, ValueError, AttributeError, TypeError, EOFError):
-        raise ValueError(f"{path} is no npz file of plain arrays") from None
+    found = arrays_in(path)
     for name in found:
         if name not in KNOWN:
             raise ValueError(f"unknown array {name!r} in {path}; {nearest(name, KNOWN)}")
@@ -72,8 +69,8 @@ def _numbers(path: Path, name: str, value: np.ndarray, axes: int, shape: str) ->
     if value.ndim != axes or value.dtype.kind not in "fiub" or not value.size:
         raise ValueError(f"{name} in {path} must be numbers of shape {shape}, got {value.dtype} {value.shape}")
     value = value.astype(float)
-    if not np.isfinite(value).all():
-        raise ValueError(f"{name} in {path} must be finite numbers")
+    if not (np.abs(value) < LARGEST).all():
+        raise ValueError(f"{name} in {path} must be finite numbers below {LARGEST:.0e}, whose products are finite too")
     return value
 
 

@@ -30,8 +30,10 @@ __all__ = [
     "nuclear",
 ]
 
-NOTHING = 1e-9  # the residual of the least-distance problem, rows of mean norm 1, below which there is no solution
+NOTHING = 1e-9  # the residual of the least-distance problem, rows of norm 1, below which there is no solution
 ROUNDS = 20_000
+LOOSE = 1e-3  # a duality gap above this is no answer
+SMALLEST = 1e-70  # of tokens and queries: squares of their products stay inside float64
 
 
 class InfeasibleError(ValueError):
@@ -117,17 +119,23 @@ def max_margin(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike, norm: M
     rows, names = constraint_rows(x, z, a)
     if not len(rows):
         raise ValueError("every sequence has one token: there is nothing to choose")
-    scale = float(np.linalg.norm(rows, axis=1).mean())
-    if scale == 0:
-        raise InfeasibleError(_twins(x, a), np.full(len(rows), 1 / len(rows)))
-    _refuse_infeasible(rows / scale, x, a)
-    weights, dual = norm.solve(rows / scale, np.ones(len(rows)), (x.shape[2], z.shape[1]))
+    if (vanishing := _vanishing(rows)) is not None:
+        raise InfeasibleError(_twins(x, z, a), vanishing)
+    sizes = np.linalg.norm(rows, axis=1)
+    sides = sizes.min() / sizes  # rows of norm 1: no sequence is lost beside one of another scale
+    weights, dual = norm.solve(rows / sizes[:, None], sides, (x.shape[2], z.shape[1]))
+    dual = dual / sizes
     margins = rows @ weights.ravel()
     if (least := float(margins.min())) <= 0:
         raise ValueError(f"the solver left a margin of {least:.3g}: the problem is too near an infeasible one")
     weights, margins = weights / least, margins / least  # every margin is 1 or more now
     reach = norm.dual((dual @ rows).reshape(weights.shape))
     primal, lower = norm.of(weights), float(dual.sum()) / reach
+    if not primal <= lower * (1 + LOOSE):
+        raise ValueError(
+            f"the solver left a duality gap of {primal / lower - 1:.2g}: the sequences differ too much in scale, "
+            f"constraints from {sizes.min():.0e} to {sizes.max():.0e}; bring them nearer to each other"
+        )
     support = tuple(name for name, m in zip(names, margins, strict=True) if m < 1 + 1e-5)
     return MaxMargin(weights, primal, support, dual / reach, primal / lower - 1, float(margins.min()))
 
@@ -138,10 +146,17 @@ def feasible(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike) -> bool:
     >>> feasible([[[1.0], [-1.0]], [[-1.0], [1.0]]], [[1.0], [1.0]], [0, 0])
     False
     """
-    x, z, a = _checked(tokens, queries, chosen)
-    rows, _ = constraint_rows(x, z, a)
-    scale = np.linalg.norm(rows, axis=1).mean() if len(rows) else 1.0
-    return bool(scale > 0 and _distance(rows / scale, np.ones(len(rows)))[1] > NOTHING)
+    rows, _ = constraint_rows(*_checked(tokens, queries, chosen))
+    return not len(rows) or _vanishing(rows) is None
+
+
+def _vanishing(rows: np.ndarray) -> np.ndarray | None:
+    """A nonnegative combination of the rows, of sum 1, that vanishes (to 1e-9 of rows of norm 1); None: feasible."""
+    sizes = np.linalg.norm(rows, axis=1)
+    if not sizes.all():
+        return (sizes == 0) / (sizes == 0).sum()
+    u, residual, _ = _distance(rows / sizes[:, None], np.ones(len(rows)))
+    return None if residual > NOTHING else u / sizes / (u / sizes).sum()
 
 
 def _distance(rows: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
@@ -199,7 +214,7 @@ def _nuclear(rows: np.ndarray, sides: np.ndarray, shape: tuple[int, int]) -> Sol
         at = rows @ s
         u, v = u + ahead - s, v + reach - at
         if number % 50 == 0:
-            gap = _nuclear_gap(rows, w, np.maximum(v, 0), shape)
+            gap = _nuclear_gap(rows, sides, w, np.maximum(v, 0), shape)
             best = min(best, (gap, w, np.maximum(v, 0)), key=lambda each: each[0])
             if gap < 1e-8:
                 break
@@ -215,11 +230,11 @@ def _shrunk(w: np.ndarray, by: float, shape: tuple[int, int]) -> np.ndarray:
     return (left * np.maximum(values - by, 0) @ right).ravel()
 
 
-def _nuclear_gap(rows: np.ndarray, w: np.ndarray, dual: np.ndarray, shape: tuple[int, int]) -> float:
-    least, reach = (rows @ w).min(), np.linalg.norm((dual @ rows).reshape(shape), 2)
+def _nuclear_gap(rows: np.ndarray, sides: np.ndarray, w: np.ndarray, dual: np.ndarray, shape: tuple[int, int]) -> float:
+    least, reach = (rows @ w / sides).min(), np.linalg.norm((dual @ rows).reshape(shape), 2)
     if least <= 0 or reach == 0:
         return np.inf
-    return float(np.linalg.norm(w.reshape(shape), "nuc") / least / (dual.sum() / reach) - 1)
+    return float(np.linalg.norm(w.reshape(shape), "nuc") / least / (dual @ sides / reach) - 1)
 
 
 def _operator(m: np.ndarray) -> float:
@@ -238,19 +253,15 @@ frobenius = MarginNorm("frobenius", _length, _length, _frobenius)
 nuclear = MarginNorm("nuclear", _sum_of_values, _operator, _nuclear)
 
 
-def _refuse_infeasible(rows: np.ndarray, x: np.ndarray, a: np.ndarray) -> None:
-    u, residual, _ = _distance(rows, np.ones(len(rows)))
-    if residual <= NOTHING:
-        raise InfeasibleError(_twins(x, a), u / u.sum())
-
-
-def _twins(x: np.ndarray, a: np.ndarray) -> str:
-    """Why there is no solution: a token equal to the chosen one, or a combination of constraints."""
-    for i, (tokens, chosen) in enumerate(zip(x, a, strict=True)):
+def _twins(x: np.ndarray, z: np.ndarray, a: np.ndarray) -> str:
+    """Why there is no solution: a query of 0, a token equal to the chosen one, or a combination of constraints."""
+    for i, (tokens, query, chosen) in enumerate(zip(x, z, a, strict=True)):
+        if not query.any():
+            return f"infeasible: the query of sequence {i} is 0, so that all its tokens score 0"
         same = [t for t in range(len(tokens)) if t != chosen and np.array_equal(tokens[t], tokens[chosen])]
         if same:
             return f"infeasible: in sequence {i} token {same[0]} equals the chosen token {chosen}"
-    return "infeasible: a nonnegative combination of the constraints vanishes (it is in .combination)"
+    return "infeasible: a nonnegative combination of the constraints vanishes to 1e-9 (it is in .combination)"
 
 
 def _checked(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -262,6 +273,9 @@ def _checked(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike) -> tuple[
         )
     if not (np.isfinite(x).all() and np.isfinite(z).all()):
         raise ValueError("tokens and queries must be finite numbers")
+    for name, part in (("tokens", x), ("queries", z)):
+        if (size := float(np.abs(part).max())) and not SMALLEST < size < 1 / SMALLEST:
+            raise ValueError(f"the largest of the {name} is {size:.1e}: scale them to between 1e-70 and 1e70")
     if a.dtype.kind not in "iu" or not ((a >= 0) & (a < x.shape[1])).all():
         raise ValueError(f"chosen must be whole numbers from 0 to {x.shape[1] - 1}, one for each sequence")
     return x, z, a

@@ -4,7 +4,7 @@
 
 A linear read-out is best served by one token. A concave head whose best point lies inside the hull of the tokens wants
 a mixture. Minimising loss + ridge |W|^2 / 2 with a vanishing ridge follows W there: normalised descent does not, its
-steps never shrinking about the finite part.
+steps never shrinking about the finite part. (The published ReLU head and its descent are in `relu_heads`.)
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def concave_head(token_dim: int, g: np.random.Generator) -> NonlinearHead:
     return lambda m: (4 * (m @ v - (m**2).sum(axis=1)), 4 * (v - 2 * m))
 
 
-def relu_head(token_dim: int, g: np.random.Generator, hidden: int = 50) -> NonlinearHead:
-    """A random feed-forward of one hidden layer, as in the published study of mixtures."""
-    inner = g.standard_normal((hidden, token_dim)) / token_dim**0.5
-    outer = g.standard_normal(hidden) / hidden**0.5
+def relu_head(token_dim: int, g: np.random.Generator) -> NonlinearHead:
+    """sum_k relu(V^T m)_k with V normal over its Frobenius norm, as in the published study of mixtures: convex in m."""
+    values = g.standard_normal((token_dim, token_dim))
+    values /= np.linalg.norm(values)
 
     def head(m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        before = m @ inner.T
-        return np.maximum(before, 0) @ outer, ((before > 0) * outer) @ inner
+        before = m @ values
+        return np.maximum(before, 0).sum(axis=1), (before > 0) @ values.T
 
     return head
 
@@ -94,13 +94,17 @@ def _ridged(
 
 @dataclass(frozen=True, eq=False)
 class Decomposition:
-    """W ~ W_fin + R W_dir for a softmax that attends to several tokens, and how near W_dir alone and both come."""
+    """W ~ W_fin + R W_dir for a softmax that attends to several tokens, and how near W_dir alone and both come.
+
+    `gap_rest` is 1 - cosine of W - W_fin with W_dir: 0 where W grows as the statement says.
+    """
 
     finite: Float[np.ndarray, "d e"]
     direction: Float[np.ndarray, "d e"]
     size: float
     gap_direction: float
     gap_both: float
+    gap_rest: float
 
 
 @implements(
@@ -120,6 +124,9 @@ def decompose(
     equal to the logarithms of the ratios of weights; W_dir has differences 0 inside O_i and every token of O_i above
     every other by at least 1. R minimises |W - W_fin - R W_dir|.
     Source: Tarzanagh et al. 2023, the general equivalence for nonlinear heads.
+    Departs: that both parts come nearer than W_dir alone proves nothing. The ratios are those of W itself, so W_fin is
+    the projection of W on the differences inside the O_i, to which W_dir is orthogonal: cos^2(W, both) is
+    cos^2(W, W_dir) + |W_fin|^2 / |W|^2 for every W. What can fail is that W - W_fin has the direction W_dir.
     """
     scores = np.einsum("std,de,se->st", tokens, weights, queries)
     shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -138,7 +145,8 @@ def decompose(
         return None
     size = float(((weights - finite) * direction).sum() / (direction**2).sum())
     gaps = [float(direction_gap(weights[None], each)[0]) for each in (direction, finite + size * direction)]
-    return Decomposition(finite, direction, size, gaps[0], gaps[1])
+    rest = float(direction_gap((weights - finite)[None], direction)[0])
+    return Decomposition(finite, direction, size, gaps[0], gaps[1], rest)
 
 
 def _differences(
@@ -193,5 +201,5 @@ def nonlinear_study(
         "mixing tokens": len(mixed),
         "gap of W_dir": float(np.median([p.gap_direction for p in mixed])) if mixed else None,
         "gap of both": float(np.median([p.gap_both for p in mixed])) if mixed else None,
-        "both nearer": sum(p.gap_both < p.gap_direction for p in mixed),
+        "gap of the rest": float(np.median([p.gap_rest for p in mixed])) if mixed else None,
     }

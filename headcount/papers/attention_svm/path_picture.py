@@ -105,4 +105,4 @@ def margin_page(
         shown = Exhibit(path_figure(paths), "Lower is nearer.", path_figure(paths, 360))
         sections.append(Passage("Where training goes", (about,), (shown,)))
     return article("Attention as a support vector machine", answer, sections, subject="token selection",
-                   facts=dict(sizes), command=command)  # fmt: skip
+                   facts={name.replace("_", " "): size for name, size in sizes.items()}, command=command)  # fmt: skip

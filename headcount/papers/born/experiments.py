@@ -12,6 +12,7 @@ from headcount.nets.causal import DecoderShape
 from headcount.tasks.copies import Copy
 from headcount.tasks.letters import Lengths, LetterTask
 from headcount.tasks.neighbours import Neighbour
+from headcount.training.checkpoints import Checkpoint
 from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
 
 __all__ = ["LONG", "SHORT", "TASKS", "BornSetting", "from_scratch", "summary"]
@@ -73,14 +74,14 @@ def from_scratch(
     for group in _groups(names):
         tasks = [TASKS[name] for name in group]
         members = [DecoderMember(task, seed, seed, setting.lr) for task in tasks for seed in setting.seeds]
-        kept = None if folder is None else folder / f"{'-'.join(group)}-{setting.train[1]}.safetensors"
+        name = f"{'-'.join(group)}-{setting.train[1]}.safetensors"
         outcome = train_decoders(
             members,
             setting.shape(tasks),
             setting.recipe(precision),
             tests=setting.tests,
             device=device,
-            checkpoint=kept,
+            checkpoint=None if folder is None else Checkpoint(folder / name, every=0),
             on_progress=on_progress,
         )
         labels = [name for name in group for _ in setting.seeds]

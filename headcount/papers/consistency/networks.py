@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headcount.certificates.attempts import Random
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
+from headcount.certificates.domains import SampledDomain
 from headcount.papers.consistency.ball import Ball
 from headcount.papers.consistency.smooth import Smooth
 from headcount.refusals import positive
@@ -91,18 +92,10 @@ def context_bound(x: Tokens, beta: float, lipschitz: float) -> Float[Tensor, " b
 
 
 @dataclass(frozen=True)
-class Covered:
+class Covered(SampledDomain):
     """Contexts with a labelled point in every cell of a grid of the cube, so none is farther than `radius` from one."""
 
     task: Smooth
-
-    @property
-    def length(self) -> int:
-        return self.task.length
-
-    @property
-    def token_dim(self) -> int:
-        return self.task.token_dim
 
     @property
     def cells(self) -> int:
@@ -131,9 +124,6 @@ class Covered:
             1, number, torch.ones_like(number, dtype=torch.bool)
         )
         return seen.all(dim=1) & ((points >= 0) & (points <= 1)).flatten(1).all(dim=1)
-
-    def project(self, x: Tokens) -> Tokens:
-        raise ValueError("contexts that cover the cube are known by their samples; attempts cannot move in them")
 
     def __str__(self) -> str:
         return f"a labelled point within {self.radius:.3g} of every point of [0, 1]^{self.task.dimension}"

@@ -55,7 +55,7 @@ def interpolation_facts(built: Built, seconds: float | None = None) -> dict[str,
 def so_sentence(facts: dict[str, Any]) -> str:
     """The answer in one sentence."""
     return (
-        f"So: {counted(facts['layers'], 'layer')} and {facts['parameters']} numbers take {facts['sequences']} "
+        f"So: {counted(facts['layers'], 'layer')} and {facts['parameters']:,} numbers take {facts['sequences']:,} "
         f"sequences to {counted(facts['outputs'], 'output')}, worst gap {short(facts['gap'], 2)}, "
         f"promised {short(facts['error'], 2)}."
     )

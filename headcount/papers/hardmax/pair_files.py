@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from headcount.files import arrays_in
 from headcount.refusals import refuse_unknown
 
 __all__ = ["PairFile", "read_pairs"]
@@ -23,13 +23,7 @@ def read_pairs(path: Path) -> PairFile:
     which class k gets the target (k + 1)(1, ..., 1), (count, token_dim) outputs, or (count, most, token_dim) sets of
     them, padded with NaN.
     """
-    if not path.exists():
-        raise FileNotFoundError(2, "No such file", str(path))
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-    except (ValueError, zipfile.BadZipFile, OSError, AttributeError):
-        raise ValueError(f"{path}: not a .npz file of plain arrays") from None
+    arrays = arrays_in(path)
     refuse_unknown(arrays, KEYS, str(path))
     for key in ("x", "y"):
         if key not in arrays:
@@ -51,7 +45,7 @@ def _sequences(x: np.ndarray, lengths: np.ndarray | None, path: Path) -> list[np
 
 def _outputs(y: np.ndarray, rows: list[np.ndarray], path: Path) -> tuple[list[np.ndarray], tuple[Any, ...]]:
     dim = rows[0].shape[1] if rows else 0
-    if len(y) != len(rows) or y.ndim not in (1, 2, 3) or (y.ndim > 1 and y.shape[-1] != dim):
+    if y.ndim not in (1, 2, 3) or len(y) != len(rows) or (y.ndim > 1 and y.shape[-1] != dim):
         raise ValueError(
             f"{path}: y must be labels ({len(rows)},), outputs ({len(rows)}, {dim}) or sets ({len(rows)}, most, {dim})"
             f", got {y.shape}"

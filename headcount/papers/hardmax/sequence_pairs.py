@@ -140,10 +140,16 @@ def hausdorff(
 
 def as_pairs(sequences: Any, outputs: Any) -> SequencePairs:
     """Sequences and outputs as a task; one row, or a flat row of numbers, is one output."""
+    for name, given in (("sequences", sequences), ("outputs", outputs)):
+        if not hasattr(given, "__len__") or isinstance(given, str):
+            raise ValueError(f"{name} must be a list of tables of numbers, got {type(given).__name__}")
     return SequencePairs(tuple(_rows(s) for s in sequences), tuple(_rows(y) for y in outputs))
 
 
 def _rows(rows: object) -> Matrix:
-    table = torch.as_tensor(rows, dtype=torch.float64)
+    try:
+        table = torch.as_tensor(rows, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"a sequence or output must be rows of equally many numbers, got {str(rows)[:60]}") from None
     table = table[None] if table.ndim == 1 else table
     return tuple(tuple(row) for row in table[~torch.isnan(table).all(dim=-1)].tolist())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 __all__ = ["SAME", "TokenData", "identities", "token_data"]
 
 SAME = 1e-9  # of the largest token: closer than this is the same token, mean or target
+SMALLEST = 1e-100  # squares of what is larger, and of its inverse, stay inside float64
 Array = NDArray[np.float64]
 
 
@@ -120,6 +121,10 @@ def _checked(sequences: Sequence[Array], outputs: Sequence[Array]) -> int:
                 raise ValueError(f"{what} {i} must be rows of {dim or 'several'} numbers, got shape {np.shape(rows)}")
             if not np.isfinite(rows).all():
                 raise ValueError(f"{what} {i} holds a number that is not finite")
+    for what, rows in (("token", sequences), ("output", outputs)):
+        size = max(float(np.abs(r).max()) for r in rows)
+        if size and not SMALLEST < size < 1 / SMALLEST:
+            raise ValueError(f"the largest {what} is {size:.1e}: scale the data to between 1e-100 and 1e100")
     if dim < 2:
         raise ValueError(f"tokens need at least 2 dimensions, got {dim}: on a line points cannot pass each other")
     return dim

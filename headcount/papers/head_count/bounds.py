@@ -115,7 +115,7 @@ def linear_max_exponent(
     of its weight over the union of all K_i and the positions not yet used. As s < D, some K_i, say K_1, holds no
     favourite. Place x^(2), ..., x^(D) elsewhere: T_0 positions are left. Let token t of them run through a grid in
     G_1, all grids disjoint and in falling order, of 1/(C eps) points each. Attention is a weighted mean, and a head's
-    favourite outweighs each free token; so by the pigeonhole (n + 1 numbers a head, one of them on a logarithmic
+    favourite outweighs each free token; so by the pigeonhole (n + 1 numbers per head, one of them on a logarithmic
     scale) two of the eps^-T_0 fillings give every head the same mean and total weight up to eps^(k+1) when
     T_0 > (k + 1)(n + 1)s. Where the two agree put x^(D) in both, which changes neither difference. Now every maximum
     but the first is |a_i| R + <a_i, c> in both, attained at x^(i), and the first is that of the first place where

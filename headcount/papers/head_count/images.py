@@ -21,7 +21,7 @@ __all__ = ["Images", "OnCanvas", "read_cifar"]
 SIDE = 32
 GET = (
     "get the python version from https://www.cs.toronto.edu/~kriz/cifar.html, unpack it, and give the folder that "
-    "holds cifar-10-batches-py as --data"
+    "holds cifar-10-batches-py as the data folder"
 )
 PACKED = "cifar10_jpeg_full.npz"
 

@@ -34,7 +34,7 @@ class Grid:
     name: str
     retrievals: int
     heads: tuple[int, ...]
-    embed_dim: int | None = None  # None: eight dimensions a head, so the embedding grows with the heads
+    embed_dim: int | None = None  # None: eight dimensions per head, so the embedding grows with the heads
     layers: int = 1
     widths: tuple[int, ...] = (32,)
     lengths: tuple[int, ...] = LENGTHS
@@ -153,7 +153,7 @@ def _table(name: str, title: str, setting: Setting) -> Measured:
 
 
 def table_2(setting: Setting) -> Measured:
-    """Eight dimensions a head."""
+    """Eight dimensions per head."""
     return _table("table-2", "Table 2", setting)
 
 
@@ -317,7 +317,7 @@ RULE = (
 )
 TIMES = ("1 min", "hours", "15 s")
 SYNTHETIC = (
-    Reproduction("head-count:table-2", "NMSE by heads and length, 4 retrievals, 8 dimensions a head", table_2,
+    Reproduction("head-count:table-2", "NMSE by heads and length, 4 retrievals, 8 dimensions per head", table_2,
                  (TABLE_2,), CHOSEN, "other directions and learning rate 1e-3, at T = 32", TIMES, changed=RULE),
     Reproduction("head-count:table-3", "the same with the embedding fixed at 32", table_3, (TABLE_3,), CHOSEN,
                  "Table 2 is the other width rule", TIMES),

@@ -13,6 +13,7 @@ from headcount.certificates.attack import Trial
 from headcount.certificates.attempts import Random
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
+from headcount.certificates.domains import SampledDomain
 from headcount.papers.icl.contexts import InContext, best_linear
 from headcount.refusals import at_least_one, positive
 from headcount.sources import Checked, Source, implements
@@ -95,7 +96,7 @@ def safe_rate(dimension: int, examples: int) -> float:
 
 
 @dataclass(frozen=True)
-class Conditioned:
+class Conditioned(SampledDomain):
     """Contexts whose sample covariance has its eigenvalues in [low, high], with query and teacher of norm at most 1.
 
     Drawn from the task, then the eigenvalues are clipped to the edges and norms to 1: nothing of it is assumed.
@@ -104,14 +105,6 @@ class Conditioned:
     task: InContext
     low: float
     high: float
-
-    @property
-    def length(self) -> int:
-        return self.task.length
-
-    @property
-    def token_dim(self) -> int:
-        return self.task.token_dim
 
     def sample(self, batch: int, *, generator: torch.Generator) -> Contexts:
         x, d = self.task.sample(batch, generator=generator, dtype=torch.float64)[0], self.task.dimension
@@ -130,9 +123,6 @@ class Conditioned:
         explained = (torch.einsum("bkd,bd->bk", inputs, w) - labels).abs().amax(dim=1) <= 1e-7
         inside = (values >= self.low * (1 - tiny)).all(dim=1) & (values <= self.high * (1 + tiny)).all(dim=1)
         return inside & explained & (query.norm(dim=1) <= 1 + tiny) & (w.norm(dim=1) <= 1 + tiny)
-
-    def project(self, x: Contexts) -> Contexts:
-        raise ValueError("contexts of bounded eigenvalues are known by their samples; attempts cannot move in them")
 
     def __str__(self) -> str:
         return f"contexts with eigenvalues in [{self.low:g}, {self.high:g}], |x_q| <= 1 and |w| <= 1"

@@ -109,7 +109,7 @@ ICL = (
                  "Dimension 16, 64 examples, no noise, the step 1/lambda_max of each context.",
                  "the claimed step 1/sqrt(L d), a falling spectrum"),
     Reproduction("icl:trained", "networks trained on fresh contexts, by depth, width and context", trained, (),
-                 "Dimension 4, eight queries a context, AdamW with a cosine, the best of three rates a cell by "
+                 "Dimension 4, eight queries per context, AdamW with a cosine, the best of three rates per cell by "
                  "validation; level 0 bears noise 0.5.", "linear and softmax attention; three covariances",
                  ("1 min", "hours", "3 min")),
 )  # fmt: skip

@@ -46,7 +46,7 @@ def lengths_picture(rows: Rows, *, narrow: bool = False) -> Figure:
 
 def _frames(count: int, narrow: bool) -> tuple[list[Frame], int, int]:
     if not narrow:
-        return frames(count, width=960, height=300), 960, 300
+        return frames(count, width=860, height=300), 860, 300
     each = 250
     return [Frame(56, 356, each * i + 34, each * (i + 1) - 46) for i in range(count)], 370, each * count
 

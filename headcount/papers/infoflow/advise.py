@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from html import escape
 from typing import Any
 
 from headcount.nets.architecture import Architecture, parameters
+from headcount.notebook import html_table, within_columns
 from headcount.papers.infoflow.analysis import analyse, is_cheap, unplaced
 from headcount.papers.infoflow.constructible import blueprints
 from headcount.papers.infoflow.predict import POSITIONS, cheap_exponent, cheap_shape, limiting, predict, structure_of
@@ -22,6 +22,11 @@ __all__ = ["Advice", "Choice", "Frontier", "advise"]
 HEAD_DIMS = (1, 2, 4, 8, 16, 32, 64)
 
 
+def _grouped(count: int) -> str:
+    """A count with commas, or by its power of ten where nobody would read the digits."""
+    return f"{count:,}" if count < 10**9 else f"10^{len(str(count)) - 1}"
+
+
 @dataclass(frozen=True)
 class Choice:
     """An architecture with its predicted price: `parameters` in all when the feed-forwards are eps^-exponent wide."""
@@ -32,7 +37,7 @@ class Choice:
     reason: str
 
     def __str__(self) -> str:
-        price = f"{self.parameters:.3g} parameters" if self.parameters else "no price is enough"
+        price = f"{_grouped(self.parameters)} parameters" if self.parameters else "no price is enough"
         return f"{self.architecture.name}: {self.prediction.verdict} ({self.prediction.warrant}), {price}"
 
     def as_row(self) -> dict[str, Any]:
@@ -84,16 +89,13 @@ class Advice:
         return tuple(choice for choice in self.ranked if choice.prediction.warrant == "constructed")
 
     def __repr__(self) -> str:
-        return f"<Advice for eps {self.eps:g}: {self.best}; {len(self.ranked)} ranked, {len(self.buildable)} buildable>"
+        counts = f"{len(self.ranked)} ranked, {len(self.buildable)} buildable"
+        return within_columns(f"<Advice for eps {self.eps:g}: {self.best}; {counts}>")
 
     def _repr_html_(self) -> str:
         columns = ("layers", "embed_dim", "positions", "parameters", "verdict", "warrant", "reason")
-        head = "".join(f"<th>{column.replace('_', ' ')}</th>" for column in columns)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(str(choice.as_row()[column]))}</td>" for column in columns) + "</tr>"
-            for choice in self.ranked
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        rows = [[choice.as_row()[column] for column in columns] for choice in self.ranked]
+        return html_table([column.replace("_", " ") for column in columns], rows)
 
     def as_row(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
@@ -187,7 +189,7 @@ def _head_dims(structure: Structure) -> list[int]:
 
 
 def _least_heads(task: Any, depth: int, head_dim: int, positions: int, most: int) -> int:
-    """The least heads a layer that are cheap, or 0; more heads never hurt."""
+    """The least heads per layer that are cheap, or 0; more heads never hurt."""
     structure = structure_of(task)
 
     def cheap(heads: int) -> bool:

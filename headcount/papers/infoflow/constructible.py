@@ -114,6 +114,27 @@ def _position_sum(task: Any) -> Iterator[Blueprint]:
     yield Blueprint("position_sum", ((1, 1),), 4, positions=True)
 
 
+def _lookups(task: Any) -> Iterator[Blueprint]:
+    """One head for each look-up; a rank next to an end has one more in the layer before it, inner ranks have none."""
+    kinds = [_kind(part, task.length) for part in task.parts]
+    if "inner rank" in kinds or not hasattr(task.outer, "partial_bounds"):
+        return
+    second = kinds.count("second")
+    before = ((second, 2),) if second else ()
+    head_dim = 2 if "extreme" in kinds else 1
+    sizes = {"extreme": 2, "place": 4, "second": 7}
+    placed = set(kinds) != {"extreme"}
+    yield Blueprint("looked_up", (*before, (len(kinds), head_dim)), sum(sizes[kind] for kind in kinds), placed)
+
+
+def _kind(part: Any, length: int) -> str:
+    """What finds a look-up: an extreme by one head, a place, the second of a rank from an end, or nothing known."""
+    if hasattr(part, "position"):
+        return "place"
+    nearer = min(part.rank, length - part.rank + 1) if hasattr(part, "rank") else 1
+    return {1: "extreme", 2: "second"}.get(nearer, "inner rank")
+
+
 def _induction(task: Any) -> Iterator[Blueprint]:
     V = task.vocab
     yield Blueprint("induction_head", ((1, max(2, V)), (1, V + 2)), 2 * V + 7, positions=True)
@@ -127,4 +148,5 @@ TABLE: dict[str, Callable[[Any], Iterator[Blueprint]]] = {
     "KthLargest": _kth_largest,
     "PositionSum": _position_sum,
     "Induction": _induction,
+    "Lookups": _lookups,
 }

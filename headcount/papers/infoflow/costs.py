@@ -56,7 +56,7 @@ def gate_heads(length: int, rank: int) -> int:
     it when the k largest have k different colours. Two colours by the bits of t separate any two positions:
     2 ceil(log2 T) heads. For k > 2, N random paintings fail to give k positions k colours with probability
     (1 - k!/k^k)^N, so N > log C(T, k) / -log(1 - k!/k^k) of them serve every k positions at once.
-    T heads always do: one a position.
+    T heads always do: one per position.
 
     >>> gate_heads(1024, rank=2)
     20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+from headcount.files import text_in
 from headcount.structure import Structure
 
 __all__ = ["read_structure", "structure_from_toml"]
@@ -13,7 +14,7 @@ __all__ = ["read_structure", "structure_from_toml"]
 def read_structure(path: str | Path) -> Structure:
     """The structure that a TOML file describes."""
     path = Path(path)
-    return structure_from_toml(path.read_text(encoding="utf-8"), where=str(path))
+    return structure_from_toml(text_in(path), where=str(path))
 
 
 def structure_from_toml(text: str, *, where: str = "the task") -> Structure:

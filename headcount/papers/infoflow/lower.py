@@ -18,7 +18,7 @@ RANKS = Source("yu2026infoflow", "Theorem 2 (k-th largest)")
 
 
 def _pigeonhole(free: int, heads: int, head_dim: int) -> float:
-    # The head-count paper's pigeonhole: `free` varying tokens, (n + 1) numbers a head, one for the target.
+    # The head-count paper's pigeonhole: `free` varying tokens, (n + 1) numbers per head, one for the target.
     return free / ((head_dim + 1) * heads + 1) - 1
 
 

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any, Literal
 
 from headcount.nets.architecture import Architecture
+from headcount.notebook import within_columns
 from headcount.papers.infoflow import wording
 from headcount.papers.infoflow.constructible import Blueprint
 from headcount.papers.infoflow.remarks import Caution, Fix, Limit
@@ -171,11 +172,11 @@ class Prediction:
             made = self.construction
             return f"{made.construction} builds a certified network of {made.name} and state width {made.embed_dim}"
         if self.lower is not None and self.warrant == "proved":
-            return str(self.lower)
+            return self.lower.meaning or str(self.lower)
         return self.limiting
 
     def __repr__(self) -> str:
-        return f"<Prediction {self.arch.name}: {self.verdict}, {self.warrant}, {self.cost}>"
+        return within_columns(f"<Prediction {self.arch.name}: {self.verdict}, {self.warrant}, {self.cost}>")
 
     def __str__(self) -> str:
         lines = [f"{self.arch.name}: {self.sentence} ({self.cost})"]

@@ -100,12 +100,18 @@ def rate_page(study: Study, *, confidence: float = 0.95, command: str = "", date
     roads = (BIAS, f"Not taken here: {found.unextrapolated}.") if found.unextrapolated else (BIAS,)
     sections = [
         Passage("The parabolas", (_curve_words(found.best),), tuple(shown)),
-        Passage("Where the optimum moves", (f"The law: {law}.",), (moves,), tuple(found.cell_rows)),
-        Passage("The law, by two roads", roads, rows=tuple(found.law_rows), note=_note(study, law)),
+        Passage("Where the optimum moves", (f"The law: {law}.",), (moves,), _within(found.cell_rows, "best lr")),
+        Passage("The law, by two roads", roads, rows=_within(found.law_rows, "measured"), note=_note(study, law)),
     ]
     facts = {"networks": law.runs, "diverged": law.diverged, "cells": len(found.best), "seeds": law.seeds}
     title = "Where the best learning rate moves"
     return article(title, found.sentence, sections, subject="learning rate", facts=facts, command=command, date=date)
+
+
+def _within(rows: list[dict[str, Any]], column: str) -> tuple[dict[str, Any], ...]:
+    """Rows whose interval stands below its number."""
+    joined = [row | {column: f"{row[column]}\n{row['interval']}"} for row in rows]
+    return tuple({name: value for name, value in row.items() if name != "interval"} for row in joined)
 
 
 def _note(study: Study, law: RateLaw) -> str:
@@ -140,7 +146,7 @@ def _cell_row(best: BestRate) -> dict[str, Any]:
 
 
 def _parabolas(cells: Sequence[BestRate], width: int) -> Figure:
-    """Levels and parabolas of one size, a colour a horizon; a vertical mark at each optimum."""
+    """Levels and parabolas of one size, a colour per horizon; a vertical mark at each optimum."""
     height = 300
     (frame,) = frames(1, width=width, height=height)
     logs = [math.log10(rate) for best in cells for rate in best.tried]
@@ -165,7 +171,7 @@ def _curve(best: BestRate, points: int = 24) -> list[tuple[float, float]]:
 
 
 def _moves(curves: Sequence[Sequence[BestRate]], law: RateLaw, width: int) -> Figure:
-    """Best rates with their intervals against steps, a colour a size, and the law through them."""
+    """Best rates with their intervals against steps, a colour per size, and the law through them."""
     height = 320
     (frame,) = frames(1, width=width, height=height)
     cells = [best for line in curves for best in line]

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from headcount.papers.prompts.bounds import prompt_floor
+from headcount.papers.prompts.own_tokens import memorisable, token_memory
 from headcount.papers.prompts.prompted_layer import PromptedLayer, random_layer
-from headcount.papers.prompts.reaching import attention_targets, reach
-from headcount.papers.prompts.traps import prompt_trap, token_trap
+from headcount.papers.prompts.reaching import attention_loss, attention_targets, reach
+from headcount.papers.prompts.traps import TokenTrap, prompt_trap, token_trap
 from headcount.papers.prompts.tuning import fit_low_rank, fit_prompt
 
-__all__ = ["excess_spread", "length_rows", "slope_share", "token_rows", "tuning_rows"]
+__all__ = ["excess_spread", "excluded_rows", "length_rows", "slope_share", "token_rows", "tuning_rows"]
 
 
 def length_rows(
@@ -45,16 +46,48 @@ def excess_spread(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def token_rows(sequences: int = 3, token_dim: int = 8, starts: int = 10, seed: int = 0) -> list[dict[str, Any]]:
-    """Sequences with last tokens of their own: the best trained prompt of 1 to n tokens, beside s^2 (n - m)."""
-    trap = token_trap(random_layer(token_dim, np.random.default_rng(seed)), sequences, 1.0, seed)
+def token_rows(
+    sequences: int = 3, token_dim: int = 8, starts: int = 10, seed: int = 0, *, made: bool = False
+) -> list[dict[str, Any]]:
+    """Sequences with last tokens of their own: the best trained prompt of 1 to n tokens, beside what no prompt passes.
+
+    The floor is the larger of s^2 (n - m) and the sum of what each sequence alone leaves at that length. The layer is a
+    random one, or the one made so that n tokens suffice.
+    """
+    drawn = token_trap(random_layer(token_dim, np.random.default_rng(seed)), sequences, 1.0, seed)
+    trap = token_memory(sequences, token_dim, 1.0, seed)[0] if made else drawn
     rows = []
     for tokens in range(1, sequences + 1):
         tuned = fit_prompt(trap.layer, trap.lasts, trap.contexts, trap.targets, tokens, starts, seed)
-        floor = prompt_floor(1.0, sequences, tokens).value
-        rows.append({"sequences": sequences, "tokens": tokens, "numbers": tuned.numbers, "floor": floor,
-                     "trained": tuned.loss})  # fmt: skip
+        floor = max(prompt_floor(1.0, sequences, tokens).value, _alone(trap, tokens))
+        may = memorisable(trap.layer, trap.lasts, trap.contexts, trap.targets, tokens).possible
+        rows.append({"layer": "made" if made else "random", "sequences": sequences, "tokens": tokens,
+                     "numbers": tuned.numbers, "floor": floor, "excluded": may is False, "trained": tuned.loss,
+                     "median": median(tuned.losses)})  # fmt: skip
     return rows
+
+
+def _alone(trap: TokenTrap, tokens: int) -> float:
+    """What the sequences leave each on its own: together they leave no less."""
+    each = zip(trap.lasts, trap.contexts, trap.targets, strict=True)
+    return sum(reach(trap.layer, x, [c], t[None], tokens).floor for x, c, t in each)
+
+
+def excluded_rows(counts: Sequence[int] = (1, 2, 3, 4), layers: int = 20, token_dim: int = 8) -> list[dict[str, Any]]:
+    """n tokens for n sequences: in how many random layers they are proved too few, and the made layer's exact loss."""
+    rows = []
+    for n in counts:
+        traps = [token_trap(random_layer(token_dim, np.random.default_rng(s)), n, 1.0, s) for s in range(layers)]
+        made, prompt = token_memory(n, token_dim)
+        lost = [_excluded(traps, m) for m in (n, 10**6)]
+        left = attention_loss(made.layer, made.lasts, made.contexts, made.targets, prompt)
+        rows.append({"sequences": n, "layers": layers, "n tokens excluded": lost[0], "a million excluded": lost[1],
+                     "made layer": left})  # fmt: skip
+    return rows
+
+
+def _excluded(traps: Sequence[TokenTrap], tokens: int) -> int:
+    return sum(memorisable(t.layer, t.lasts, t.contexts, t.targets, tokens).possible is False for t in traps)
 
 
 def tuning_rows(token_dim: int = 6, starts: int = 8, seed: int = 0) -> list[dict[str, Any]]:

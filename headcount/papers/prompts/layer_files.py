@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from headcount.files import whole
+from headcount.files import arrays_in, whole
 from headcount.papers.prompts.prompted_layer import PromptedLayer
 from headcount.refusals import nearest
 
 __all__ = ["PromptProblem", "read_problem", "write_problem"]
 
 AXES = {"query": 2, "key": 2, "value": 2, "last": 1, "contexts": 3, "targets": 2}
+
+LARGEST = 1e60  # of a number in a file: products of five are finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +30,7 @@ class PromptProblem:
 
 def read_problem(path: Path) -> PromptProblem:
     """The problem in a file; every mistake is said in one line."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            held = {name: file[name] for name in file.files}
-    except (zipfile.BadZipFile, ValueError, AttributeError, TypeError, EOFError):
-        raise ValueError(f"{path} is no npz file of plain arrays") from None
+    held = arrays_in(path)
     for name in held:
         if name not in AXES and not name.startswith("prompt_"):
             raise ValueError(f"unknown array {name!r} in {path}; {nearest(name, AXES)}")
@@ -45,8 +42,10 @@ def read_problem(path: Path) -> PromptProblem:
 
 
 def _check(path: Path, name: str, value: np.ndarray, axes: int) -> None:
-    if value.dtype.kind not in "fiu" or value.ndim != axes or not value.size or not np.isfinite(value).all():
-        raise ValueError(f"{name} in {path} must be finite numbers with {axes} axes, got {value.dtype} {value.shape}")
+    if value.dtype.kind not in "fiu" or value.ndim != axes or not value.size or not (abs(value) < LARGEST).all():
+        raise ValueError(
+            f"{name} in {path} must be numbers below {LARGEST:.0e} with {axes} axes, got {value.dtype} {value.shape}"
+        )
 
 
 def _agreeing(path: Path, held: dict[str, np.ndarray]) -> PromptProblem:

@@ -28,6 +28,8 @@ from headcount.sources import Checked, Source, implements
 __all__ = ["Reach", "attention_loss", "attention_targets", "reach"]
 
 BEYOND = 60.0  # how far past all log Z_i the scan goes
+CELLS = 500_000
+LARGEST = 1e60
 LEAST = 9.0  # a prompt built here has log Z at most this far below the least log Z_i: smaller ones have huge values
 
 
@@ -152,7 +154,8 @@ def reach(
     """The least sum of squares that prompts of this length, or of any, leave at the last token, with a certificate.
 
     The sequences are the contexts, each followed by `last`; targets are wanted attention outputs (`attention_targets`
-    makes them of wanted outputs of the layer). The floor is within `within` of the value found, or within 1e-12.
+    makes them of wanted outputs of the layer). The floor is within `within` of the value found, or within 1e-12, unless
+    half a million cells did not suffice (scores that hardly differ): it is a floor even then.
     Source: Wang et al. 2023, limits of a single layer.
     Departs: the paper's statement is that such data exist; this decides given data, with numbers.
     """
@@ -176,9 +179,15 @@ def _problem(
     targets: np.ndarray,
     tokens: int | None,
 ) -> _Scan:
+    if any(np.abs(part).max(initial=0.0) > LARGEST for part in (layer.value, last, *contexts, targets)):
+        raise ValueError("layer, last token, contexts and targets must be below 1e60: scale them")
     seen = [layer.mass(last, np.vstack([context, last])) for context in contexts]
     means, masses = np.array([a for a, _ in seen]), np.array([z for _, z in seen])
     targets = np.asarray(targets, dtype=float)
+    if not len(seen):
+        raise ValueError("there are no contexts: give at least one sequence with its target")
+    if not all(np.isfinite(part).all() for part in (means, masses, targets)):
+        raise ValueError("layer, last token, contexts and targets must be finite, and their scores within float64")
     if targets.shape != means.shape:
         raise ValueError(f"targets must be {means.shape}, an attention output for each context; got {targets.shape}")
     strip: Strip = strip_of(layer, last)
@@ -195,7 +204,8 @@ def _least(scan: _Scan, within: float) -> tuple[float, float, int]:
     kept, cells = min(scan.below(low), scan.above(high)), len(a)
     while len(a):
         bound = (fa + fb - scan.steepest(a, b) * (b - a)) / 2
-        enough = (bound >= best * (1 - within / 2)) | (bound >= best - 1e-6) | (b - a < 1e-9) | (cells > 4_000_000)
+        enough = (bound >= best * (1 - within / 2)) | (bound >= best - 1e-6) | (b - a < 1e-9) | (cells > CELLS)
+        enough |= best < 1e-7  # reached, perhaps all along an interval: the floor is 0
         kept = min(kept, float(bound[enough].min(initial=math.inf)))
         a, b, fa, fb = a[~enough], b[~enough], fa[~enough], fb[~enough]
         middle = (a + b) / 2
@@ -206,26 +216,34 @@ def _least(scan: _Scan, within: float) -> tuple[float, float, int]:
         fa, fb = np.concatenate([fa, fm]), np.concatenate([fm, fb])
         cells += len(fm)
     rounding = 1e-13 * (1 + best)
-    return max(kept - rounding, 0.0), _polished(scan, best_at, (high - low) / 1200), cells
+    return max(kept - rounding, 0.0), _polished(scan, best_at), cells
 
 
-def _polished(scan: _Scan, at: float, width: float) -> float:
-    """The best point near `at`, by ever finer grids."""
+def _polished(scan: _Scan, at: float) -> float:
+    """The best point near `at`, by ever finer grids between the ends."""
+    low, high = scan.ends()
+    width = (high - low) / 1200
     while width > 1e-13 * (1 + abs(at)):
-        near = np.linspace(at - width, at + width, 33)
+        near = np.linspace(max(at - width, low), min(at + width, high), 33)
         at, width = float(near[scan.root(near).argmin()]), width / 8
     return at
 
 
 def attention_loss(
     layer: PromptedLayer,
-    last: np.ndarray,
+    last: Float[np.ndarray, "*many token_dim"],
     contexts: Sequence[np.ndarray] | np.ndarray,
     targets: np.ndarray,
     prompt: np.ndarray,
 ) -> float:
-    """The sum of squares that this prompt leaves, by running attention on prompt, context and last token."""
-    outputs = [layer.attend(last, np.vstack([prompt, context, last])) for context in contexts]
+    """The sum of squares that this prompt leaves, by running attention on prompt, context and last token, one or each.
+
+    >>> one = np.eye(1)
+    >>> attention_loss(PromptedLayer(one, one, one), np.zeros(1), [np.ones((1, 1))], np.zeros((1, 1)), 2 * one)
+    1.0
+    """
+    lasts = np.broadcast_to(last, (len(contexts), layer.token_dim))
+    outputs = [layer.attend(x, np.vstack([prompt, c, x])) for x, c in zip(lasts, contexts, strict=True)]
     return float(((np.array(outputs) - targets) ** 2).sum())
 
 

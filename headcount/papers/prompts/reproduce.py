@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from headcount.papers.prompts.experiments import excess_spread, length_rows, token_rows, tuning_rows
+from headcount.papers.prompts.experiments import (
+    excess_spread,
+    excluded_rows,
+    length_rows,
+    token_rows,
+    tuning_rows,
+)
 from headcount.papers.prompts.lookup import prompt_memory
 from headcount.results.record import Claim, Measured, Reproduction, Setting
 
@@ -36,17 +42,29 @@ def floors(setting: Setting) -> Measured:
 def numbers(setting: Setting) -> Measured:
     """Tokens needed for sequences of their own, and low-rank updates at equal numbers."""
     starts = 4 if setting.quick else 10
-    rows = [row for n in ((2,) if setting.quick else (2, 3, 4)) for row in token_rows(n, starts=starts)]
+    counts = (2,) if setting.quick else (2, 3, 4)
+    rows = [row for n in counts for made in (False, True) for row in token_rows(n, starts=starts, made=made)]
     tuned = tuning_rows(starts=starts)
+    excluded = excluded_rows((1, 2) if setting.quick else (1, 2, 3, 4))
     low, equal = tuned[-1], next(row for row in tuned if row["numbers"] >= tuned[-1]["numbers"])
-    tokens = {(f"n = {row['sequences']}", f"{row['tokens']} trained"): (row["trained"],) for row in rows}
-    tokens |= {(f"n = {row['sequences']}", f"{row['tokens']} floor"): (row["floor"],) for row in rows}
+    tokens = {
+        (f"{row['layer']} layer, n = {row['sequences']}", f"{row['tokens']} {name}"): (row[name],)
+        for row in rows
+        for name in ("floor", "trained")
+    }
     by = {(row["tuned"], row["numbers"]): (row["loss"],) for row in tuned}
+    shares = {(f"n = {row['sequences']}", name): (float(row[name]),) for row in excluded
+              for name in ("n tokens excluded", "a million excluded", "made layer")}  # fmt: skip
+    lost = ", ".join(f"n = {r['sequences']}: {r['n tokens excluded']} of {r['layers']}" for r in excluded)
+    exact = max(row["made layer"] for row in excluded)
     return Measured(
-        {"loss by prompt tokens": tokens, "loss by what is tuned": by},
+        {"loss by prompt tokens": tokens, "n tokens for n sequences": shares, "loss by what is tuned": by},
         (
-            Claim("n sequences need n prompt tokens", "no trained prompt below s^2 (n - m)",
+            Claim("n sequences need n prompt tokens", "no trained prompt below its floor, s^2 (n - m) or more",
                   all(row["trained"] >= row["floor"] for row in rows)),
+            Claim("n tokens suffice in some layer, and in a random one they are proved not to",
+                  f"the layer made for it leaves {exact:.0e}; n tokens excluded in random layers, {lost}",
+                  exact < 1e-20 and excluded[-1]["n tokens excluded"] > 0),
             Claim("a low-rank update does what no prompt can, with as many numbers",
                   f"{low['numbers']} numbers leave {low['loss']:.1e}; a prompt of {equal['numbers']} leaves "
                   f"{equal['loss']:.3f}", low["loss"] < 1e-6 < equal["loss"]),

@@ -23,28 +23,51 @@ HEIGHT = 340
 def strip_figure(
     layer: PromptedLayer, last: np.ndarray, prompts: Mapping[int, Sequence[np.ndarray]], width: int = 640
 ) -> Figure:
-    """log Z against g.p for prompts of up to four lengths, and the lines between which each length is held."""
+    """log Z - g.p against g.p for prompts of up to four lengths, and the lines between which each length is held.
+
+    Small marks are random prompts. The middle of the trained ones sets what is shown; a prompt far out to a side is
+    drawn at the edge.
+    """
     strip = strip_of(layer, last)
     if strip.slope is None:
         raise ValueError("this head has no strip: one token reaches every (p, log Z)")
-    placed = {m: [_place(layer, last, strip.slope, p) for p in some] for m, some in prompts.items()}
-    across = [x for points in placed.values() for x, _ in points]
-    spare = 0.1 * (max(across) - min(across) or 1.0)
-    x = [min(across) - spare, max(across) + spare]
+    trained = {m: [_place(layer, last, strip.slope, p) for p in some] for m, some in prompts.items()}
+    others = {m: [_place(layer, last, strip.slope, p) for p in _random(layer, m)] for m in prompts}
+    x = _window([place for points in (*trained.values(), *others.values()) for place, _ in points])
     top = math.log(max(prompts))
     (one,) = frames(1, width=width, height=HEIGHT)
     frame = Frame(one.left, one.right, one.top, one.bottom)
-    panel = plain_panel(frame, x, [-0.3, top + 2.4])
-    body = panel.axes + panel.title("log Z - g.p of trained prompts")
-    for tone, (m, points) in enumerate(placed.items()):
+    panel = plain_panel(frame, x, [-0.3, top + 0.45 * max(top, 2.0)])
+    body = panel.axes + panel.title("log Z - g.p of trained and random prompts")
+    for tone, m in enumerate(prompts):
         body += panel.line([(v, math.log(m)) for v in x], f"line dots ks{tone % 4}")
-        body += panel.marks([(a, b - a) for a, b in points], tone % 4, "ring" if tone % 2 else "dot")
+        body += panel.marks([(_inside(a, x), b - a) for a, b in others[m]], tone % 4, size=2.5)
+    for tone, m in enumerate(prompts):
+        mark = "ring" if tone % 2 else "dot"
+        body += panel.marks([(_inside(a, x), b - a) for a, b in trained[m]], tone % 4, mark, 5)
     body += panel.line([(v, 0.0) for v in x], "predicted")
     body += panel.below([(v, f"{v:g}") for v in round_numbers(x[0], x[1])], "g.p")
     names = [f"{m} token{'s' if m > 1 else ''}" for m in prompts]
     body += legend(names, frame.right - 100, frame.top + 6)
-    words = "Trained prompts lie between 0 and the logarithm of their length, whatever they were trained for."
+    words = "Prompts lie between 0 and the logarithm of their length, whatever they were trained for."
     return figure_of([body], width=width, height=HEIGHT, title="The reachable strip", words=words)
+
+
+def _random(layer: PromptedLayer, tokens: int, many: int = 40) -> list[np.ndarray]:
+    """Normal prompts of scales from 0.1 to 1.5."""
+    g = np.random.default_rng(tokens)
+    return [s * g.standard_normal((tokens, layer.token_dim)) for s in np.geomspace(0.1, 1.5, many)]
+
+
+def _window(places: Sequence[float]) -> list[float]:
+    """From the tenth to the ninetieth percentile, and half as much on either side."""
+    low, high = np.percentile(places, [10, 90])
+    spare = 0.5 * (high - low) or 1.0
+    return [float(low - spare), float(high + spare)]
+
+
+def _inside(value: float, window: Sequence[float]) -> float:
+    return min(max(value, window[0]), window[1])
 
 
 def _place(layer: PromptedLayer, last: np.ndarray, slope: np.ndarray, prompt: np.ndarray) -> tuple[float, float]:
@@ -67,7 +90,8 @@ def prompt_page(answer: str, rows: Sequence[Mapping[str, Any]], figures: tuple[F
     if figures:
         shown = Exhibit(
             figures[0],
-            "Prompts from every start of the training; a dotted line is the logarithm of its length.",
+            "Large marks: prompts from every start of the training; small ones: random prompts. A dotted line is the "
+            "logarithm of its length; prompts far out to a side are drawn at the edge.",
             figures[1],
         )
         sections.append(Passage("The strip", (strip,), (shown,)))

@@ -33,16 +33,19 @@ from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 
 if TYPE_CHECKING:
     from headcount.papers.ssm.experiments import train_table
+    from headcount.papers.ssm.streaming import StreamingFilter, export, to_module
     from headcount.papers.ssm.trainable import TrainableSSM
 
 __all__ = [
     "DeepSSM",
     "DiagonalSSM",
     "Layer",
+    "StreamingFilter",
     "TrainableSSM",
     "by_angle",
     "by_modulus",
     "entry_bounds",
+    "export",
     "from_continuous",
     "from_control",
     "from_json",
@@ -56,6 +59,7 @@ __all__ = [
     "save",
     "to_control",
     "to_json",
+    "to_module",
     "to_sos",
     "to_state_space",
     "to_tf",
@@ -64,4 +68,11 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = lazily(__name__, {"experiments": ("train_table",), "trainable": ("TrainableSSM",)})
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "experiments": ("train_table",),
+        "streaming": ("StreamingFilter", "export", "to_module"),
+        "trainable": ("TrainableSSM",),
+    },
+)

@@ -124,7 +124,7 @@ def from_sos(sos: Numbers) -> DiagonalSSM:
     """
     table = np.ascontiguousarray(np.real(complex_array(sos, "sos", axes=2)))
     if table.shape[1] != 6:
-        raise ValueError(f"sos must have 6 numbers a section (b0 b1 b2 a0 a1 a2), got {table.shape[1]}")
+        raise ValueError(f"sos must have 6 numbers per section (b0 b1 b2 a0 a1 a2), got {table.shape[1]}")
     # Section by section: scipy's own sos2zpk forgets the delay of a section that starts with b0 = 0.
     zeros, poles = (np.concatenate([np.roots(row) for row in part]) for part in (table[:, :3], table[:, 3:]))
     leads = [np.trim_zeros(row[:3], "f") for row in table]

@@ -13,7 +13,7 @@ from headcount.drawing.panels import Panel, figure_of, frames, legend, log_panel
 from headcount.drawing.svg import Figure, Scale
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 
-__all__ = ["bits_picture", "deep_picture", "training_picture"]
+__all__ = ["bits_picture", "deep_picture", "entries_picture", "poles_picture", "response_picture", "training_picture"]
 
 HEIGHT = 330
 MOST = 10.0  # a response lost more than ten times over is drawn at ten
@@ -30,9 +30,44 @@ def deep_picture(system: DiagonalSSM, deep: DeepSSM, samples: int = 48) -> Figur
     return figure_of(parts, width=1020, height=HEIGHT, title="One layer and many", words=words)
 
 
-def bits_picture(panels: Mapping[str, Sequence[Mapping[str, Any]]], title: str = "") -> Figure:
+def poles_picture(system: DiagonalSSM, deep: DeepSSM, *, narrow: bool = False) -> Figure:
+    """The poles of the one layer, and those of every layer of the deep system, in the unit circle."""
+    places, width, height = _beside(narrow, 330)
+    body = _circle(places[0], "Before: one layer", [system.poles]) + _circle(
+        places[1], f"After: {deep.depth} layers, the last darkest", [layer.poles for layer in deep.layers]
+    )
+    words = f"Poles of {system.modes} modes as one layer, and of the {deep.depth} layers of the deep system."
+    return figure_of([body], width=width, height=height, title="Poles before and after", words=words)
+
+
+def response_picture(system: DiagonalSSM, deep: DeepSSM, *, narrow: bool = False, samples: int = 48) -> Figure:
+    """The magnitude of the transfer function in decibels, and the impulse response, each before and after."""
+    places, width, height = _beside(narrow, 300)
+    body = _magnitude(places[0], system, deep) + _response(places[1], system, deep, samples)
+    words = "Frequency response and impulse response of the system as one layer and as many: they lie on each other."
+    return figure_of([body], width=width, height=height, title="Response before and after", words=words)
+
+
+def entries_picture(system: DiagonalSSM, deep: DeepSSM, *, narrow: bool = False) -> Figure:
+    """Every weight before and after, by layer."""
+    width, height = (370, 300) if narrow else (760, 300)
+    (frame,) = frames(1, width=width, height=height)
+    words = f"Weights of every layer: the largest goes from {system.largest_entry:.3g} to {deep.largest_entry:.3g}."
+    body = _entries(frame, system, deep)
+    return figure_of([body], width=width, height=height, title="Entries before and after", words=words)
+
+
+def _beside(narrow: bool, height: int) -> tuple[list[Frame], int, int]:
+    """Two frames side by side, or below each other on a phone."""
+    if not narrow:
+        return frames(2, width=820, height=height), 820, height
+    (one,) = frames(1, width=370, height=height)
+    return [one, Frame(one.left, one.right, one.top + height, one.bottom + height)], 370, 2 * height
+
+
+def bits_picture(panels: Mapping[str, Sequence[Mapping[str, Any]]], title: str = "", *, each: int = 500) -> Figure:
     """What each form's response loses against the bits per number; a panel for each list of `bits_rows`."""
-    width = 500 * len(panels)
+    width = each * len(panels)
     places = frames(len(panels), width=width, height=HEIGHT + 20, title=bool(title))
     parts = [_bits(frame, name, rows) for frame, (name, rows) in zip(places, panels.items(), strict=True)]
     words = "Share of the response lost against the bits per number, a line for each form, on a logarithmic scale."
@@ -62,18 +97,37 @@ def _best(rows: Sequence[Mapping[str, Any]], bound: float, depth: int) -> float 
 
 
 def _poles(frame: Frame, deep: DeepSSM) -> str:
+    return _circle(frame, "Poles: first layer light, last dark", [layer.poles for layer in deep.layers])
+
+
+def _circle(frame: Frame, title: str, poles: Sequence[np.ndarray]) -> str:
+    """The poles of each layer in the unit circle; those at 0, which pass their input at once, are left out."""
     side = min(frame.right - frame.left, frame.bottom - frame.top)
     square = Frame(frame.left, frame.left + side, frame.bottom - side, frame.bottom)
     panel = Panel(square, Scale(-1.1, 1.1, square.left, square.right), Scale(-1.1, 1.1, square.bottom, square.top))
     turn = np.linspace(0, 2 * np.pi, 121)
-    body = panel.title("Poles: first layer light, last dark")
+    body = panel.title(title)
     body += panel.line([(-1.1, 0), (1.1, 0)], "grid") + panel.line([(0, -1.1), (0, 1.1)], "grid")
     body += panel.line(zip(np.cos(turn).tolist(), np.sin(turn).tolist(), strict=True), "axis")
-    for k, layer in enumerate(deep.layers):
-        used = layer.poles[layer.poles != 0]
-        spots = zip(used.real.tolist(), used.imag.tolist(), strict=True)
-        body += panel.marks(spots, f"f{shade(k, deep.depth)}", size=4.5)
+    for k, own in enumerate(poles):
+        used = own[own != 0]
+        spots = zip(np.real(used).tolist(), np.imag(used).tolist(), strict=True)
+        body += panel.marks(spots, f"f{shade(k, len(poles))}", size=4.5)
     return body + panel.below([(-1, "-1"), (0, "0"), (1, "1")], "real part")
+
+
+def _magnitude(frame: Frame, system: DiagonalSSM, deep: DeepSSM) -> str:
+    """|H| in decibels over the angle from 0 to half the sample rate; nothing is drawn below -120."""
+    omega = np.linspace(0, np.pi, 257)
+    one, many = (20 * np.log10(np.maximum(np.abs(form.frequency(omega)), 1e-6)) for form in (system, deep))
+    panel = plain_panel(frame, [0.0, 1.0], [*one.tolist(), *many.tolist()])
+    share = (omega / np.pi).tolist()
+    body = panel.axes + panel.title("Frequency response, decibels")
+    body += panel.line(zip(share, one.tolist(), strict=True), "bold ks0")
+    body += panel.line(zip(share, many.tolist(), strict=True), "thin ks1")
+    body += legend(["one layer", f"depth {deep.depth}"], frame.right - 90, frame.top + 10)
+    places = [(0.0, "0"), (0.25, "1/4"), (0.5, "1/2"), (0.75, "3/4"), (1.0, "1")]
+    return body + panel.below(places, "frequency over half the sample rate")
 
 
 def _entries(frame: Frame, system: DiagonalSSM, deep: DeepSSM) -> str:
@@ -111,4 +165,4 @@ def _bits(frame: Frame, name: str, rows: Sequence[Mapping[str, Any]]) -> str:
         body += panel.line(finite, f"line ks{number % 4}") + panel.marks(finite, number % 4)
         body += panel.marks([(b, MOST) for b, gap in mine if not math.isfinite(gap)], number % 4, "cross")
     body += legend(forms, frame.left + 12, frame.bottom - 17 * len(forms))
-    return body + panel.below([(b, str(b)) for b in bits], "bits per number; upwards: response lost (rms, relative)")
+    return body + panel.below([(b, str(b)) for b in bits], "bits per number; upwards: share of the response lost")

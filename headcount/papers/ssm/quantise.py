@@ -1,4 +1,4 @@
-"""Why small entries pay: systems stored with a few bits a number, and what their responses lose."""
+"""Why small entries pay: systems stored with a few bits per number, and what their responses lose."""
 
 from __future__ import annotations
 

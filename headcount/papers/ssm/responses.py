@@ -114,7 +114,7 @@ def deep_frequency(
     return v @ readout
 
 
-def convolve(kernel: Complex[np.ndarray, " length"], x: Num[np.ndarray, " length"]) -> Complex[np.ndarray, " length"]:
+def convolve(kernel: Num[np.ndarray, " length"], x: Num[np.ndarray, " length"]) -> Complex[np.ndarray, " length"]:
     """The causal convolution (kernel * x)(t) for t below the length, by FFT.
 
     >>> convolve(np.array([1.0 + 0j, 0.5]), np.array([2.0, 0.0])).real

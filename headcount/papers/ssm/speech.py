@@ -9,6 +9,7 @@ import scipy.linalg
 import scipy.signal
 from jaxtyping import Float
 
+from headcount.files import arrays_in
 from headcount.papers.ssm.interchange import from_zpk
 from headcount.papers.ssm.systems import DiagonalSSM
 
@@ -62,17 +63,17 @@ def load_digit(
     path: str | Path, digit: int, speaker: int = 0, take: int = 0
 ) -> tuple[Float[np.ndarray, " length"], int]:
     """One spoken digit, scaled to 1, and its sample rate, from an archive with audio, offsets, digit, speaker, take."""
-    with np.load(path) as archive:
-        missing = {"audio", "offsets", "digit", "speaker", "take", "rate"} - set(archive.files)
-        if missing:
-            raise ValueError(f"{path} lacks {', '.join(sorted(missing))}; it is not an archive of spoken digits")
-        found = (archive["digit"] == digit) & (archive["speaker"] == speaker) & (archive["take"] == take)
-        if not found.any():
-            raise ValueError(f"{path} holds no digit {digit} of speaker {speaker}, take {take}")
-        place = int(np.flatnonzero(found)[0])
-        start, end = archive["offsets"][place : place + 2]
-        wave = archive["audio"][start:end].astype(np.float64)
-        return wave / np.abs(wave).max(), int(archive["rate"])
+    archive = arrays_in(path)
+    missing = {"audio", "offsets", "digit", "speaker", "take", "rate"} - set(archive)
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(sorted(missing))}; it is not an archive of spoken digits")
+    found = (archive["digit"] == digit) & (archive["speaker"] == speaker) & (archive["take"] == take)
+    if not found.any():
+        raise ValueError(f"{path} holds no digit {digit} of speaker {speaker}, take {take}")
+    place = int(np.flatnonzero(found)[0])
+    start, end = archive["offsets"][place : place + 2]
+    wave = archive["audio"][start:end].astype(np.float64)
+    return wave / np.abs(wave).max(), int(archive["rate"])
 
 
 def made_up_vowel(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from headcount.files import whole
+from headcount.files import refuse_no_file, text_in, whole
 from headcount.papers.ssm import interchange
 from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
@@ -88,7 +89,7 @@ def load(path: str | Path) -> System:
     if path.suffix == ".safetensors":
         return _unpack(path)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(text_in(path))
     except (json.JSONDecodeError, UnicodeDecodeError) as problem:
         raise ValueError(f"{path} is not JSON: {problem}") from None
     try:
@@ -134,11 +135,12 @@ def _matrix(value: Any, name: str) -> list[list[complex]]:
 
 
 def _number(z: Any, name: str) -> complex:
-    if isinstance(z, int | float) and not isinstance(z, bool):
-        return complex(z)
-    if isinstance(z, list) and len(z) == 2 and all(isinstance(x, int | float) for x in z):
-        return complex(*z)
-    raise ValueError(f"{name} must hold numbers or [real, imaginary] pairs, got {z!r}")
+    with contextlib.suppress(OverflowError):  # a whole number beyond every float
+        if isinstance(z, int | float) and not isinstance(z, bool):
+            return complex(z)
+        if isinstance(z, list) and len(z) == 2 and all(isinstance(x, int | float) for x in z):
+            return complex(*z)
+    raise ValueError(f"{name} must hold numbers or [real, imaginary] pairs, got {str(z)[:60]}")
 
 
 def _pack(system: System) -> bytes:
@@ -151,6 +153,7 @@ def _unpack(path: Path) -> System:
     from safetensors import SafetensorError
     from safetensors.numpy import load as unpack
 
+    refuse_no_file(path)
     try:
         arrays = {name: array[..., 0] + 1j * array[..., 1] for name, array in unpack(path.read_bytes()).items()}
     except (SafetensorError, IndexError) as problem:

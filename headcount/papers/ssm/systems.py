@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Complex, Float, Num
@@ -14,6 +15,7 @@ from headcount.papers.ssm.layer import Layer, Numbers, complex_array, refuse_uns
 
 __all__ = ["DeepSSM", "Deepening", "DiagonalSSM"]
 
+REAL = 1e-9  # of a response: an imaginary part below this is rounding
 TOLERANCE = 1e-6  # of the response: a deep system further off than this is refused
 
 
@@ -67,9 +69,9 @@ class DiagonalSSM:
         """The numbers of a layer of this width: poles, b and c."""
         return 3 * self.modes
 
-    @property
+    @cached_property
     def is_real(self) -> bool:
-        """Whether every mode's conjugate is a mode too, so that the kernel is real."""
+        """Whether every mode's conjugate is a mode too, so that the kernel is real, and what it gives real inputs."""
         return conjugates(*merge(self.poles, self.residues)) is not None
 
     def merged(self) -> DiagonalSSM:
@@ -77,25 +79,27 @@ class DiagonalSSM:
         poles, residues = merge(self.poles, self.residues)
         return DiagonalSSM(poles, residues) if len(poles) else DiagonalSSM([0], [0])
 
-    def impulse(self, count: int) -> Complex[np.ndarray, " count"]:
-        """The kernel at t = 0 .. count-1, in closed form."""
-        return responses.closed_form(self.poles, self.residues, count)
+    def impulse(self, count: int) -> Num[np.ndarray, " count"]:
+        """The kernel at t = 0 .. count-1, in closed form; real numbers where the system is real."""
+        return _real_if(self.is_real, responses.closed_form(self.poles, self.residues, count))
 
-    def impulse_by_recurrence(self, count: int) -> Complex[np.ndarray, " count"]:
+    def impulse_by_recurrence(self, count: int) -> Num[np.ndarray, " count"]:
         """The same, one step at a time."""
-        return responses.recurrence(self.poles, self.residues, count)
+        return _real_if(self.is_real, responses.recurrence(self.poles, self.residues, count))
 
     def frequency(self, omega: Float[np.ndarray, " points"]) -> Complex[np.ndarray, " points"]:
         """The transfer function on the unit circle, at angles omega (pi is half the sample rate)."""
         return responses.frequency(self.poles, self.residues, omega)
 
-    def convolve(self, x: Num[np.ndarray, " length"]) -> Complex[np.ndarray, " length"]:
-        """The output for an input, by FFT."""
-        return responses.convolve(self.impulse(len(x)), x)
+    def convolve(self, x: Num[np.ndarray, " length"]) -> Num[np.ndarray, " length"]:
+        """The output for an input, by FFT; real for a real input of a real system."""
+        y = responses.convolve(self.impulse(len(x)), x)
+        return _real_if(self.is_real and not np.iscomplexobj(x), y)
 
-    def scan(self, x: Num[np.ndarray, " length"]) -> Complex[np.ndarray, " length"]:
-        """The output for an input, by recurrence, from a zero state."""
-        return responses.scan([Layer(self.poles, np.ones((self.modes, 1)))], self.residues, x)
+    def scan(self, x: Num[np.ndarray, " length"]) -> Num[np.ndarray, " length"]:
+        """The same by recurrence, from a zero state."""
+        y = responses.scan([Layer(self.poles, np.ones((self.modes, 1)))], self.residues, x)
+        return _real_if(self.is_real and not np.iscomplexobj(x), y)
 
     def deepen(
         self, depth: int, width: int | None = None, *, deal: Deal = by_modulus, tolerance: float = TOLERANCE
@@ -252,8 +256,19 @@ class DeepSSM:
         """The numbers that are not zero: a chain uses few of its weights."""
         return sum(int(np.count_nonzero(array)) for array in self.arrays)
 
-    def impulse(self, count: int) -> Complex[np.ndarray, " count"]:
-        """The kernel at t = 0 .. count-1, by recurrence, which close poles do not disturb."""
+    @cached_property
+    def is_real(self) -> bool:
+        """Whether the response is real: all numbers are, or the imaginary parts cancel to rounding (1e-9 of it).
+
+        A response with n states obeys a recurrence of n terms, its imaginary part one of 2n: so many samples decide.
+        """
+        if all((np.imag(array) == 0).all() for array in self.arrays):
+            return True
+        first = responses.scan(self.layers, self.readout, np.eye(1, 2 * sum(l.width for l in self.layers))[0])
+        return bool(np.abs(np.imag(first)).max() <= REAL * np.abs(first).max())
+
+    def impulse(self, count: int) -> Num[np.ndarray, " count"]:
+        """The kernel at t = 0 .. count-1, by recurrence, which close poles do not disturb; real where it is."""
         return self.scan(np.eye(1, count)[0])
 
     def impulse_by_modes(self, count: int) -> Complex[np.ndarray, " count"]:
@@ -264,13 +279,13 @@ class DeepSSM:
         """The transfer function on the unit circle, at angles omega."""
         return responses.deep_frequency(self.layers, self.readout, omega)
 
-    def convolve(self, x: Num[np.ndarray, " length"]) -> Complex[np.ndarray, " length"]:
-        """The output for an input, by FFT."""
-        return responses.convolve(self.impulse(len(x)), x)
+    def convolve(self, x: Num[np.ndarray, " length"]) -> Num[np.ndarray, " length"]:
+        """The output for an input, by FFT; real for a real input of a real system."""
+        return _real_if(self.is_real and not np.iscomplexobj(x), responses.convolve(self.impulse(len(x)), x))
 
-    def scan(self, x: Num[np.ndarray, " length"]) -> Complex[np.ndarray, " length"]:
-        """The output for an input, by recurrence, from zero states."""
-        return responses.scan(self.layers, self.readout, x)
+    def scan(self, x: Num[np.ndarray, " length"]) -> Num[np.ndarray, " length"]:
+        """The same by recurrence, from zero states."""
+        return _real_if(self.is_real and not np.iscomplexobj(x), responses.scan(self.layers, self.readout, x))
 
     def modes(self) -> tuple[flatten.Mode, ...]:
         """The partial fractions: every pole with its weights, t lambda^t and higher included."""
@@ -301,6 +316,10 @@ class DeepSSM:
                 f"lost by {lost:.1g} of its size (tolerance {tolerance:g}); keep the deep form"
             )
         return flat
+
+
+def _real_if(real: bool, response: Num[np.ndarray, " length"]) -> Num[np.ndarray, " length"]:
+    return np.ascontiguousarray(np.real(response)) if real else response
 
 
 def _equal(left: tuple[np.ndarray, ...], right: tuple[np.ndarray, ...]) -> bool:

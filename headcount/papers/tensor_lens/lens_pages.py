@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup, escape
 
-from headcount.drawing.palette import stylesheet
 from headcount.drawing.svg import Figure, tag, text
 from headcount.papers.tensor_lens.views import LensView
+from headcount.report.rendering import both, render
 
 __all__ = ["layer_map", "lens_page"]
 
-HERE = Path(__file__).parent
-CSS = HERE.parents[1] / "report" / "templates"
 ROW, LEFT, BARS = 16, 62, 150
-SIZES = (("wide", 880), ("narrow", 360))
+SIZES = (880, 360)  # pixels: on a desk and on a phone
 SHOWN = 12  # of the largest parts
 
 
 def lens_page(view: LensView, *, command: str = "") -> str:
     """The page as HTML that needs no other file, no network and no script; hovering shows numbers."""
-    loader = jinja2.FileSystemLoader([str(HERE / "templates"), str(CSS)])
-    page = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True).get_template("lens.html")
-    return page.render(
+    return render(
+        "lens.html",
+        "headcount.papers.tensor_lens",
         view=view,
         coloured=_coloured(view),
         bars=_ranked(view),
-        figures=[(kind, Markup(layer_map(view, width).inline(f"map-{kind}"))) for kind, width in SIZES],
+        figure=both("map", *(layer_map(view, width) for width in SIZES)),
         frozen=", ".join(f"{n} {kind}" for kind, n in view.certificate["frozen"].items()),
         command=command,
-        style=Markup(stylesheet()),
     )
 
 

@@ -23,7 +23,8 @@ from headcount.nets.recorded import (
     parameters_still,
     refuse_nonlinear,
 )
-from headcount.numerals import spoken_bytes
+from headcount.notebook import html_table, html_words, within_columns
+from headcount.numerals import counted, spoken_bytes
 from headcount.papers.tensor_lens.budgets import Budget, Forecast, Progress, measured_pass, progress_bar
 from headcount.papers.tensor_lens.exactness import AffineCertificate, certify
 from headcount.papers.tensor_lens.subjects import EmbeddedModel, subject_of
@@ -60,7 +61,7 @@ class Singular:
     tokens: Float[Tensor, "k length embed"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Operator:
     """F(x) = T x + c at one input x: attention weights, norm scales, activation ratios and gates frozen as they are.
 
@@ -75,6 +76,22 @@ class Operator:
     certificate: AffineCertificate
     budget: Budget = field(repr=False)
     tiled: bool = False
+
+    def __repr__(self) -> str:
+        c = self.certificate
+        gaps = f"replay gap {c.replay:.1e}, affine gap {c.affine:.1e}, tolerance {c.tolerance:.0e}, {c.dtype}"
+        return within_columns(f"<Operator {self._words}; {gaps}>")
+
+    def _repr_html_(self) -> str:
+        facts = self.certificate.as_dict()
+        return html_words(f"an operator of {self._words}") + html_table(
+            ("certificate", ""), [(name, value) for name, value in facts.items() if not isinstance(value, dict)]
+        )
+
+    @property
+    def _words(self) -> str:
+        (length, embed), (places, width) = self.x.shape, self.output.shape
+        return f"{counted(length, 'token')} x {embed} to {counted(places, 'place')} x {width}"
 
     @property
     def x(self) -> Float[Tensor, "length embed"]:

@@ -73,7 +73,7 @@ def view_of_text(
     of the output too; `forecast` is told what each part of the work will take before it begins.
     """
     if not text.strip():
-        raise ValueError("the text is empty: give some words to --text")
+        raise ValueError("the text is empty: give it some words")
     ids = torch.tensor(tokenizer(text)["input_ids"])
     speaks = hasattr(model, "lm_head") or model.get_output_embeddings() is not None
     seen = operator(model, ids, at=[-1] if speaks else None, memory=memory, forecast=forecast)
@@ -112,7 +112,7 @@ def view_of_network(
     seen = operator(net.eval(), x, memory=memory, forecast=forecast)
     direction = torch.zeros(seen.output.shape[-1], dtype=x.dtype)
     direction[output] = 1.0
-    pieces = tuple(f"x{t + 1}" for t in range(len(x)))
+    pieces = tuple(f" x{t + 1}" for t in range(len(x)))
     return _view(name, "the output", pieces, seen, seen.read(direction))
 
 
@@ -139,7 +139,7 @@ def _logit(seen: Operator, tokenizer: Any, token: str) -> tuple[Tensor, str]:
     if token:
         found = tokenizer(token, add_special_tokens=False)["input_ids"]
         if len(found) != 1:
-            raise ValueError(f"--token must be one token of the model, {token!r} is {len(found)}")
+            raise ValueError(f"`token` must be one token of the model, {token!r} is {len(found)}")
         chosen = found[0]
     direction = torch.full((seen.output.shape[-1],), -1 / seen.output.shape[-1])
     direction[chosen] += 1.0

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["Ask", "Mix", "Three", "asked", "softmax", "written_out"]
+__all__ = ["Ask", "Mix", "Three", "attended", "softmax", "written_out"]
 
 Three = Float[Tensor, "models batch tokens 3 heads head_dim"]  # queries, scaled; keys; values
 Mix = Callable[[Tensor, Tensor | None], Tensor]
@@ -23,7 +23,7 @@ def written_out(
     return (softmax(q @ k.mT, present) @ v).transpose(2, 3)
 
 
-def asked(
+def attended(
     states: Float[Tensor, "models batch tokens embed"],
     directions: Float[Tensor, "models batch heads embed"],
     present: Bool[Tensor, "models ... tokens"] | None = None,

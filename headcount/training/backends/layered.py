@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 
-from headcount.training.backends.attention import Three, asked, written_out
+from headcount.training.backends.attention import Three, attended, written_out
 from headcount.training.backends.kernels import (
     ask_backward,
     ask_forward,
@@ -122,11 +122,11 @@ def ask(
     directions: Float[Tensor, "models batch heads embed"],
     present: Bool[Tensor, "models ... tokens"] | None = None,
 ) -> Float[Tensor, "models batch heads embed"]:
-    """What `attention.asked` computes, every state read once, in float32."""
+    """What `attention.attended` computes, every state read once, in float32."""
     large = power(states.shape[2]) * power(states.shape[3]) > LARGEST
     ragged = present is not None and present.ndim > 2
     if ragged or large or states.dtype != torch.float32:
-        return asked(states, directions, present)
+        return attended(states, directions, present)
     out = _Ask.apply(states, directions, present)
     assert isinstance(out, Tensor)
     return out

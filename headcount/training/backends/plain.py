@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import gelu, pad, relu
 
 from headcount.nets.transformer import position_features
-from headcount.training.backends.attention import Ask, Mix, asked, softmax, written_out
+from headcount.training.backends.attention import Ask, Mix, attended, softmax, written_out
 from headcount.training.bank import Bank, Stacked
 
 __all__ = [
@@ -128,7 +128,7 @@ class Touch:
     """The parts of deeper banks that touch every token: tokens asking tokens, the class token asking, feed-forwards."""
 
     mix: Mix = written_out
-    ask: Ask = asked
+    ask: Ask = attended
     feed: Feed = fed
     layer: Layer | None = None  # all of a layer before the last at once, where that fits
 

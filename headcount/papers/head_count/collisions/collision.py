@@ -49,7 +49,7 @@ class Collision:
         """How much the read-out must rise per unit of its input."""
         return self.target_gap / self.attention_distance
 
-    def found(self, eps: float = 0.0) -> bool:
+    def collides(self, eps: float = 0.0) -> bool:
         """Whether a read-out within eps needs more hidden units than F_0 would if attention gave it the minima.
 
         Given the minima, states |z - z'| apart have targets at most |dF_0/dz| |z - z'| apart: attention that tells
@@ -76,7 +76,7 @@ class Collision:
             "steepness": self.steepness,
             "eps": eps,
             "width": self.width(eps).value,
-            "found": self.found(eps),
+            "collides": self.collides(eps),
             "looked_at": self.looked_at,
         }
 

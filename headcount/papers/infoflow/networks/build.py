@@ -13,10 +13,22 @@ from headcount.papers.infoflow.networks.carried import carried_retrievals
 from headcount.papers.infoflow.networks.gated import gated_second_largest
 from headcount.papers.infoflow.networks.induction_head import induction_head
 from headcount.papers.infoflow.networks.kth_largest import kth_largest
+from headcount.papers.infoflow.networks.looked_up import looked_up
 from headcount.papers.infoflow.networks.pair import opposite_pair
 from headcount.papers.infoflow.networks.pair_max import pair_max
 from headcount.papers.infoflow.networks.positions import position_sum, retrievals_by_position
-from headcount.tasks import Induction, KthLargest, LinearMax, OppositePair, PairMax, PositionSum, Task, Wells
+from headcount.tasks import (
+    FunctionTask,
+    Induction,
+    KthLargest,
+    LinearMax,
+    Lookups,
+    OppositePair,
+    PairMax,
+    PositionSum,
+    Task,
+    Wells,
+)
 
 __all__ = ["CONSTRUCTIONS", "build"]
 
@@ -29,6 +41,7 @@ CONSTRUCTIONS: dict[type, Callable[..., Built]] = {
     KthLargest: kth_largest,
     PositionSum: position_sum,
     Induction: induction_head,
+    Lookups: looked_up,
 }
 # Every construction by the name that its blueprint has.
 NAMED: dict[str, Callable[..., Built]] = {
@@ -39,6 +52,7 @@ NAMED: dict[str, Callable[..., Built]] = {
         gated_second_largest,
         induction_head,
         kth_largest,
+        looked_up,
         memorise,
         opposite_pair,
         pair_max,
@@ -75,7 +89,9 @@ def build(
     construct = by or (CONSTRUCTIONS.get(type(task)) if arch is None else _within(task, arch))
     if construct is None:
         known = ", ".join(c.__name__ for c in CONSTRUCTIONS)
-        raise ValueError(f"no construction is known for {type(task).__name__}; there are some for: {known}")
+        own = "; of your own function, say what it looks up: task(..., retrievals=[MaxOf(...), ...])"
+        hint = own if isinstance(task, FunctionTask) else ""
+        raise ValueError(f"no construction is known for {type(task).__name__}; there are some for: {known}{hint}")
     return construct(task, eps) if radius is None else construct(task, eps, radius=radius)
 
 

@@ -1,4 +1,4 @@
-"""Three retrievals a head without positions: what a token has found rides along when the class token fetches it."""
+"""Three retrievals per head without positions: what a token has found rides along when the class token fetches it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from headcount.sources import Checked, Source, implements
 from headcount.tasks.linear_max import LinearMax
 from headcount.tasks.places import PositionSum
 
-__all__ = ["Contrast", "LeadBy", "check_positive", "position_sum", "retrievals_by_position"]
+__all__ = ["Contrast", "LeadBy", "assembled", "bump", "check_positive", "position_sum", "retrievals_by_position"]
 
 FIXED = Source("yu2026infoflow", "specific-position aggregation")
 CONJECTURE = Source("yu2025heads", "Conjecture 1 (L h >= D, with positions)")
@@ -74,10 +74,10 @@ def _summing(task: PositionSum, beta: float) -> ClassTokenNet:
     for j in range(task.token_dim):
         encoder.linear({j: 1.0}, {at["value"][0]: 1.0})
     for p in task.positions:
-        _bump(encoder, task.token_dim, p + 1, at["place"][0])
+        bump(encoder, task.token_dim, p + 1, at["place"][0])
     encoder.constant({at["one"][0]: 1.0})
     read_out.linear({at["found"][0]: 1.0}, {0: float(len(task.positions))})
-    net = _net(task.token_dim, encoder, ((1, 1),), (beta,), read_out)
+    net = assembled(task.token_dim, encoder, ((1, 1),), (beta,), read_out)
     asks, keys, values = ([{at[name][0]: 1.0}] for name in ("one", "place", "value"))
     wire(net.attention[0], 0, query=asks, key=keys, value=values, out=[{at["found"][0]: 1.0}])
     with torch.no_grad():
@@ -143,7 +143,7 @@ def check_positive(eps: float, radius: float | None) -> None:
             raise ValueError(f"{name} must be a finite number above 0, got {value}")
 
 
-def _net(
+def assembled(
     token_dim: int,
     encoder: Hidden,
     layers: tuple[tuple[int, int], ...],
@@ -151,6 +151,7 @@ def _net(
     read_out: Hidden,
     *between: Hidden,
 ) -> ClassTokenNet:
+    """The network of these feed-forwards, its heads still to be wired."""
     shape = NetworkShape(
         encoder=(token_dim + 1, encoder.width, encoder.outputs),
         layers=layers,
@@ -164,7 +165,7 @@ def _net(
     return net
 
 
-def _bump(encoder: Hidden, coordinate: int, position: int, place: int) -> None:
+def bump(encoder: Hidden, coordinate: int, position: int, place: int) -> None:
     """1 at t = position and 0 at every other whole number."""
     for knot, weight in ((position - 1, 1.0), (position, -2.0), (position + 1, 1.0)):
         encoder.unit({coordinate: 1.0}, -float(knot), {place: weight})
@@ -176,8 +177,8 @@ def _routing(task: LinearMax, betas: tuple[float, float], strengths: list[float]
     encoder, between, read_out = Hidden(d + 1, at.size), Hidden(at.size, at.size), Hidden(at.size, 1)
     for i, a in enumerate(task.directions):
         encoder.linear(dict(enumerate(a)), {at["f"][i]: 1.0})
-        _bump(encoder, d, i + 1, at["own"][i])
-        _bump(encoder, d, i + 1, at["first"][0])
+        bump(encoder, d, i + 1, at["own"][i])
+        bump(encoder, d, i + 1, at["first"][0])
         # r_i where own_i = 1, else 0: relu(r_i + R (2 own_i - 1)) - R own_i with |r_i| <= R; the residual takes r_i.
         r, own, bound = at["r"][i], at["own"][i], strengths[i]
         between.unit({r: 1.0, own: 2 * bound}, -bound, {r: 1.0})
@@ -185,7 +186,7 @@ def _routing(task: LinearMax, betas: tuple[float, float], strengths: list[float]
         between.linear({r: 1.0}, {r: -1.0})
     encoder.constant({at["one"][0]: 1.0})
     read_out.linear(dict.fromkeys(at["found"], float(D)), {0: 1.0})
-    net = _net(d, encoder, ((1, D), (1, D)), betas, read_out, between)
+    net = assembled(d, encoder, ((1, D), (1, D)), betas, read_out, between)
     features, kept = [{i: 1.0} for i in at["f"]], [{i: 1.0} for i in at["r"]]
     wire(net.attention[0], 0, query=[{i: 1.0} for i in at["own"]], key=features, value=features, out=kept)
     out = [{i: 1.0} for i in at["found"]]

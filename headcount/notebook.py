@@ -1,0 +1,52 @@
+"""Values as a prompt and a notebook show them: short words within 80 columns, and small HTML tables."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from headcount.numerals import short
+
+__all__ = ["html_table", "html_words", "within_columns"]
+
+MOST_ROWS = 40
+
+
+def within_columns(words: str, columns: int = 80, most: int = 560) -> str:
+    """A text broken into lines of so many columns, and cut where it would still be long.
+
+    >>> print(within_columns("<Study of a few words>", columns=14))
+    <Study of a
+      few words>
+    """
+    words = words if len(words) <= most else f"{words[: most - 4]} ...>"
+    return textwrap.fill(words, columns, subsequent_indent="  ", break_long_words=True, break_on_hyphens=False)
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
+    """A plain table; of many rows the first ones, and how many more there are.
+
+    >>> html_table(["heads"], [[4]])
+    '<table><thead><tr><th>heads</th></tr></thead><tbody><tr><td>4</td></tr></tbody></table>'
+    """
+    lines = [[_cell(value) for value in row] for row in rows]
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{value}</td>' for value in line)}</tr>" for line in lines[:MOST_ROWS])
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    more = f"<p>and {len(lines) - MOST_ROWS:,} rows more</p>" if len(lines) > MOST_ROWS else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def html_words(words: str) -> str:
+    """A paragraph, its first letter large."""
+    return f"<p>{escape(words[:1].upper() + words[1:])}</p>"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    return escape(short(value, 3, missing="-") if isinstance(value, float) else str(value))

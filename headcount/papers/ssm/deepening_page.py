@@ -1,0 +1,103 @@
+"""The page of a system made deep: its poles, its response before and after, its entries, and what few bits cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headcount.papers.ssm.pictures import bits_picture, entries_picture, poles_picture, response_picture
+from headcount.papers.ssm.quantise import bits_rows
+from headcount.papers.ssm.responses import gap
+from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
+from headcount.report import Exhibit, Passage, article
+
+__all__ = ["comparison", "deepening_page", "deepening_sentence"]
+
+BITS = (6, 8, 10, 12, 14, 16)
+SAMPLES = 256
+USE = """import headcount as hc
+
+deep = hc.ssm.load("{file}")
+y = deep.scan(x)                        # numpy: real for a real filter
+net = hc.ssm.to_module(deep)            # torch: one sample in, one sample out
+hc.ssm.export(deep, "filter.onnx")      # also .pt2, and .json for second-order sections"""
+
+
+def comparison(system: DiagonalSSM, deep: DeepSSM) -> list[dict[str, Any]]:
+    """The sizes before and after, a row for each quantity."""
+    return [
+        {"quantity": "depth", "before": 1, "after": deep.depth},
+        {"quantity": "width", "before": system.modes, "after": deep.width},
+        {"quantity": "largest entry", "before": system.largest_entry, "after": deep.largest_entry},
+        {"quantity": "parameters", "before": system.parameters, "after": deep.parameters},
+        {"quantity": "not zero", "before": system.parameters, "after": deep.used_parameters},
+    ]
+
+
+def deepening_sentence(system: DiagonalSSM, deep: DeepSSM) -> str:
+    """What depth did to the entries, and whether it was worth it.
+
+    >>> system = DiagonalSSM([0.9, -0.5, 0.3], [100.0, 5.0, 2.0])
+    >>> deepening_sentence(system, system.deepen(3))
+    'depth 3 brings the largest entry from 10 down to 3.53, with the same response'
+    >>> small = DiagonalSSM([0.9, 0.8], [0.01, 0.02])
+    >>> deepening_sentence(small, small.deepen(2))
+    'stay at depth 1: depth 2 raises the largest entry from 0.141 to 0.271'
+    """
+    before, after = system.largest_entry, deep.largest_entry
+    if deep.depth == 1:
+        return f"already small: stay at depth 1, where the largest entry is {before:.3g}"
+    if after > before:
+        return f"stay at depth 1: depth {deep.depth} raises the largest entry from {before:.3g} to {after:.3g}"
+    return f"depth {deep.depth} brings the largest entry from {before:.3g} down to {after:.3g}, with the same response"
+
+
+def deepening_page(
+    system: DiagonalSSM, deep: DeepSSM, *, name: str = "system", command: str = "", date: str = ""
+) -> str:
+    """The page as self-contained HTML."""
+    lost = gap(deep.impulse(SAMPLES), system.impulse(SAMPLES))
+    rows = bits_rows(system, {"one layer": system, f"depth {deep.depth}": deep}, BITS)
+    sentence = deepening_sentence(system, deep)
+    small = deep.largest_entry <= system.largest_entry
+    headline = f"The same filter, {'smaller' if small else 'larger'} numbers"
+    sections = [
+        Passage("Entries", (ENTRIES,), (_exhibit(entries_picture, system, deep, "Every weight, by layer."),),
+                tuple(comparison(system, deep))),
+        Passage("The response stays", (SAME.format(lost=lost),), (_exhibit(response_picture, system, deep, RESPONSE),)),
+        Passage("Poles", (POLES,), (_exhibit(poles_picture, system, deep, "Poles in the unit circle."),)),
+        Passage("Few bits", (FEW,), (_bits(rows),), _by_bits(rows)),
+        Passage("How to use it", code=USE.format(file=f"{name}-deep.json")),
+    ]  # fmt: skip
+    facts = {"modes": system.modes, "kernel": "real" if system.is_real else "complex",
+             "depth": deep.depth, "width": deep.width, "largest entry": f"{deep.largest_entry:.3g}"}  # fmt: skip
+    return article(headline, f"So: {sentence}.", sections, subject=name, facts=facts, command=command, date=date)
+
+
+SAME = f"The impulse responses differ by {{lost:.1e}} of their size over {SAMPLES} samples."
+ENTRIES = (
+    "A system of one layer with large residues is the same as several layers, one after the other, whose weights are "
+    "smaller: a product of small numbers does what one large number did. Zeros are left out of the picture."
+)
+POLES = (
+    "Deepening deals the poles out to the layers; it moves none, and adds only poles at 0, which pass their "
+    "input at once and are not drawn."
+)
+RESPONSE = "The magnitude of the transfer function, and the impulse response: after (thin) lies upon before (bold)."
+FEW = (
+    "Every pole and weight is rounded to so many bits in fixed point, with the least reach that holds the form. What "
+    "is lost is the root mean square of the difference over that of the response; above 1, everything is."
+)
+
+
+def _exhibit(draw: Any, system: DiagonalSSM, deep: DeepSSM, caption: str) -> Exhibit:
+    return Exhibit(draw(system, deep), caption, draw(system, deep, narrow=True))
+
+
+def _bits(rows: list[dict[str, Any]]) -> Exhibit:
+    wide, narrow = (bits_picture({"share of the response lost": rows}, each=each) for each in (640, 370))
+    return Exhibit(wide, "A line for each form; above the dotted line nothing of the response is left.", narrow)
+
+
+def _by_bits(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    bits = dict.fromkeys(row["bits"] for row in rows)
+    return tuple({"bits": b} | {row["form"]: row["gap"] for row in rows if row["bits"] == b} for b in bits)

@@ -1,0 +1,192 @@
+"""Every command ends with one plain sentence that begins "So:", and only the doors speak of flags."""
+
+import ast
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import headcount as hc
+from headcount.cli.door import main
+from tests.app_commands import commands
+from tests.test_cli_allocation import folder, text  # noqa: F401
+from tests.test_training_sweeps import SPEC
+
+ROOT = Path(__file__).parent.parent
+STUDY = str(ROOT / "docs/data/head_count.json")
+SIZES = ("--with", "retrievals=2", "--with", "token_dim=2", "--length", "6")
+
+# What each command is called with: a small case, in a folder that `prepared` has filled.
+CASES = {
+    "demo": ("--out", "look"),
+    "tasks": (),
+    "bound": ("--table",),
+    "build": ("--retrievals", "2", "--length", "8", "--eps", "0.1", "--out", "net"),
+    "collide": ("--free", "4", "--out", "pictures"),
+    "interpolate": ("labels.npz", "--out", "memory"),
+    "predict": ("LinearMax", "--layers", "2x4", "--length", "32", "--out", "pictures"),
+    "advise": ("KthLargest", "--length", "8", "--max-layers", "1", "--out", "pictures"),
+    "probe": ("LinearMax", *SIZES, "--layers", "1x2", "--epochs", "1", "--save", "net.safetensors", "--out", "p"),
+    "lens": ("--own-run", "own.safetensors", "--length", "4", "--out", "pictures"),
+    "sweep": ("small.toml",),
+    "runs": ("kept",),
+    "export": ("kept/small", "--out", "given"),
+    "fit": (STUDY,),
+    "report": (STUDY, "--out", "page"),
+    "figure": (STUDY, "--out", "page"),
+    "measure": (
+        "mine.npz",
+        "--heads",
+        "1-2",
+        "--seeds",
+        "2",
+        "--steps",
+        "20",
+        "--out",
+        "found",
+        "--model",
+        "m.safetensors",
+    ),
+    "apply": ("mine.safetensors", "mine.npz"),
+    "allocate": ("--curve",),
+    "saturation": ("MODEL", "--text", "TEXT", "--lengths", "8", "--samples", "1"),
+    "compress": ("MODEL", "--measure", "weights", "--out", "smaller"),
+    "generalise": ("UR", "--steps", "3", "--seeds", "2", "--test", "13-14", "--out", "longer"),
+    "margin": ("chosen.npz", "--out", "pictures", "--steps", "20"),
+    "prompt": ("--tokens", "1", "--starts", "1"),
+    "reproduce": ("allocation:e-128", "--out", "made"),
+    "store verify": ("kept/small",),
+    "store repair": ("kept/small",),
+    "store merge": ("both", "kept/small"),
+    "ssm deepen": ("system.json", "--depth", "2", "--out", "deep"),
+    "ssm export": ("deep.json", "--to", "sos", "--out", "flat"),
+    "ssm flatten": ("deep.json", "--out", "flat"),
+    "ssm depth": ("10", "3"),
+    "ssm table": ("--depths", "1,2"),
+    "ssm quantise": ("system.json", "--bits", "8", "--out", "pictures"),
+    "ssm train": ("--sizes", "1x2", "--clips", "2", "--seeds", "1", "--steps", "2"),
+}
+# More ways of a command that end on other lines.
+ALSO = [
+    ("bound", ()),
+    ("reproduce", ()),
+    ("fit", (STUDY, "--law", "length")),
+    ("ssm depth", ()),
+    ("ssm deepen", ("small.json", "--max-entry", "2", "--out", "small")),
+    ("ssm deepen", ("small.json", "--depth", "2", "--out", "small")),
+    ("report", ("kept/small",)),
+]
+# Text that a program or a manuscript takes as it is: a sentence in it would be a mistake.
+RAW = [("figure", (STUDY, "--table", "latex")), ("figure", (STUDY, "--table", "markdown"))]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    here = tmp_path_factory.mktemp("conclusions")
+    g = np.random.default_rng(0)
+    x = g.standard_normal((60, 4, 2))
+    np.savez(here / "mine.npz", x=x, y=x[:, :, 0].max(axis=1))
+    np.savez(here / "labels.npz", x=g.standard_normal((4, 3, 2)), y=np.array(list("abca")))
+    np.savez(here / "chosen.npz", tokens=g.normal(size=(3, 4, 3)), queries=g.normal(size=(3, 3)), chosen=np.arange(3))
+    (here / "small.toml").write_text(SPEC)
+    system = hc.ssm.DiagonalSSM([0.9, -0.5, 0.3], [100.0, 5.0, 2.0])
+    hc.ssm.save(system, here / "system.json")
+    hc.ssm.save(system.deepen(2), here / "deep.json")
+    hc.ssm.save(hc.ssm.DiagonalSSM([0.9], [1.0]), here / "small.json")
+    hc.nets.save_net(
+        hc.nets.Transformer(hc.Architecture(layers=((2, 4),), width=8), 2, seed=0), here / "own.safetensors"
+    )
+    with contextlib.chdir(here):
+        said("sweep", ("small.toml", "--store", "kept/small"))
+        said(
+            "measure",
+            (
+                "mine.npz",
+                "--heads",
+                "1-2",
+                "--seeds",
+                "2",
+                "--steps",
+                "20",
+                "--out",
+                "m",
+                "--model",
+                "mine.safetensors",
+            ),
+        )
+    return here
+
+
+def said(command, arguments):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as stop:
+        main([*command.split(), *arguments])
+    assert not stop.value.code, err.getvalue()
+    return out.getvalue()
+
+
+def test_every_command_has_a_case():
+    assert set(CASES) == set(commands())
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"), [*CASES.items(), *ALSO], ids=lambda part: part if isinstance(part, str) else ""
+)
+def test_a_command_ends_with_one_plain_sentence(command, arguments, prepared, monkeypatch, request):
+    monkeypatch.chdir(prepared)
+    if "MODEL" in arguments:
+        given = {"MODEL": "folder", "TEXT": "text"}
+        arguments = [str(request.getfixturevalue(given[a])) if a in given else a for a in arguments]
+    if command == "demo":
+        monkeypatch.setattr("headcount.papers.head_count.first_study.SPEC", SPEC)
+    torch.manual_seed(0)
+    out = said(command, arguments)
+    assert out.count("So: ") == 1, out
+    last = out[out.rindex("So: ") :]
+    assert last.startswith("So: ") and last.rstrip().endswith("."), last
+    assert out[: out.rindex("So: ")].endswith(("\n", "")) and "\n\n" not in last
+    assert len(last.split()) <= 60, last
+
+
+@pytest.mark.parametrize(("command", "arguments"), RAW, ids=["latex", "markdown"])
+def test_text_for_a_program_stands_alone(command, arguments, prepared, monkeypatch):
+    monkeypatch.chdir(prepared)
+    assert "So:" not in said(command, arguments)
+
+
+def strings(path):
+    """Every text of a module that is no docstring."""
+    tree = ast.parse(path.read_text())
+    documented = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
+            yield node.value
+
+
+# Where a whole command is put together for a page, or -- begins a variable of a stylesheet.
+ELSEWHERE = {"page.py", "record.py", "palette.py", "lens_pages.py", "interpolation_page.py"}
+
+
+def test_the_library_speaks_of_arguments_and_the_doors_of_flags():
+    paths = [p for p in (ROOT / "headcount").rglob("*.py") if p.parent.name != "cli" and p.name not in ELSEWHERE]
+    assert [(p.name, s) for p in paths for s in strings(p) if re.search(r"(?<![\w-])--[a-z]", s)] == []
+
+
+def test_the_doors_translate_what_the_library_says(prepared, monkeypatch, capsys):
+    monkeypatch.chdir(prepared)
+    (prepared / "table.csv").write_text("a,target\n1,2\n3,4\n")
+    with pytest.raises(SystemExit):
+        main(["measure", "table.csv"])
+    assert "give --sequence, a column" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="give `sequence`, a column"):
+        hc.measure("table.csv")

@@ -1,0 +1,99 @@
+"""What a prompt and a notebook show: short words within 80 columns, small tables, and a bar where somebody looks."""
+
+import contextlib
+import io
+import sys
+import types
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+
+import headcount as hc
+from headcount.results import read_study
+from headcount.training.progress import automatic, in_notebook
+from headcount.training.spec import Sweep
+
+TASK = hc.tasks.LinearMax(directions=[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], length=8)
+VALUES = {
+    "Prediction": lambda: hc.predict(TASK, hc.Architecture(layers=((2, 4),), width=16)),
+    "Advice": lambda: hc.advise(TASK, eps=1e-2, max_layers=2),
+    "Study": lambda: read_study(Path("docs/data/head_count.json")),
+    "Knee": lambda: hc.knee(read_study(Path("docs/data/head_count.json"))),
+    "Certificate": lambda: hc.build(TASK, eps=0.05).certificate,
+    "Built": lambda: hc.build(TASK, eps=0.05),
+    "Operator": lambda: hc.operator(
+        hc.nets.Transformer(hc.Architecture(layers=((2, 4),), width=8), 2, seed=0).double().eval(),
+        torch.ones(5, 2, dtype=torch.float64),
+    ),
+}
+
+
+class Balanced(HTMLParser):
+    """Every tag that is opened is closed, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.rows = [], 0
+
+    def handle_starttag(self, tag, attrs):
+        self.rows += tag == "tr"
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_is_short_at_a_prompt_and_a_table_in_a_notebook(name):
+    value = VALUES[name]()
+    shown = repr(value)
+    assert name in shown and len(shown) < 600 and max(map(len, shown.splitlines())) <= 80
+    page = Balanced()
+    page.feed(value._repr_html_())
+    assert not page.open and len(value._repr_html_()) < 20_000
+    assert page.rows > 1 or name == "Prediction"
+
+
+def test_many_rows_are_cut_and_said():
+    rows = tuple({"heads": 1, "length": n, "layers": "1x2", "width": 4, "seed": 0, "nmse": 0.5} for n in range(100))
+    assert "and 60 rows more" in hc.Study(rows)._repr_html_()
+    assert repr(hc.Study(())) == "<Study 'study': no networks yet>"
+
+
+def small_sweep():
+    recipe = hc.training.Recipe(samples=64, validation=32, epochs=2, batch=32)
+    hc.sweep(
+        hc.tasks.KthLargest(rank=1, length=4), [hc.Architecture(layers=((1, 4),), width=8)], seeds=2, recipe=recipe
+    )
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_python_shows_a_bar_on_a_terminal_and_nothing_elsewhere(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    for stream, shows in ((Terminal(), True), (io.StringIO(), False)):
+        with contextlib.redirect_stderr(stream):
+            small_sweep()
+        assert ("networks" in stream.getvalue()) == shows
+
+
+def test_a_notebook_shows_one_line_that_is_cleared_at_the_end(monkeypatch):
+    shell = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=object()))
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    assert in_notebook()
+    recipe = hc.training.Recipe(samples=64, validation=32, epochs=10, batch=64, evaluations=1)
+    arch = hc.Architecture(layers=((1, 4),), width=8)
+    asked = Sweep.of(hc.tasks.KthLargest(rank=1, length=4), [arch], None, 2, recipe)
+    stream = io.StringIO()
+    with contextlib.redirect_stderr(stream), automatic(asked, [asked.members], 0) as progress:
+        progress.every = 0.0
+        progress(asked.recipe.steps // 2)
+    assert "\r0/2 networks [############            ]  50%" in stream.getvalue()
+    assert stream.getvalue().endswith(" \r")
