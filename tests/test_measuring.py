@@ -14,12 +14,13 @@ from headcount.cli import main
 from headcount.measuring import StudyPlan, measure, sequences
 from headcount.measuring.ordering import OrderTrial
 from headcount.measuring.pacing import Clock
-from headcount.measuring.planning import fitting, seconds, smaller, spoken
+from headcount.measuring.planning import fitting, seconds, smaller
 from headcount.measuring.preparing import prepare
 from headcount.measuring.question import Question
 from headcount.measuring.splitting import split
 from headcount.measuring.subject import Subject
 from headcount.measuring.timing import Rate, Rates
+from headcount.numerals import spoken_time
 from headcount.results import Store
 from headcount.training import Given, Member, Recipe
 from headcount.training.memory import bank_memory
@@ -148,7 +149,7 @@ def test_memory_counts_the_data_and_grows_with_them():
 def test_a_time_that_is_none_is_refused(text):
     with pytest.raises(ValueError, match="a time such as 90s, 5m or 1h is needed"):
         seconds(text)
-    assert seconds(spoken(90).replace("1 min 30 s", "90 s")) == 90
+    assert seconds(spoken_time(90).replace("1 min 30 s", "90 s")) == 90
 
 
 def test_rows_are_kept_and_a_second_call_trains_nothing(tmp_path, monkeypatch):

@@ -1,5 +1,8 @@
 """One affine map, three roads: pushing by the formulas, one backward pass, record and replay; and the whole matrix."""
 
+import sys
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +10,9 @@ from torch.nn import functional as F
 
 import headcount as hc
 from headcount.nets import Architecture, Transformer
-from headcount.papers.tensor_lens.networks import Blocks, frozen_maps, push, pushed, whole
+from headcount.nets.blocks import Blocks
+from headcount.nets.recorded import TapeSize
+from headcount.papers.tensor_lens.networks import frozen_maps, push, pushed, whole
 from headcount.papers.tensor_lens.token_maps import logit, norm, share
 
 NETS = {
@@ -168,10 +173,52 @@ def test_singular_directions_are_those_of_the_matrix():
 def test_pieces_give_the_same_numbers():
     net, x = NETS["deep"], tokens(12, 16)
     at_once = hc.operator(net, x)
-    need = at_once.budget.tape + 3 * at_once.budget.row + 12 * 12 * 16 * 8
+    result = 12 * 12 * 16 * 8
+    need = at_once.budget.tape + 3 * at_once.budget.row + result
+    in_pieces = replace(at_once, budget=replace(at_once.budget, limit=need))
+    assert "in 1 piece:" in str(at_once.cost) and "in 4 pieces:" in str(in_pieces.cost)
     seen = []
-    in_pieces = hc.operator(net, x, memory=need)
-    assert in_pieces.budget.rows < 12
     found = in_pieces.contributions(lambda done, total: seen.append((done, total)))
-    assert len(seen) > 1 and seen[-1] == (12, 12)
+    assert seen == [(3, 12), (6, 12), (9, 12), (12, 12)]
     torch.testing.assert_close(found, at_once.contributions(), atol=1e-13, rtol=0)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_what_a_recording_keeps_is_known_before(name):
+    """Counted on a plain pass: at least what the tape then holds, and not twice as much."""
+    net, x = NETS[name], tokens(24, NETS[name].blocks[0]["out"].in_features)
+    with torch.no_grad(), TapeSize() as size:
+        net(x[None])
+    tape = hc.operator(net, x).tape
+    assert tape.bytes <= size.bytes < 2 * tape.bytes
+    assert tape.largest <= size.largest < 4 * tape.largest
+
+
+def test_the_cost_is_told_before_anything_is_kept():
+    net, x, told = NETS["deep"], tokens(6, 16), []
+    with pytest.raises(ValueError, match=r"recording 6 tokens needs \d+ kB, the limit is 2 kB; cut the text"):
+        hc.operator(net, x, memory="2K", forecast=told.append)
+    assert len(told) == 1 and told[0].limit == 2048 and told[0].bytes > 2048 and told[0].seconds > 0
+    found = hc.operator(net, x, memory="1G")
+    assert found.cost.seconds == pytest.approx(7 * found.budget.seconds) and found.cost.limit == 2**30
+    assert found.cost.bytes < 2**22
+
+
+def test_products_that_only_frozen_values_were_made_of_are_left_out_of_a_replay():
+    """Queries, keys and the gate: with the weights frozen nothing reads them, and the numbers stay the same."""
+    net, x = Blocks(2, 8, 2, 12, norm=nn.RMSNorm, activation=F.silu, gated=True), tokens(5, 8)
+    found = hc.operator(net, x)
+    assert len(found.tape.idle) == 4  # in each block the gate's matrix, and queries and keys beside the values
+    without = replace(found, tape=replace(found.tape, idle=set()))
+    torch.testing.assert_close(found.contributions(), without.contributions(), atol=1e-14, rtol=0)
+
+
+def test_a_bar_is_shown_on_a_terminal_alone(monkeypatch, capsys):
+    net, x = NETS["deep"], tokens(6, 16)
+    slow = hc.operator(net, x)
+    slow = replace(slow, budget=slow.budget.timed(60.0))
+    slow.contributions()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    slow.contributions()
+    assert "6/6 tokens" in capsys.readouterr().err

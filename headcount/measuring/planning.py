@@ -9,10 +9,10 @@ from math import ceil
 from typing import Any, Literal
 
 from headcount.nets import Architecture
+from headcount.numerals import spoken_bytes, spoken_time
 from headcount.training import RateSearch, Recipe
-from headcount.training.memory import spoken_bytes
 
-__all__ = ["CostEstimate", "StudyPlan", "fitting", "grown", "seconds", "smaller", "spoken"]
+__all__ = ["CostEstimate", "StudyPlan", "fitting", "grown", "seconds", "smaller"]
 
 
 MOST_STEPS = 4  # times the steps asked for, where the time given allows for them
@@ -94,7 +94,7 @@ class CostEstimate:
     memory: int
 
     def __str__(self) -> str:
-        return f"about {spoken(self.seconds)} and {spoken_bytes(self.memory)}"
+        return f"about {spoken_time(self.seconds)} and {spoken_bytes(self.memory)}"
 
 
 def smaller(plan: StudyPlan) -> Iterator[tuple[StudyPlan, str]]:
@@ -132,7 +132,7 @@ def fitting(plan: StudyPlan, cost: Callable[[StudyPlan], float], budget: float |
         least = cost(candidate)
         if least <= budget:
             return candidate, words
-    smallest = f"the smallest there is: about {spoken(least)}"
+    smallest = f"the smallest there is: about {spoken_time(least)}"
     return candidate, f"{words} ({smallest})" if words else smallest
 
 
@@ -155,20 +155,6 @@ def seconds(text: str) -> float:
     if not found or float(found[1]) <= 0:
         raise ValueError(f"a time such as 90s, 5m or 1h is needed, got {text!r}")
     return float(found[1]) * {"s": 1, "": 1, "m": 60, "min": 60, "h": 3600}[found[2]]
-
-
-def spoken(time: float) -> str:
-    """A time as one says it.
-
-    >>> spoken(4.2), spoken(200), spoken(5400)
-    ('4 s', '3 min 20 s', '1 h 30 min')
-    """
-    whole = round(time)
-    if whole < 60:
-        return f"{max(1, whole)} s"
-    if whole < 3600:
-        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 and whole < 600 else "")
-    return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 >= 60 else "")
 
 
 def _fewer_seeds(plan: StudyPlan, asked: StudyPlan) -> StudyPlan:

@@ -15,10 +15,11 @@ from headcount.frozen import decode
 from headcount.measuring.baselines import Baseline, baselines
 from headcount.measuring.ordering import OrderTrial, try_order
 from headcount.measuring.pacing import Clock
-from headcount.measuring.planning import PLACES, CostEstimate, StudyPlan, fitting, grown, spoken
+from headcount.measuring.planning import PLACES, CostEstimate, StudyPlan, fitting, grown
 from headcount.measuring.rounds import Rounds, SeedCounts, heads_of, needed, seed_counts
 from headcount.measuring.subject import Subject
 from headcount.measuring.timing import Rates, threads_for, timed
+from headcount.numerals import spoken_time
 from headcount.report import write_measured
 from headcount.results import Store
 from headcount.results.study import Row
@@ -74,7 +75,7 @@ class Question:
         kept = self.resumed(store) or self.fitted()
         torch.set_num_threads(kept.threads)
         if kept.given_up:
-            self.say(f"To keep to {spoken(self.clock.budget or 0)}: {kept.given_up}.")
+            self.say(f"To keep to {spoken_time(self.clock.budget or 0)}: {kept.given_up}.")
         measurement = Measurement(store.study(self.train(store, kept)))
         return replace(measurement, files=write_measured(measurement, command=command))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from headcount.nets import Architecture, parameters
+from headcount.numerals import spoken_bytes
 from headcount.training.backends.tiles import lanes, power
 from headcount.training.member import Given, Member, Recipe
 
@@ -24,7 +25,6 @@ __all__ = [
     "capacity",
     "refuse_what_cannot_fit",
     "resident",
-    "spoken_bytes",
 ]
 
 EVALUATED = 4  # batches at once when nobody needs gradients
@@ -110,15 +110,6 @@ def resident() -> int:
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most
-
-
-def spoken_bytes(count: int) -> str:
-    """Bytes as one says them.
-
-    >>> spoken_bytes(3 * 2**20), spoken_bytes(5 * 2**29), spoken_bytes(7)
-    ('3 MB', '2.5 GB', '1 MB')
-    """
-    return f"{max(1, round(count / 2**20))} MB" if count < 2**30 else f"{count / 2**30:.1f} GB"
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from headcount.lazy import lazily
 
 if TYPE_CHECKING:
+    from headcount.nets.pretrained.packaged import model_and_tokenizer, smollm2_folder
+    from headcount.nets.recorded.tape import NotAffine
     from headcount.papers.tensor_lens.exactness import AffineCertificate
     from headcount.papers.tensor_lens.heads import HeadScore, head_scores
     from headcount.papers.tensor_lens.lens_pages import lens_page
     from headcount.papers.tensor_lens.masking import MAPS, MaskingRow, masking_curve
     from headcount.papers.tensor_lens.operators import Operator, ReadOut, Singular, operator
-    from headcount.papers.tensor_lens.real_models import model_and_tokenizer, smollm2_folder
-    from headcount.papers.tensor_lens.tape import NotAffine
     from headcount.papers.tensor_lens.token_maps import logit, norm, share
     from headcount.papers.tensor_lens.views import LensView, view_of_network, view_of_text
 
@@ -54,8 +54,8 @@ __getattr__, __dir__ = lazily(
         "lens_pages": ("lens_page",),
         "masking": ("MAPS", "MaskingRow", "masking_curve"),
         "operators": ("Operator", "ReadOut", "Singular", "operator"),
-        "real_models": ("model_and_tokenizer", "smollm2_folder"),
-        "tape": ("NotAffine",),
+        "headcount.nets.pretrained.packaged": ("model_and_tokenizer", "smollm2_folder"),
+        "headcount.nets.recorded.tape": ("NotAffine",),
         "token_maps": ("logit", "norm", "share"),
         "views": ("LensView", "view_of_network", "view_of_text"),
     },

@@ -1,87 +1,111 @@
-"""Memory stated before the run: what a replayed row takes, how many fit, and a refusal where nothing does."""
+"""Time and memory stated before they are spent: what recording takes, what a slice takes, and in how many pieces."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from pathlib import Path
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from headcount.papers.tensor_lens.tape import Tape
+from headcount.nets.pretrained.packaged import free_memory
+from headcount.nets.recorded import Tape, TapeSize
+from headcount.numerals import bytes_from, counted, spoken_bytes, spoken_time
 
-__all__ = ["Budget", "available", "bytes_from", "bytes_of", "words_for"]
+__all__ = ["Budget", "Forecast", "Progress", "measured_pass", "progress_bar"]
 
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-TENSORS_AT_ONCE = 6  # of the largest size that may live together while a layer is replayed
-MOST_ROWS = 256
+Progress = Callable[[int, int], None]
+TENSORS_AT_ONCE = 12  # of the largest size that may live together while a layer is replayed
+TOKENS_AT_ONCE = 2048  # larger pieces are no faster, only larger
+PASSES = 6  # plain passes that recording, the certificate and one read-out take together
+SHOWN_FROM = 2.0  # seconds that a bar is worth
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a piece of work will take, said before it begins: seconds, bytes at its peak, and the bytes allowed."""
+
+    work: str
+    seconds: float
+    bytes: int
+    limit: int
+
+    def __str__(self) -> str:
+        """
+        >>> str(Forecast("the slice of 256 tokens", 131.0, 2**28, 2**32))
+        'the slice of 256 tokens: about 2 min 11 s and 256 MB (limit 4.0 GB)'
+        """
+        spent, limit = f"about {spoken_time(self.seconds)} and {spoken_bytes(self.bytes)}", spoken_bytes(self.limit)
+        return f"{self.work}: {spent} (limit {limit})"
+
+    def check(self) -> Forecast:
+        """The cost itself, or a refusal where it is over the limit."""
+        if self.bytes > self.limit:
+            need, limit = spoken_bytes(self.bytes), spoken_bytes(self.limit)
+            raise ValueError(f"{self.work} needs {need}, the limit is {limit}; cut the text or read fewer places (at=)")
+        return self
+
+
+def measured_pass(plain: Callable[[], Tensor], tokens: int, memory: int | str | None) -> tuple[Tensor, Forecast]:
+    """The model's own output, and from it what recording, certifying and one read-out will take.
+
+    The limit is half of what the machine has free where none is given.
+    """
+    limit = free_memory() // 2 if memory is None else bytes_from(memory)
+    began = time.perf_counter()
+    with torch.no_grad(), TapeSize() as size:
+        out = plain()
+    seconds = PASSES * (time.perf_counter() - began)
+    most = 2 * size.bytes + TENSORS_AT_ONCE * size.largest  # what is frozen, and as much again on the way back
+    return out, Forecast(f"recording {counted(tokens, 'token')}", seconds, most, limit)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much memory there is, what the tape holds, what one replayed row needs, and so how many go at once."""
+    """How much memory there is, what the tape holds, and what one replayed row needs in bytes and seconds."""
 
     limit: int
     tape: int
     row: int
-    rows: int
+    length: int
+    seconds: float = 0.0
 
     @classmethod
-    def of(cls, memory: int | str | None, tape: Tape, x: Tensor, out: Tensor) -> Budget:
-        """The plan for a recorded pass; half of what the machine has free where no limit is given."""
-        limit = available() // 2 if memory is None else bytes_from(memory)
-        row = TENSORS_AT_ONCE * max(tape.largest, bytes_of(x), bytes_of(out))
-        left = limit - tape.bytes
-        if left < row:
-            need = words_for(tape.bytes + row)
-            raise ValueError(f"one row needs {need} ({len(x)} tokens), the limit is {words_for(limit)}; cut the text")
-        return cls(limit, tape.bytes, row, int(min(MOST_ROWS, left // row)))
+    def of(cls, limit: int, tape: Tape, x: Tensor, out: Tensor) -> Budget:
+        """The budget of a recorded pass."""
+        largest = max(tape.largest, *(t.numel() * t.element_size() for t in (x, out)))
+        return cls(limit, tape.bytes, TENSORS_AT_ONCE * largest, len(x))
 
-    def allow(self, result: int, what: str) -> None:
-        """Refuse a result that does not fit beside the tape and one row."""
-        if self.tape + self.row + result > self.limit:
-            asked, limit = words_for(result), words_for(self.limit)
-            raise ValueError(f"{what} takes {asked}, the limit is {limit}; read fewer places (at=), or one number")
+    def timed(self, seconds: float) -> Budget:
+        """The budget with the time of one row known."""
+        return replace(self, seconds=seconds)
 
+    def rows(self, result: int = 0) -> int:
+        """How many rows go at once beside a result of so many bytes: at least one."""
+        fit = (self.limit - self.tape - result) // self.row
+        return max(1, min(fit, TOKENS_AT_ONCE // self.length, self.length))
 
-def available() -> int:
-    """Free bytes of memory as the system sees them (64 GB where it does not say)."""
-    try:
-        words = Path("/proc/meminfo").read_text()
-    except OSError:
-        return 2**36
-    return int(re.findall(r"MemAvailable:\s+(\d+) kB", words)[0]) * 1024
+    def slice(self, result: int) -> Forecast:
+        """What the slice will take: a row for each token, and one for the constant."""
+        rows = self.rows(result)
+        work = f"the slice of {counted(self.length, 'token')} in {counted(-(-self.length // rows), 'piece')}"
+        return Forecast(work, (self.length + 1) * self.seconds, self.tape + rows * self.row + result, self.limit)
 
 
-def bytes_from(text: int | str) -> int:
-    """A size in words.
+@contextmanager
+def progress_bar(cost: Forecast, total: int) -> Iterator[Progress]:
+    """A bar on stderr with the time left, where that is a terminal and the work is worth one."""
+    if not sys.stderr.isatty() or cost.seconds < SHOWN_FROM:
+        yield lambda done, every: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Rich
 
-    >>> bytes_from("4G"), bytes_from("1.5M")
-    (4294967296, 1572864)
-    >>> bytes_from("much")
-    Traceback (most recent call last):
-    ...
-    ValueError: a size of memory is a number with K, M, G or T behind it (4G), got 'much'
-    """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)i?B?\s*", str(text), flags=re.IGNORECASE)
-    if not found:
-        raise ValueError(f"a size of memory is a number with K, M, G or T behind it (4G), got {text!r}")
-    return int(float(found[1]) * UNITS[found[2].upper()])
-
-
-def words_for(size: float) -> str:
-    """A number of bytes for people.
-
-    >>> words_for(39e9), words_for(5_000_000)
-    ('39 GB', '5 MB')
-    """
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size:.0f} bytes"
-
-
-def bytes_of(t: Tensor) -> int:
-    """The bytes of a tensor."""
-    return t.numel() * torch.empty((), dtype=t.dtype).element_size()
+    columns = TextColumn("{task.completed:.0f}/{task.total:.0f} tokens"), BarColumn(bar_width=24), TimeElapsedColumn()
+    with Rich(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True)) as rich:
+        task = rich.add_task("", total=total)
+        yield lambda done, every: rich.update(task, completed=done)

@@ -8,22 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headcount.papers.tensor_lens.tape import NotAffine, Tape
+from headcount.nets.recorded.tape import NotAffine, Tape
 
-__all__ = ["AffineCertificate", "refuse_nonlinear"]
+__all__ = ["AffineCertificate", "certify"]
 
-# Names of autograd's nodes: linear in their one live input whatever it is.
-LINEAR_NODES = (
-    "Add Sub Rsub Neg Sum Mean View UnsafeView ReshapeAlias Transpose T Permute Expand Squeeze Unsqueeze Slice Select "
-    "Index IndexSelect Gather ScatterAdd IndexAdd IndexPut IndexCopy Cat Stack Split SplitWithSizes Chunk Unbind Clone "
-    "ToCopy Alias CopySlices Copy MaskedFill MaskedScatter Where Repeat RepeatInterleave Roll Flip ConstantPadNd Pad "
-    "Cumsum Tril Triu AsStrided Movedim Accumulate AccumulateGrad Diagonal Scatter Unfold UnfoldBackward Im2Col Col2Im "
-    "Fold Set Detach Lift Fill NanToNum SelectScatter SliceScatter Take Squeeze Unsafe AvgPool1D AvgPool2D Identity "
-    "FftC2C FftR2C FftC2R ViewAsReal ViewAsComplex Real Complex MkldnnReshape Trace Flatten "
-    "UnsafeSplit Contiguous"
-)
-LINEAR = frozenset(LINEAR_NODES.split())
-BILINEAR = ("Mul", "Mm", "Bmm", "Mv", "Dot", "Linear", "Convolution", "Vdot", "Ger")
 TOLERANCE = 500  # units of rounding
 
 
@@ -48,15 +36,6 @@ class AffineCertificate:
     def as_dict(self) -> dict[str, Any]:
         """The fields, ready for JSON."""
         return {**asdict(self), "frozen": dict(self.frozen)}
-
-    @property
-    def sentence(self) -> str:
-        """The certificate in words."""
-        frozen = ", ".join(f"{count} {kind}" for kind, count in self.frozen)
-        return (
-            f"replay gap {self.replay:.1e}, affine gap {self.affine:.1e}, dependence {self.dependence:.2g} "
-            f"(tolerance {self.tolerance:.0e} from {self.dtype}); frozen: {frozen or 'nothing'}"
-        )
 
     def check(self) -> AffineCertificate:
         """The certificate itself, or a refusal that says which of its numbers is too large."""
@@ -91,57 +70,3 @@ def certify(
         dtype=str(coarsest)[6:],
         frozen=tuple(sorted((k, n) for k, n in tape.frozen.items())),
     )
-
-
-def refuse_nonlinear(out: Tensor, tape: Tape) -> None:
-    """Refuse a recorded pass in which something that still depends on the tokens is not linear in them, by name."""
-    whole = [kind for kind in tape.frozen if kind.endswith("frozen whole")]
-    if whole:
-        name = whole[0].split(",")[0].replace("get", "an attribute such as .data")
-        raise NotAffine(f"{name} cuts {tape.frozen[whole[0]]} branch(es) off the tokens: they would be frozen whole")
-    if tape.added:
-        raise NotAffine("a softmax is added to what depends on the tokens, not multiplied: it would be frozen whole")
-    if out.grad_fn is None:
-        raise NotAffine("the output does not depend on the tokens (is the forward pass under no_grad?)")
-    broken = nonlinear(out, tape.dtypes)
-    if broken:
-        raise NotAffine(f"not affine once frozen: {', '.join(broken)} of what depends on the tokens is not linear")
-
-
-def nonlinear(out: Tensor, dtypes: set[torch.dtype]) -> list[str]:
-    """The operations between the tokens and the output that are not linear, in the order of the forward pass.
-
-    The dtypes on the way are collected: the coarsest says how exact the numbers can be.
-    """
-    seen, stack, found = set[Any](), [out.grad_fn], list[str]()
-    while stack:
-        node = stack.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        dtypes.update(part.dtype for part in getattr(node, "_input_metadata", ()))
-        kind = node.name().split("::")[-1].rstrip("0123456789").removesuffix("Backward").removesuffix("Backwards")
-        if not _linear(kind, [part is not None for part, _ in node.next_functions]):
-            found.append(_word(kind))
-        stack.extend(part for part, _ in node.next_functions)
-    return list(dict.fromkeys(reversed(found)))
-
-
-def _linear(kind: str, live: list[bool]) -> bool:
-    if kind in BILINEAR:
-        return sum(live[:2]) <= 1
-    if kind in ("Addmm", "Baddbmm", "Addbmm", "Addmv"):
-        return sum(live[1:3]) <= 1
-    if kind == "Div":
-        return not any(live[1:])
-    return kind in LINEAR
-
-
-def _word(kind: str) -> str:
-    """A node's name as people say it.
-
-    >>> _word("Mul"), _word("LogSoftmax")
-    ('the product (mul) of two tensors', 'log_softmax')
-    """
-    word = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind).strip("_")
-    return f"the product ({word}) of two tensors" if kind in BILINEAR else word

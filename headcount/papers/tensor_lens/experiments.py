@@ -17,78 +17,85 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headcount.nets import Architecture
 from headcount.papers.tensor_lens.masking import MAPS, masking_curve
-from headcount.tasks import Task
+from headcount.training import Member, Recipe, train
 
-__all__ = ["MapScore", "SentenceEmbedding", "compared", "masking_by_map", "sentence_scores", "trained_scores"]
+__all__ = ["MapScore", "SentenceEmbedding", "compared", "masking_by_map", "sentence_curves", "trained_curves"]
 
-T_975 = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+Curve = Sequence[float]  # the change of the output at each fraction
+Interval = tuple[float, float, float]  # the mean and its ends
 
 
 @dataclass(frozen=True)
 class MapScore:
-    """The mean change of the output over the masking curve by one map, and the operator's lead over it."""
+    """One map: the change of the output over the masking curve, at each fraction, and the operator's lead over it."""
 
     name: str
-    score: float
-    low: float
-    high: float
-    lead: float
-    lead_low: float
-    lead_high: float
+    score: Interval
+    lead: Interval
+    curve: tuple[Interval, ...]
 
     @property
     def verdict(self) -> str:
         """Who finds the tokens that matter faster, as far as the interval can tell."""
         if self.name == "operator":
             return ""
-        return "operator" if self.lead_low > 0 else self.name if self.lead_high < 0 else "undecided"
+        _, low, high = self.lead
+        return "operator" if low > 0 else self.name if high < 0 else "undecided"
 
     def as_row(self) -> dict[str, Any]:
         """The fields for a table."""
         return {**asdict(self), "verdict": self.verdict}
 
 
-def masking_by_map(model: nn.Module, inputs: Sequence[Tensor], blank: Tensor | None = None) -> dict[str, float]:
-    """For each map, the change averaged over the masked fractions and the inputs."""
-    scores = dict[str, float]()
+def masking_by_map(model: nn.Module, inputs: Sequence[Tensor], blank: Tensor | None = None) -> dict[str, Curve]:
+    """For each map the change at every fraction, averaged over the inputs."""
+    curves = {}
     for name, order in MAPS.items():
-        curves = [masking_curve(model, x, order, blank=blank) for x in inputs]
-        scores[name] = mean(row.change for curve in curves for row in curve if row.masked)
-    return scores
+        each = [[row.change for row in masking_curve(model, x, order, blank=blank)] for x in inputs]
+        curves[name] = [mean(changes) for changes in zip(*each, strict=True)]
+    return curves
 
 
-def compared(scores: Sequence[Mapping[str, float]]) -> tuple[MapScore, ...]:
-    """Scores of each map over seeds (or texts) with 95 % intervals by Student's t, and the operator's paired lead.
+def compared(curves: Sequence[Mapping[str, Curve]]) -> tuple[MapScore, ...]:
+    """Each map over seeds (or texts) with 95 % intervals by Student's t, and the operator's paired lead.
 
-    >>> [(s.name, s.verdict) for s in compared([{"operator": 2.0, "random": 1.0}, {"operator": 2.1, "random": 1.1}])]
+    The score is the mean over the fractions at which something is masked.
+
+    >>> few = [{"operator": [0.0, 2.0], "random": [0.0, 1.0]}, {"operator": [0.0, 2.1], "random": [0.0, 1.1]}]
+    >>> [(s.name, s.verdict) for s in compared(few)]
     [('operator', ''), ('random', 'operator')]
     """
     found = []
-    for name in scores[0]:
-        values = [row[name] for row in scores]
-        leads = [row["operator"] - row[name] for row in scores]
-        found.append(MapScore(name, *_interval(values), *_interval(leads)))
+    for name in curves[0]:
+        scores = [_score(row[name]) for row in curves]
+        leads = [_score(row["operator"]) - score for row, score in zip(curves, scores, strict=True)]
+        points = zip(*(row[name] for row in curves), strict=True)
+        found.append(MapScore(name, interval(scores), interval(leads), tuple(interval(values) for values in points)))
     return tuple(found)
 
 
-def _interval(values: Sequence[float]) -> tuple[float, float, float]:
-    middle, n = mean(values), len(values)
-    half = T_975.get(n, 1.96 + 2.4 / n) * (stdev(values) if n > 1 else math.inf) / math.sqrt(n)
-    return middle, middle - half, middle + half
+def _score(curve: Curve) -> float:
+    moved = [change for change in curve if change]
+    return mean(moved) if moved else 0.0
 
 
-def trained_scores(
-    task: Task, arch: Architecture, *, seeds: int = 5, inputs: int = 20, epochs: int = 100, samples: int = 4000
-) -> tuple[list[dict[str, float]], list[float]]:
-    """Networks trained on a task, one for each seed: the score of every map on fresh samples, and each one's NMSE."""
-    from headcount.training import Member, Recipe, train
+def interval(values: Sequence[float]) -> Interval:
+    """The mean and its 95 % interval by Student's t; without ends for a single value."""
+    from scipy.stats import t
 
-    recipe = Recipe(samples=samples, validation=500, epochs=epochs, batch=100, evaluations=min(epochs, 20))
-    outcome = train([Member(task, arch, seed=s, data_seed=s) for s in range(seeds)], recipe)
-    x, _ = task.sample(inputs, generator=torch.Generator().manual_seed(10_000), dtype=torch.float64)
-    nets = [outcome.net(seed).double().eval() for seed in range(seeds)]
+    n = len(values)
+    half = float(t.ppf(0.975, n - 1)) * stdev(values) / math.sqrt(n) if n > 1 else math.inf
+    return mean(values), mean(values) - half, mean(values) + half
+
+
+def trained_curves(
+    members: Sequence[Member], recipe: Recipe, inputs: int = 20
+) -> tuple[list[dict[str, Curve]], list[float]]:
+    """Networks trained on a task: the curves of every map on fresh samples, network by network, and each one's NMSE."""
+    outcome = train(members, recipe)
+    x, _ = members[0].drawn.sample(inputs, generator=torch.Generator().manual_seed(10_000), dtype=torch.float64)
+    nets = [outcome.net(number).double().eval() for number in range(len(members))]
     return [masking_by_map(net, list(x)) for net in nets], [row["nmse"] for row in outcome.rows]
 
 
@@ -116,7 +123,7 @@ class SentenceSimilarity(SentenceEmbedding):
         return super().forward(x) @ self.other
 
 
-def sentence_scores(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> list[dict[str, float]]:
+def sentence_curves(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Curve]]:
     """For pairs of sentences: how fast masking the first one's tokens moves their cosine, by every map."""
     table = model.get_input_embeddings()
     rows = []

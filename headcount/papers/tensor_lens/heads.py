@@ -34,28 +34,21 @@ def head_scores(net: Transformer, x: Float[Tensor, "batch length token_dim"]) ->
     `moved` = mean of |<gradient of the answer at the head's output, the output>| over mean |answer|, the later layers
     as they are; `ablation` = mean squared change of the answer without the head, over the variance of the answer.
     """
-    with torch.no_grad():
-        answer = net(x)
-    spread = float(answer.var(unbiased=False)) or 1.0
-    scores = []
+    scores = list[HeadScore]()
     for layer, attend in enumerate(net.attention):
         parameter: Any = attend.output
-        kept = parameter.detach().clone()
-        gates = torch.ones(len(kept), dtype=kept.dtype, requires_grad=True)
-        for head in range(len(kept)):
-            off = torch.ones(len(kept), dtype=kept.dtype)
-            off[head] = 0.0
-            without = _with_output(net, layer, kept * off[:, None, None], x)
-            scores.append([layer + 1, head + 1, 0.0, float((without - answer).square().mean()) / spread])
-        with torch.enable_grad():
-            through = _with_output(net, layer, kept * gates[:, None, None], x, graph=True)
-            for one in range(len(x)):
-                part = torch.autograd.grad(through[one].sum(), gates, retain_graph=True)[0]
-                for head in range(len(kept)):
-                    scores[-len(kept) + head][2] += float(part[head].abs()) / (float(answer.abs().sum()) or 1.0)
-    return tuple(HeadScore(*row) for row in scores)
+        kept = parameter.detach()
 
+        def answer(gates: Tensor, layer: int = layer, kept: Tensor = kept) -> Tensor:
+            output = {f"attention.{layer}.output": kept * gates[:, None, None]}
+            return torch.func.functional_call(net, output, (x,)).reshape(len(x), -1).sum(1)
 
-def _with_output(net: Transformer, layer: int, output: Tensor, x: Tensor, *, graph: bool = False) -> Tensor:
-    with torch.set_grad_enabled(graph):
-        return torch.func.functional_call(net, {f"attention.{layer}.output": output}, (x,))
+        every, off = torch.ones(len(kept), dtype=kept.dtype), torch.eye(len(kept), dtype=kept.dtype)
+        with torch.no_grad():
+            whole, without = answer(every), torch.stack([answer(every - one) for one in off])
+        through = torch.autograd.functional.jacobian(answer, every)
+        moved = torch.as_tensor(through).abs().mean(0) / (whole.abs().mean() or 1.0)
+        lost = (without - whole).square().mean(1) / (whole.var(unbiased=False) or 1.0)
+        rows = zip(moved.tolist(), lost.tolist(), strict=True)
+        scores += [HeadScore(layer + 1, head + 1, *row) for head, row in enumerate(rows)]
+    return tuple(scores)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from markupsafe import Markup, escape
 
 from headcount.drawing.svg import Figure, tag, text
@@ -10,41 +12,52 @@ from headcount.report.rendering import both, render
 
 __all__ = ["layer_map", "lens_page"]
 
-ROW, LEFT, BARS = 16, 62, 120
+ROW, LEFT, BARS = 16, 62, 150
+SIZES = (880, 360)  # pixels: on a desk and on a phone
+SHOWN = 12  # of the largest parts
 
 
 def lens_page(view: LensView, *, command: str = "") -> str:
     """The page as HTML that needs no other file, no network and no script; hovering shows numbers."""
-    largest = max((abs(v) for v in view.tokens), default=1.0) or 1.0
     return render(
         "lens.html",
         "headcount.papers.tensor_lens",
         view=view,
-        coloured=Markup("").join(_word(p, v, largest) for p, v in zip(view.pieces, view.tokens, strict=True)),
-        bars=[(p, v, 100 * abs(v) / max(largest, abs(view.constant))) for p, v in _ranked(view)],
-        constant_width=100 * abs(view.constant) / max(largest, abs(view.constant)),
+        coloured=_coloured(view),
+        bars=_ranked(view),
         figure=both("map", *(layer_map(view, width) for width in SIZES)),
         frozen=", ".join(f"{n} {kind}" for kind, n in view.certificate["frozen"].items()),
         command=command,
     )
 
 
-SIZES = (820, 360)  # pixels: on a desk and on a phone
+def _tone(value: float) -> str:
+    return "up" if value >= 0 else "down"
 
 
-def _ranked(view: LensView) -> list[tuple[str, float]]:
-    pairs = sorted(zip(view.pieces, view.tokens, strict=True), key=lambda pair: -abs(pair[1]))
-    return pairs[:12]
+def _argued(view: LensView, token: int) -> str:
+    return ", ".join(word.strip() or repr(word) for word in view.argued[token]) if view.argued else ""
 
 
-def _word(piece: str, value: float, largest: float) -> Markup:
-    """One token, its ground as deep as its contribution is large."""
-    share = round(70 * abs(value) / largest)
-    tone = "up" if value >= 0 else "down"
-    shown = escape(piece.replace("\n", "⏎"))
-    return Markup('<span class="tok {}" style="--share:{}%" tabindex="0" title="{:+.4g}">{}</span>').format(
-        tone, share, value, shown
-    )
+def _ranked(view: LensView) -> list[dict[str, Any]]:
+    """The largest parts with the widths of their bars, and the constant to the same scale."""
+    order = sorted(range(len(view.tokens)), key=lambda i: -abs(view.tokens[i]))[:SHOWN]
+    widest = max(*(abs(view.tokens[i]) for i in order), abs(view.constant)) or 1.0
+    rows = [(view.pieces[i].strip(), view.tokens[i], _tone(view.tokens[i]), _argued(view, i)) for i in order]
+    rows.append(("constant", view.constant, "const", ""))
+    return [{"name": n, "value": v, "tone": t, "argued": a, "width": 100 * abs(v) / widest} for n, v, t, a in rows]
+
+
+def _coloured(view: LensView) -> Markup:
+    """The text, each token's ground as deep as its contribution is large, and the constant behind it."""
+    widest = max(*(abs(v) for v in view.tokens), abs(view.constant)) or 1.0
+    shown = '<span class="tok {}" style="--share:{}%" tabindex="0" title="{}">{}</span>'
+    words = []
+    for i, (piece, value) in enumerate(zip(view.pieces, view.tokens, strict=True)):
+        hover = f"{value:+.4g}" + (f"; argues for {_argued(view, i)}" if view.argued else "")
+        words.append((_tone(value), round(70 * abs(value) / widest), hover, piece.replace("\n", "⏎")))
+    words.append(("const", round(70 * abs(view.constant) / widest), f"{view.constant:+.4g}", "constant"))
+    return Markup("").join(Markup(shown).format(*word) for word in words)
 
 
 def layer_map(view: LensView, width: int) -> Figure:
@@ -54,7 +67,8 @@ def layer_map(view: LensView, width: int) -> Figure:
     cell, top = plot / max(length, 1), 26
     height = top + ROW * layers + 64
     largest = max((abs(v) for row in view.attention for v in row), default=1.0) or 1.0
-    body = [text("attention takes", LEFT, 14, "small soft"), text("att | ff", LEFT + plot + 16, 14, "small soft")]
+    body = [text("attention takes", LEFT, 14, "small soft"), text("attention", LEFT + plot + 16, 14, "small soft")]
+    body.append(text("feed-forward", LEFT + plot + 16 + BARS / 2, 14, "small soft"))
     for layer, row in enumerate(view.attention):
         y = top + ROW * (layers - 1 - layer)
         if layers <= 12 or layer % 5 == 4 or layer == 0:
@@ -72,7 +86,7 @@ def layer_map(view: LensView, width: int) -> Figure:
 
 def _cell(x: float, y: float, size: float, value: float, largest: float, layer: int, piece: str) -> str:
     strength = (abs(value) / largest) ** 0.5
-    tone = "up" if value >= 0 else "down"
+    tone = _tone(value)
     hover = tag("title", str(escape(f"layer {layer + 1} takes {value:+.3g} from {piece.strip()}")))
     shape = {"x": x, "y": float(y), "width": max(size - 1, 0.5), "height": ROW - 1.0}
     return tag("rect", hover, **shape, class_=f"cell {tone}", opacity=round(0.06 + 0.94 * strength, 3))
@@ -85,7 +99,7 @@ def _bars(view: LensView, layer: int, x: float, y: float) -> list[str]:
     drawn = []
     for at, (name, value) in enumerate(zip(("attention", "feed-forward"), sums[layer], strict=True)):
         hover = tag("title", f"layer {layer + 1}, through the {name}: {value:+.3g}")
-        tone = "up" if value >= 0 else "down"
+        tone = _tone(value)
         size = {"width": 1 + (BARS / 2 - 12) * abs(value) / largest, "height": ROW - 5.0}
         drawn.append(tag("rect", hover, x=x + at * BARS / 2, y=y + 2.0, **size, class_=f"cell {tone}"))
     return drawn

@@ -12,11 +12,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headcount.nets.recorded import Recording, Tape, parameters_still
 from headcount.papers.tensor_lens.operators import operator
 from headcount.papers.tensor_lens.subjects import EmbeddedModel, subject_of
-from headcount.papers.tensor_lens.tape import Recording, Tape
 
-__all__ = ["MAPS", "MaskingRow", "ScalarMap", "masking_curve"]
+__all__ = ["FRACTIONS", "MAPS", "MaskingRow", "ScalarMap", "masking_curve"]
 
 ScalarMap = Callable[[nn.Module, Tensor], Tensor]
 FRACTIONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -105,13 +105,8 @@ def at_random(model: nn.Module, x: Tensor) -> Tensor:
 def _attentions(model: nn.Module, x: Tensor) -> list[Tensor]:
     """The weights of every attention over the tokens, averaged over heads: (asking, length)."""
     subject, tape = subject_of(model, x), Tape()
-    asked = [p for p in subject.model.parameters() if p.requires_grad]
-    for p in asked:
-        p.requires_grad_(False)
-    with torch.enable_grad(), Recording(tape):
+    with parameters_still(subject.model), torch.enable_grad(), Recording(tape):
         subject(subject.x.clone()[None].requires_grad_())
-    for p in asked:
-        p.requires_grad_(True)
     kept = [v for values in tape.values.values() for v in values if isinstance(v, Tensor)]
     weights = [v for v in kept if getattr(v, "_lens", "") == "softmax" and v.shape[-1] == len(x)]
     if not weights:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,19 +13,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headcount.nets.recorded import (
+    NotAffine,
+    Recording,
+    Replay,
+    Site,
+    Tape,
+    own_backwards_opened,
+    parameters_still,
+    refuse_nonlinear,
+)
 from headcount.notebook import html_table, html_words, within_columns
-from headcount.numerals import counted
-from headcount.papers.tensor_lens.budgets import Budget, words_for
-from headcount.papers.tensor_lens.exactness import AffineCertificate, certify, refuse_nonlinear
+from headcount.numerals import counted, spoken_bytes
+from headcount.papers.tensor_lens.budgets import Budget, Forecast, Progress, measured_pass, progress_bar
+from headcount.papers.tensor_lens.exactness import AffineCertificate, certify
 from headcount.papers.tensor_lens.subjects import EmbeddedModel, subject_of
-from headcount.papers.tensor_lens.tape import NotAffine, Recording, Replay, Site, Tape, own_backwards_opened
 from headcount.papers.tensor_lens.token_maps import TokenMap, norm
 from headcount.sources import Checked, Source, implements
 
 __all__ = ["Operator", "ReadOut", "Singular", "operator"]
 
 LARGEST_MATRIX = 2**28  # bytes
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -105,28 +114,38 @@ class Operator:
 
     def replay(self, rows: Float[Tensor, "rows length embed"]) -> Float[Tensor, "rows places width"]:
         """T row + c for every row, from the tape."""
-        with torch.no_grad(), Replay(self._tape(len(rows))), own_backwards_opened():
-            return self.subject(rows)
+        with torch.no_grad():
+            return self._forward(rows)[0]
 
-    def _tape(self, rows: int) -> Tape:
-        if not self.tiled or rows == 1:
-            return self.tape
-        return _record(self.subject, rows, self.tape.branch)[0]
+    def _forward(self, rows: Tensor) -> tuple[Tensor, list[Site]]:
+        """The frozen pass, and where it moves something."""
+        alone = not self.tiled or len(rows) == 1
+        tape = self.tape if alone else _record(self.subject, len(rows), self.tape.branch)[0]
+        rows = rows.clone()  # a model may change its input in place
+        with Replay(tape) as frozen, own_backwards_opened():
+            return self.subject(rows), frozen.sites
+
+    @property
+    def cost(self) -> Forecast:
+        """What `contributions` will take, known before."""
+        return self.budget.slice(self.output.numel() * len(self.x) * self.output.element_size())
 
     def contributions(self, progress: Progress | None = None) -> Float[Tensor, "places length width"]:
-        """Ctr[i, j] = T[i, :, j, :] x_j, by replaying the tape on one row per token, in pieces that fit the budget."""
-        length, embed = self.x.shape
-        self.budget.allow(self.output.numel() * length * self.output.element_size(), "the slice")
-        parts = []
-        for first in range(0, length, self.budget.rows):
-            here = range(first, min(first + self.budget.rows, length))
-            rows = self.x.new_zeros(len(here) + 1, length, embed)  # the last row stays 0: it gives the constant
-            rows[range(len(here)), here] = self.x[first : first + len(here)]
-            out = self.replay(rows)
-            parts.append(out[:-1] - out[-1])
-            if progress:
-                progress(here.stop, length)
-        return torch.cat(parts).transpose(0, 1)
+        """Ctr[i, j] = T[i, :, j, :] x_j, by replaying the tape on one row per token, in pieces that fit the budget.
+
+        `progress` is called with the tokens done and all of them; None shows a bar where there is a terminal.
+        """
+        cost, x, constant = self.cost.check(), self.x, self.constant
+        found = constant.new_empty(len(x), *constant.shape)
+        at_once = self.budget.rows(found.numel() * found.element_size())
+        with progress_bar(cost, len(x)) if progress is None else nullcontext(progress) as done:
+            for first in range(0, len(x), at_once):
+                here = range(first, min(first + at_once, len(x)))
+                rows = x.new_zeros(len(here), *x.shape)
+                rows[range(len(here)), here] = x[first : here.stop]  # one token each, all others 0
+                found[first : here.stop] = self.replay(rows) - constant
+                done(here.stop, len(x))
+        return found.transpose(0, 1)
 
     def tokens(self, by: TokenMap = norm) -> Float[Tensor, "places length"]:
         """One number for each token and each place read: `norm`, `share` or `logit(direction)`."""
@@ -142,13 +161,10 @@ class Operator:
             u = u + direction
         else:
             u[place] = direction
-        with _still(self.subject.model), torch.enable_grad():
+        with parameters_still(self.subject.model), torch.enable_grad():
             x = self.x.clone().requires_grad_()
-            tokens = x.clone()[None]
-            with Replay(self.tape) as frozen, own_backwards_opened():
-                out = self.subject(tokens)
+            out, sites = self._forward(x[None])
             value = (out[0] * u).sum()
-            sites = [site for site in frozen.sites if site.value.requires_grad]
             grads = torch.autograd.grad(value, [x, *(s.value for s in sites)], allow_unused=True)
         parts = (grads[0] * self.x).sum(-1)
         attention, hidden = _moved(sites, grads[1:], len(parts))
@@ -159,21 +175,18 @@ class Operator:
         """T itself; refused above 256 MB (its size is that of output times input)."""
         size = self.output.numel() * self.x.numel() * self.output.element_size()
         if size > LARGEST_MATRIX:
-            limit = words_for(LARGEST_MATRIX)
-            raise ValueError(f"the whole matrix would take {words_for(size)} (at most {limit}); use contributions()")
+            limit = spoken_bytes(LARGEST_MATRIX)
+            raise ValueError(f"the whole matrix would take {spoken_bytes(size)} (at most {limit}); use contributions()")
         out = self.output
         basis = torch.eye(out.numel(), dtype=out.dtype, device=out.device).unflatten(1, out.shape)
-        rows = torch.cat([self.adjoint(some) for some in basis.split(max(1, self.budget.rows // 2))])
+        rows = torch.cat([self.adjoint(some) for some in basis.split(self.budget.rows(size))])
         return rows.unflatten(0, out.shape)
 
     def adjoint(self, outputs: Float[Tensor, "rows places width"]) -> Float[Tensor, "rows length embed"]:
         """T^T applied to directions of the whole output, by one backward pass of the frozen network."""
-        with _still(self.subject.model), torch.enable_grad():
+        with parameters_still(self.subject.model), torch.enable_grad():
             x = self.x.expand(len(outputs), -1, -1).clone().requires_grad_()
-            tokens = x.clone()
-            with Replay(self._tape(len(x))), own_backwards_opened():
-                out = self.subject(tokens)
-            return torch.autograd.grad(out, x, outputs)[0]
+            return torch.autograd.grad(self._forward(x)[0], x, outputs)[0]
 
     def singular(self, k: int = 1) -> Singular:
         """The k leading singular directions of T, by Lanczos on products with T and T^T: the matrix is never built."""
@@ -208,18 +221,20 @@ class Operator:
 )
 def operator(
     model: nn.Module,
-    x: Tensor,
+    x: Tensor | Sequence[Any],
     *,
     at: Sequence[int] | None = None,
     attention_mask: Tensor | None = None,
     freeze: str = "gate",
     memory: int | str | None = None,
+    forecast: Callable[[Forecast], None] | None = None,
 ) -> Operator:
     """The network at x as one affine map of its tokens, F(x) = T x + c, with a certificate that it is one.
 
     `x`: embedded tokens (length, embed_dim), or token ids for a Hugging Face model; `at`: the places of the output to
     read (None: all); `freeze`: which factor of a gated unit is frozen, its "gate" or the "branch" it multiplies (both
-    splits are exact, and differ); `memory`: bytes to stay below, as a number or as "4G".
+    splits are exact, and differ); `memory`: bytes to stay below, as a number or as "4G" (None: half of what is free);
+    `forecast`: told what it will take once one plain pass was made, before anything is kept.
     Source: Atad et al. 2026 (TensorLens).
     Departs: the printed identity F(x) = T x leaves out biases; here they are the constant c.
 
@@ -232,10 +247,12 @@ def operator(
     if freeze not in ("gate", "branch"):
         raise ValueError(f"freeze must be 'gate' or 'branch', got {freeze!r}")
     subject = subject_of(model, x, at=at, attention_mask=attention_mask)
-    with torch.no_grad():
-        plain = subject.plain()
+    plain, cost = measured_pass(subject.plain, len(subject.x), memory)
+    if forecast:
+        forecast(cost)
+    cost.check()
     tape, recorded = _record(subject, 1, freeze)
-    budget = Budget.of(memory, tape, subject.x, recorded)
+    budget = Budget.of(cost.limit, tape, subject.x, recorded)
     found = Operator(subject, tape, recorded[0], _unknown(), budget)
     try:
         return _certified(found, plain)
@@ -244,10 +261,12 @@ def operator(
 
 
 def _certified(found: Operator, plain: Tensor) -> Operator:
+    began = time.perf_counter()
     rows = found.replay(_rows_far_apart(found.x))
+    seconds = (time.perf_counter() - began) / len(rows)
     here = found.output
     certificate = certify(found.tape, here, plain.reshape(here.shape), (rows[0], rows[1], rows[2]), MIX)
-    return replace(found, certificate=certificate.check())
+    return replace(found, certificate=certificate.check(), budget=found.budget.timed(seconds))
 
 
 MIX = 0.37
@@ -267,26 +286,13 @@ def _rows_far_apart(x: Tensor) -> Tensor:
 
 def _record(subject: EmbeddedModel, rows: int, branch: str) -> tuple[Tape, Tensor]:
     tape = Tape(branch=branch)
-    with _still(subject.model), torch.enable_grad():
+    with parameters_still(subject.model), torch.enable_grad():
         x = subject.x.clone().requires_grad_()
         tokens = x.clone().expand(rows, -1, -1).clone()
         with Recording(tape), own_backwards_opened():
             out = subject(tokens)
         refuse_nonlinear(out, tape)
     return tape, out.detach()
-
-
-@contextmanager
-def _still(model: nn.Module) -> Iterator[None]:
-    """Parameters that ask for no gradient, so that what autograd follows is the tokens; as they were afterwards."""
-    asked = [p for p in model.parameters() if p.requires_grad]
-    for p in asked:
-        p.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for p in asked:
-            p.requires_grad_(True)
 
 
 def _moved(sites: list[Site], grads: Sequence[Tensor | None], length: int) -> tuple[Tensor, Tensor]:

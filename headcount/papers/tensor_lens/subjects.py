@@ -33,10 +33,15 @@ class EmbeddedModel:
 
 
 def subject_of(
-    model: nn.Module, x: Tensor, *, at: Sequence[int] | None = None, attention_mask: Tensor | None = None
+    model: nn.Module,
+    x: Tensor | Sequence[Any],
+    *,
+    at: Sequence[int] | None = None,
+    attention_mask: Tensor | None = None,
 ) -> EmbeddedModel:
     """The model as a function of embedded tokens; every reason not to look at it is one line."""
     model = getattr(model, "_orig_mod", model)  # a compiled module keeps the one it was made of
+    x = _rectangular(x)
     _refuse_model(model)
     if hasattr(model, "get_input_embeddings") and hasattr(model, "config"):
         return _pretrained(model, x, at, attention_mask)
@@ -53,7 +58,16 @@ def subject_of(
 
 
 def _places(out: Tensor, at: Sequence[int] | None) -> Tensor:
-    return out if at is None or out.dim() < 3 else out[:, list(at)]
+    if at is None or out.dim() < 3:
+        return out
+    _refuse_places(at, out.shape[1])
+    return out[:, list(at)]
+
+
+def _refuse_places(at: Sequence[int], length: int) -> None:
+    for place in at:
+        if not -length <= place < length:
+            raise ValueError(f"at must name places of the output, 0..{length - 1}, got {place}")
 
 
 def _refuse_model(model: nn.Module) -> None:
@@ -67,12 +81,25 @@ def _refuse_model(model: nn.Module) -> None:
         raise ValueError(f"the weights are {str(half)[6:]}, too coarse for a certificate; call model.float()")
 
 
+def _rectangular(x: Any) -> Tensor:
+    """Tokens as one finite tensor, also from a list."""
+    try:
+        if isinstance(x, Tensor) and x.is_nested:
+            raise TypeError
+        x = x if isinstance(x, Tensor) else torch.tensor(x)
+    except (TypeError, ValueError):
+        raise ValueError("texts of several lengths do not make one tensor; give one text at a time") from None
+    if not x.numel():
+        raise ValueError("the text is empty: an operator needs at least one token")
+    if x.is_floating_point() and not x.isfinite().all():
+        raise ValueError("the tokens hold NaN or infinity")
+    return x
+
+
 def _one(x: Tensor, model: nn.Module) -> Tensor:
     x = x[0] if x.dim() == 3 and len(x) == 1 else x
     if x.dim() != 2:
         raise ValueError(f"give one text at a time: tokens of shape (length, embed_dim), got {tuple(x.shape)}")
-    if not len(x):
-        raise ValueError("the text is empty: an operator needs at least one token")
     if x.dtype in HALVES:
         raise ValueError(f"the tokens are {str(x.dtype)[6:]}, too coarse for a certificate; give float32 or float64")
     like = next(model.parameters(), x)
@@ -85,9 +112,12 @@ def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask:
     takes = inspect.signature(model.forward).parameters
     if "inputs_embeds" not in takes:
         raise ValueError(f"{type(model).__name__} takes no inputs_embeds, so its tokens cannot be varied")
+    _refuse_kernel(model)
     ids = None if x.is_floating_point() else x.reshape(1, -1) if x.dim() == 1 else x
-    if ids is not None and len(ids) != 1:
-        raise ValueError(f"give one text at a time: token ids of shape (length,), got {tuple(x.shape)}")
+    if ids is not None:
+        _refuse_ids(ids, model)
+    elif x.shape[-1] != (width := model.get_input_embeddings().weight.shape[1]):
+        raise ValueError(f"the model's embedded tokens have {width} numbers each, these have {x.shape[-1]}")
     with torch.no_grad():
         tokens = _one(x if ids is None else model.get_input_embeddings()(ids.to(_device(model))), model)
     options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes or "kwargs" in takes else {}
@@ -95,6 +125,7 @@ def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask:
         options = {}
     heads = at is not None and "logits_to_keep" in takes
     if heads:
+        _refuse_places(at or (), len(tokens))
         options["logits_to_keep"] = torch.tensor([i % len(tokens) for i in at or ()], device=tokens.device)
     mask = None if attention_mask is None else attention_mask.reshape(1, -1).to(tokens.device)
 
@@ -108,6 +139,22 @@ def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask:
         return read if heads else _places(read, at)
 
     return EmbeddedModel(model, tokens, call, lambda: call(None if ids is not None else tokens[None]))
+
+
+def _refuse_kernel(model: Any) -> None:
+    kernel = getattr(model.config, "_attn_implementation", None)
+    if kernel not in (None, "eager", "sdpa"):
+        raise ValueError(f"{kernel} keeps its attention weights to itself; call model.set_attn_implementation('sdpa')")
+
+
+def _refuse_ids(ids: Tensor, model: Any) -> None:
+    known, most = len(model.get_input_embeddings().weight), getattr(model.config, "max_position_embeddings", None)
+    if len(ids) != 1:
+        raise ValueError(f"give one text at a time: token ids of shape (length,), got {tuple(ids.shape)}")
+    if not 0 <= int(ids.min()) <= int(ids.max()) < known:
+        raise ValueError(f"token ids must lie in 0..{known - 1}, got {int(ids.min())} to {int(ids.max())}")
+    if most and ids.shape[1] > most:
+        raise ValueError(f"the text has {ids.shape[1]} tokens and the model takes at most {most}; cut the text")
 
 
 def _device(model: nn.Module) -> torch.device:

