@@ -14,19 +14,26 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from benchmarks.problem import TOKEN_DIM, Size
-from headcount.training.backends import fused, layered, sublayers
+from headcount.tasks.neighbours import Neighbour
+from headcount.training.backends import decoder_network, fused, layered, sublayers
 from headcount.training.backends.choice import Path
 from headcount.training.backends.plain import Batch
 from headcount.training.bank import Bank
+from headcount.training.decoder_bank import DecoderBank
+from headcount.training.decoder_paths import DecoderBatch, DecoderPath
 from headcount.training.optimiser import AdamW
 
-__all__ = ["Launch", "Operation", "Recorder", "Steps", "recorded_step", "recording"]
+__all__ = ["Launch", "Operation", "Recorder", "Steps", "decoder_step", "recorded_step", "recording"]
 
 OPTIONS = ("num_warps", "num_stages", "maxnreg")
-VIEWS = ("view", "expand", "transpose", "t.", "slice", "select", "split", "unbind", "permute", "unsqueeze", "squeeze",
-         "alias", "detach", "empty", "new_empty", "_unsafe_view", "as_strided", "reshape_alias", "diagonal", "unflatten", "lift")  # fmt: skip
+VIEWS = (
+    "view", "expand", "transpose", "t.", "slice", "select", "split", "unbind", "permute", "unsqueeze", "squeeze",
+    "alias", "detach", "empty", "new_empty", "_unsafe_view", "as_strided", "reshape_alias", "diagonal", "unflatten",
+    "lift",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class _Counting(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         name = str(func).removeprefix("aten.")
         if not name.startswith(VIEWS):
-            flat = torch.utils._pytree.tree_leaves((args, kwargs, out))
+            flat = tree_leaves((args, kwargs, out))
             traffic = sum(x.numel() * x.element_size() for x in flat if isinstance(x, Tensor))
             self.steps.others.append(Operation(name, traffic))
         return out
@@ -133,4 +140,20 @@ def recorded_step(path: Path, size: Size) -> Steps:
     with recording(fused, layered, sublayers) as steps:
         gradient = path.gradient(bank, batch, target)
         path.update(adam, bank.theta, gradient, torch.empty(size.models, dtype=torch.bool, device="meta"))
+    return steps
+
+
+def decoder_step(case: Any, path: DecoderPath) -> Steps:
+    """Gradient and update of a bank of decoders of the race; `case` is one of `decoder_speed.CASES`."""
+    bank = DecoderBank(case.shape, [0])
+    bank.seeds = (0,) * case.models
+    bank.theta = torch.empty(case.models, bank.theta.shape[1], device="meta")
+    length = Neighbour().longest(case.length)
+    size = (case.models, case.batch, length)
+    ids = torch.empty(size, dtype=torch.int64, device="meta")
+    judged, whole = torch.empty(size, dtype=torch.bool, device="meta"), torch.empty(case.models, device="meta")
+    batch = DecoderBatch(ids, ids, judged, ids[..., 0].clone(), ids[:, 0, 0].clone())
+    adam = AdamW(bank.theta, whole, whole, 1000, 0.05)
+    with recording(fused, sublayers, decoder_network) as steps:
+        path.update(adam, bank.theta, path.gradient(bank, batch), whole.bool())
     return steps

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.kernel_launches import Launch, Steps, recorded_step
+from benchmarks.kernel_launches import Launch, Steps, decoder_step, recorded_step
 
 __all__ = ["Code", "Resources", "compiled", "resources"]
 
@@ -219,6 +219,8 @@ def trips(launch: Launch) -> list[float]:
         "heads_backward": lambda: _heads_trips(launch),
         "hidden_forward": lambda: [float(a["chunks"]), _share(a["rows"], a["ROWS"], launch.grid[1])],
         "hidden_backward": lambda: [float(a["chunks"]), _share(a["rows"], a["ROWS"], launch.grid[1])],
+        "letters_backward": lambda: [_share(a["count"], a["ROWS"], launch.grid[1])],
+        "say": lambda: [_share(a["count"], a["ROWS"], launch.grid[1])],
         "ask_forward": lambda: [heads],
         "ask_backward": lambda: [heads],
         "pool_forward": lambda: [_share(a["batch"], a["SAMPLES"], launch.grid[1]), 1.0],
@@ -265,26 +267,34 @@ def table(rows: list[dict[str, Any]], steps: Steps) -> str:
     return "\n".join(lines)
 
 
+def _shown(shape: str, way: str, steps: Steps) -> dict[str, Any]:
+    rows = described(steps)
+    print(f"\n{shape}\n{way}\n{table(rows, steps)}", flush=True)
+    return {"shape": shape, "way": way, "launches": rows, "other operations": len(steps.others)}
+
+
 def main() -> None:
     import triton
 
+    from benchmarks.decoder_speed import CASES
     from benchmarks.gpu_round2 import SHAPES, ways
+    from headcount.training.decoder_paths import by_products, in_decoder_kernels
 
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--shape", type=int, action="append", help="number of a shape of the race; all without")
+    ask.add_argument("--decoder", type=int, action="append", help="number of a size of the decoders' race")
     ask.add_argument("--way", default="", help="part of a way's name; the first without")
     ask.add_argument("--json", type=File)
     asked = ask.parse_args()
     print(f"Triton {triton.__version__}, sm_90")
     out = []
-    for number in asked.shape if asked.shape is not None else range(len(SHAPES)):
+    for number in asked.shape if asked.shape is not None else () if asked.decoder else range(len(SHAPES)):
         named = ways(number)
         name = next(n for n in named if asked.way in n)
-        steps = recorded_step(named[name], SHAPES[number])
-        rows = described(steps)
-        print(f"\n{SHAPES[number]}\n{name}\n{table(rows, steps)}", flush=True)
-        out.append({"shape": SHAPES[number]._asdict() if hasattr(SHAPES[number], "_asdict") else str(SHAPES[number]),
-                    "way": name, "launches": rows})  # fmt: skip
+        out.append(_shown(str(SHAPES[number]), name, recorded_step(named[name], SHAPES[number])))
+    for number in asked.decoder or ():
+        path = in_decoder_kernels() if asked.way != "products" else by_products()
+        out.append(_shown(CASES[number].name, path.name, decoder_step(CASES[number], path)))
     if asked.json:
         asked.json.write_text(json.dumps({"triton": triton.__version__, "steps": out}, indent=1) + "\n")
 

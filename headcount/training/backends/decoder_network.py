@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from headcount.nets.causal import EPS, DecoderShape
 from headcount.training.backends.kernels import letters_backward, letters_forward, say
 from headcount.training.backends.sublayers import Attending, Feeding, Rows, begins
 from headcount.training.backends.tiles import SublayerTile, power, spread
+from headcount.training.decoder_paths import DecoderBatch
 
-__all__ = ["DecoderStrings", "decoder_gradient", "decoder_held"]
+__all__ = ["decoder_gradient", "decoder_held"]
 
 TALL = 64  # rows of a tile at the two ends
-
-
-@dataclass(frozen=True, eq=False)
-class DecoderStrings:
-    """A batch of strings for every member: what is read, what is to be said where, and where places begin."""
-
-    ids: Int[Tensor, "models batch length"]
-    targets: Int[Tensor, "models batch length"]
-    judged: Bool[Tensor, "models batch length"]
-    offset: Int[Tensor, "models batch"]
-    counts: Int[Tensor, " models"]  # judged places
-
-    @property
-    def size(self) -> tuple[int, int, int]:
-        models, batch, length = self.ids.shape
-        return models, batch, length
 
 
 def decoder_held(shape: DecoderShape, length: int, dtype: torch.dtype, tile: SublayerTile) -> bool:
@@ -43,7 +26,7 @@ def decoder_held(shape: DecoderShape, length: int, dtype: torch.dtype, tile: Sub
 
 
 def decoder_gradient(
-    shape: DecoderShape, theta: Float[Tensor, "models parameters"], strings: DecoderStrings, tile: SublayerTile
+    shape: DecoderShape, theta: Float[Tensor, "models parameters"], strings: DecoderBatch, tile: SublayerTile
 ) -> tuple[Float[Tensor, "models parameters"], Float[Tensor, " models"]]:
     """The gradient of every member's mean cross-entropy over its judged places, and that loss."""
     theta = theta.detach()
@@ -83,7 +66,7 @@ def _layers(shape: DecoderShape, theta: Tensor, tile: SublayerTile) -> list[tupl
     return out
 
 
-def _looked_up(shape: DecoderShape, rows: Rows, strings: DecoderStrings) -> Tensor:
+def _looked_up(shape: DecoderShape, rows: Rows, strings: DecoderBatch) -> Tensor:
     models, batch, length = strings.size
     out = rows.theta.new_empty(models, batch, length, shape.embed_dim)
     letters_forward[models, -(-batch * length // TALL)](
@@ -93,18 +76,18 @@ def _looked_up(shape: DecoderShape, rows: Rows, strings: DecoderStrings) -> Tens
     return out
 
 
-def _looked_up_back(shape: DecoderShape, rows: Rows, slope: Tensor, strings: DecoderStrings, parts: int) -> None:
+def _looked_up_back(shape: DecoderShape, rows: Rows, slope: Tensor, strings: DecoderBatch, parts: int) -> None:
     models, batch, length = strings.size
     table = shape.vocab + (shape.context if shape.positions == "absolute" else 0)
     tall = min(64, max(16, power(table)))
     letters_backward[models, parts, -(-table // tall)](
-        strings.ids, strings.offset, slope, rows.share, rows.row, rows.share.stride(0), batch * length, length, shape.vocab,
-        table, shape.embed_dim, ROWS=TALL, EMBED=max(16, power(shape.embed_dim)), TABLE=tall,
+        strings.ids, strings.offset, slope, rows.share, rows.row, rows.share.stride(0), batch * length, length,
+        shape.vocab, table, shape.embed_dim, ROWS=TALL, EMBED=max(16, power(shape.embed_dim)), TABLE=tall,
         PLACES=shape.positions == "absolute", num_warps=4, num_stages=1,
     )  # fmt: skip
 
 
-def _said(shape: DecoderShape, rows: Rows, x: Tensor, strings: DecoderStrings, parts: int) -> tuple[Tensor, Tensor]:
+def _said(shape: DecoderShape, rows: Rows, x: Tensor, strings: DecoderBatch, parts: int) -> tuple[Tensor, Tensor]:
     models, batch, length = strings.size
     at, d_x = begins(shape.tensors()), torch.empty_like(x)
     loss = rows.theta.new_empty(models, parts)

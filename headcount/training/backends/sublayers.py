@@ -1,4 +1,4 @@
-"""Launches of the sublayers' kernels: attention, the class token's question, feed-forwards, all read from a bank's rows.
+"""Launches of the sublayers' kernels: attention, the class token's question, feed-forwards.
 
 Parameters are read where they lie in a member's row of `theta`. Gradients are written at the same places into rows of a
 buffer of shares, one for each program of a member, which are added up at the end in a fixed order.
@@ -101,7 +101,8 @@ class Attending:
         grid = (x.shape[0], self.parts(*x.shape[:3], back=True))
         heads_backward[grid](
             x, rows.theta, self.scale, self.counts, _or(rows.lengths, self.counts), _or(directions, x), _or(d_heard, x),
-            slope, d_x, rows.share, _or(d_directions, x), rows.row, rows.share.stride(0), *self._places(), *sizes, **options,
+            slope, d_x, rows.share, _or(d_directions, x), rows.row, rows.share.stride(0), *self._places(), *sizes,
+            **options,
         )  # fmt: skip
         return d_x, d_directions
 
@@ -166,7 +167,7 @@ class Feeding:
     norm: float = 0.0
 
     def cut(self, back: bool) -> dict[str, Any]:
-        made = self.tile.hidden_cut(self.inputs, self.hidden, self.outputs, back)
+        made = self.tile.hidden_cut(self.inputs, self.hidden, self.outputs, back, self.norm > 0)
         assert made is not None, "asked for more than a program holds"
         return made
 

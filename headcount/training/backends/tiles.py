@@ -91,7 +91,7 @@ class SublayerTile:
     worked on together, `hidden` the hidden units. `registers` of a thread, forwards and backwards; by default all.
     """
 
-    chunk: int = 32
+    chunk: int = 32  # for states up to 32, else 64
     wide: int = 64
     hidden: int = 64
     feed_rows: int = 64
@@ -113,13 +113,16 @@ class SublayerTile:
         if longest > 64 or wide > 128 or dim > 64:
             return None
         rows = 32 if longest <= 32 and wide <= 32 else 64
-        chunk = max(16, power(dim), min(self.chunk if back else self.wide, power(heads * dim)))
+        most = self.chunk if back and wide <= 32 else self.wide if wide <= 64 else 32
+        chunk = max(16, power(dim), min(most, power(heads * dim)))
         asking = max(16, power(rows // longest * power(heads)))
         cut = {"ROWS": rows, "EMBED": wide, "CHUNK": chunk, "DIM": dim, "TOGETHER": chunk // dim}
         warps = rows // 16 if wide <= 64 else 8
         return cut | {"ASKING": asking, "HEADS": power(heads), "num_warps": warps, "maxnreg": self.registers[back]}
 
-    def hidden_cut(self, inputs: int, hidden: int, outputs: int, back: bool) -> dict[str, Any] | None:
+    def hidden_cut(
+        self, inputs: int, hidden: int, outputs: int, back: bool, norm: bool = False
+    ) -> dict[str, Any] | None:
         """Sizes of a feed-forward's tile; None where a program cannot hold it.
 
         >>> SublayerTile().hidden_cut(48, 128, 48, back=True)["CHUNK"]
@@ -129,7 +132,8 @@ class SublayerTile:
         if max(sizes) > 128:
             return None
         chunk = max(16, min(self.hidden if max(sizes) <= 64 else 32, power(hidden)))
-        cut = {"ROWS": self.feed_rows, "INPUTS": sizes[0], "CHUNK": chunk, "OUTPUTS": sizes[1]}
+        rows = self.feed_rows // 2 if norm and back else self.feed_rows
+        cut = {"ROWS": rows, "INPUTS": sizes[0], "CHUNK": chunk, "OUTPUTS": sizes[1]}
         return cut | {"num_warps": 4 if max(sizes) <= 64 else 8, "maxnreg": self.registers[back]}
 
 

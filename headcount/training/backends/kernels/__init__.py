@@ -10,7 +10,7 @@ from headcount.training.backends.kernels import (
     class_question,
     composition,
     hidden_sublayer,
-    letters,
+    letter_table,
     pooling,
     token_attention,
     token_layer,
@@ -69,6 +69,6 @@ question_forward: Any = class_question.question_forward
 question_backward: Any = class_question.question_backward
 fold_forward: Any = class_maps.fold_forward
 fold_backward: Any = class_maps.fold_backward
-letters_forward: Any = letters.letters_forward
-letters_backward: Any = letters.letters_backward
-say: Any = letters.say
+letters_forward: Any = letter_table.letters_forward
+letters_backward: Any = letter_table.letters_backward
+say: Any = letter_table.say

@@ -68,10 +68,7 @@ def _out_places(chunk, heads, embed, head_step, row_step, EMBED: tl.constexpr, C
     return e[:, None] * row_step + place[None, :], (e < embed)[:, None] & real[None, :]
 
 
-@triton.jit(
-    do_not_specialize=("row", "batch", "longest", "heads", "chunks", "shared", "at_query", "at_key", "at_value",
-                       "at_output", "at_scaling", "at_moving", "head_step", "row_step", "scale_row")
-)  # fmt: skip
+@triton.jit(do_not_specialize=("batch", "longest", "heads", "chunks", "shared", "head_step", "row_step", "scale_row"))
 def heads_forward(
     x, theta, scale, counts, lengths, directions, heard, out,
     row, at_query, at_key, at_value, at_output, at_scaling, at_moving, head_step, row_step, scale_row,
@@ -112,7 +109,7 @@ def heads_forward(
                 seen = _factor(normed, PRECISION)
             else:
                 seen = _factor(y, PRECISION)
-            if ASK:
+            if ASK:  # noqa: SIM102 # Triton: what is constant decides first
                 if chunk == 0:
                     _heard(seen, directions, heard, block, batch, length, longest, heads, shared, embed, ROWS, ASKING,
                            HEADS, EMBED, PRECISION)  # fmt: skip
@@ -129,10 +126,7 @@ def heads_forward(
         tl.debug_barrier()  # the next chunk reads the states that this one wrote
 
 
-@triton.jit(
-    do_not_specialize=("row", "share_step", "batch", "longest", "heads", "chunks", "shared", "at_query", "at_key", "at_value",
-                       "at_output", "at_scaling", "at_moving", "head_step", "row_step", "scale_row")
-)  # fmt: skip
+@triton.jit(do_not_specialize=("batch", "longest", "heads", "chunks", "shared", "head_step", "row_step", "scale_row"))
 def heads_backward(
     x, theta, scale, counts, lengths, directions, d_heard, slope, d_x, share, d_directions,
     row, share_step, at_query, at_key, at_value, at_output, at_scaling, at_moving, head_step, row_step, scale_row,
@@ -143,8 +137,8 @@ def heads_backward(
 ):  # fmt: skip
     """Gradients from g = dL/dout, everything but `x` computed again; the parameters' in this program's `share`.
 
-    With p a head's weights: do = W_O^T g, dv = p^T do, dp = do v^T, ds = p (dp - sum_t p dp), dq = ds k, dk = ds^T q, and
-    x collects W_Q^T dq + W_K^T dk + W_V^T dv beside g. A tile's slopes are scaled to one size, and back at the end.
+    With p a head's weights: do = W_O^T g, dv = p^T do, dp = do v^T, ds = p (dp - sum_t p dp), dq = ds k, dk = ds^T q,
+    and x collects W_Q^T dq + W_K^T dk + W_V^T dv beside g. A tile's slopes are scaled to one size, and back at the end.
     """
     model, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     samples = ROWS // longest
@@ -179,13 +173,13 @@ def heads_backward(
             place, within = _row_places(block, batch * longest, embed, samples * longest, ROWS, EMBED)
             g = tl.load(slope + place, mask=within, other=0.0)
             size = _size(g)
-            dy = _factor(g / size, PRECISION)
+            dy = _factor(g * (1.0 / size), PRECISION)
             seen = tl.load(x + place, mask=within, other=0.0)
             if NORM:
                 unit, rate, seen = _normed(seen, weight, bias, embed, EPS, EMBED)
             seen = _factor(seen, PRECISION)
             g = first * g + tl.load(d_x + place, mask=within & (chunk > 0), other=0.0)
-            if ASK:
+            if ASK:  # noqa: SIM102 # Triton: what is constant decides first
                 if chunk == 0:
                     g += _asked_back(seen, directions, d_heard, d_directions, block, batch, length, longest, heads,
                                      shared, embed, ROWS, ASKING, HEADS, EMBED, PRECISION)  # fmt: skip

@@ -67,7 +67,7 @@ def _asked_back(seen, directions, d_heard, d_directions, block, batch, length, l
     at, real = _questions(block, batch, longest, heads, 0, embed, ROWS, ASKING, HEADS, EMBED)
     g = tl.load(d_heard + at, mask=real, other=0.0)
     size = _size(g)
-    g = _factor(g / size, PRECISION)
+    g = _factor(g * (1.0 / size), PRECISION)
     dp = _product(seen, tl.trans(g), PRECISION)
     ds = _factor(p * (dp - tl.sum(p * dp, 0)[None, :]), PRECISION)
     tl.store(d_directions + at, _product(tl.trans(ds), seen, PRECISION) * size, mask=real)

@@ -86,7 +86,7 @@ def _normed(x, weight, bias, embed, EPS: tl.constexpr, EMBED: tl.constexpr):
     """The rows at mean 0 and variance 1, one over their deviation, and the first with weight and bias."""
     real = (tl.arange(0, EMBED) < embed)[None, :]
     centred = tl.where(real, x - (tl.sum(x, 1) / embed)[:, None], 0.0)
-    rate = 1.0 / tl.sqrt(tl.sum(centred * centred, 1) / embed + EPS)
+    rate = tl.rsqrt(tl.sum(centred * centred, 1) / embed + EPS)
     unit = centred * rate[:, None]
     return unit, rate, unit * weight[None, :] + bias[None, :]
 

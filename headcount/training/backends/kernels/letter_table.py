@@ -76,7 +76,7 @@ def letters_backward(
         at, within = _row_places(block, count, embed, ROWS, ROWS, EMBED)
         g = tl.load(slope + at, mask=within, other=0.0)
         size = _size(g)
-        g = g / size
+        g = g * (1.0 / size)
         read = j[:, None] == letter[None, :]
         if PLACES:
             read = read | (j[:, None] == place[None, :])
