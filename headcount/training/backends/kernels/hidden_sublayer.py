@@ -85,7 +85,9 @@ def hidden_forward(
         w = _columns(theta + at_inner + begin * inputs, tall, inputs, CHUNK, INPUTS)
         w1, w1_rest = _factor(w, PRECISION), _left_out(w)
         at, real = _outer(theta + at_outer + begin, outputs, hidden, tall, OUTPUTS, CHUNK)
-        w2 = _factor(tl.load(at, mask=real, other=0.0), PRECISION)
+        w = tl.load(at, mask=real, other=0.0)
+        large = tl.maximum(tl.max(tl.max(tl.abs(w), 1), 0), 1e-30)  # small weights keep their digits in float16
+        w2 = _factor(w * (1.0 / large), PRECISION)
         b1 = _numbers(theta + at_bias + begin, tall, CHUNK)
         first = tl.where(chunk == 0, 1.0, 0.0)
         for block in range(part, tl.cdiv(rows, ROWS), parts):
@@ -105,7 +107,7 @@ def hidden_forward(
             made = tl.load(out + to, mask=inside & (chunk > 0), other=0.0) + first * b2[None, :]
             if RESIDUAL:
                 made += first * y
-            tl.store(out + to, made + _product(_factor(a, PRECISION), w2, PRECISION), mask=inside)
+            tl.store(out + to, made + _product(_factor(a, PRECISION), w2, PRECISION) * large, mask=inside)
         tl.debug_barrier()  # the next chunk reads what this one wrote
 
 
@@ -137,7 +139,9 @@ def hidden_backward(
         w = _columns(theta + at_inner + begin * inputs, tall, inputs, CHUNK, INPUTS)
         w1, w1_rest = _factor(w, PRECISION), _left_out(w)
         at, real = _outer(theta + at_outer + begin, outputs, hidden, tall, OUTPUTS, CHUNK)
-        w2 = _factor(tl.load(at, mask=real, other=0.0), PRECISION)
+        w = tl.load(at, mask=real, other=0.0)
+        large = tl.maximum(tl.max(tl.max(tl.abs(w), 1), 0), 1e-30)  # small weights keep their digits in float16
+        w2 = _factor(w * (1.0 / large), PRECISION)
         b1 = _numbers(theta + at_bias + begin, tall, CHUNK)
         d_w1, d_w2 = tl.zeros((INPUTS, CHUNK), tl.float32), tl.zeros((CHUNK, OUTPUTS), tl.float32)
         d_b1, d_b2 = tl.zeros((CHUNK,), tl.float32), tl.zeros((OUTPUTS,), tl.float32)
@@ -162,12 +166,12 @@ def hidden_backward(
             else:
                 a = tl.maximum(z, 0.0)
                 da = tl.where(z > 0.0, da, 0.0)
-            d_b1 += tl.sum(da, 0) * size
+            d_b1 += tl.sum(da, 0) * (size * large)
             da = _factor(da, PRECISION)
             d_w2 += _product(tl.trans(_factor(a, PRECISION)), scaled, PRECISION) * size
-            d_w1 += _product(tl.trans(seen), da, PRECISION) * size
+            d_w1 += _product(tl.trans(seen), da, PRECISION) * (size * large)
             if DEEPER:
-                dx = _product(da, tl.trans(w1), PRECISION) * size
+                dx = _product(da, tl.trans(w1), PRECISION) * (size * large)
                 if NORM:
                     d_weight += tl.sum(dx * unit, 0)
                     d_move += tl.sum(dx, 0)
