@@ -61,7 +61,7 @@ CASES = (
     Case(24, 4, 4, 16, 64, 50),
     Case(12, 4, 4, 32, 128, 50),
 )
-TINY = (Case(2, 2, 2, 4, 8, 6, batch=4),)
+TINY = (Case(2, 1, 2, 4, 8, 4, batch=2),)
 
 
 def main() -> None:

@@ -76,7 +76,7 @@ class Whole:
         if self.left() < 10:
             print(f"no time left for {stage} {cell}", flush=True)
             return
-        row = self.child(stage, cell, limit=min(LONGEST[stage], self.left() - 3))
+        row = self.child(stage, cell, limit=min(LONGEST[stage] * (4 if self.asked.dry else 1), self.left() - 3))
         with self.lock:
             self.known.setdefault(stage, {})[cell] = row
             self.save()

@@ -138,7 +138,19 @@ def run(device: str) -> float:
     return gap(moved[1], moved[0])
 
 
+def poison() -> None:
+    """Memory that nobody wrote is NaN from here on, so that what a kernel leaves out is seen."""
+    new, like = Tensor.new_empty, torch.empty_like
+
+    def spoilt(out: Tensor) -> Tensor:
+        return out.fill_(torch.nan) if out.is_floating_point() else out
+
+    Tensor.new_empty = lambda self, *size, **more: spoilt(new(self, *size, **more))  # pyright: ignore[reportAttributeAccessIssue]
+    torch.empty_like = lambda *given, **more: spoilt(like(*given, **more))  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def main(device: str) -> None:
+    poison()
     once = {"three layers": ("ieee",), "the class token in the last layer": ("ieee",)}
     answers = {
         "deep": {f"{n}, {k}": deep(n, k, device) for n in DEEP for k in once.get(n, ("ieee", "half"))},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -30,40 +32,44 @@ def decoder_gradient(
 ) -> tuple[Float[Tensor, "models parameters"], Float[Tensor, " models"]]:
     """The gradient of every member's mean cross-entropy over its judged places, and that loss."""
     theta = theta.detach()
-    layers, (models, batch, length) = _layers(shape, theta, tile), strings.size
-    count = batch * length
-    ends = spread(models, -(-count // TALL), 4)
-    parts = [f.parts(models, count, back=True) for _, f in layers]
-    parts += [a.parts(models, batch, length, back=True) for a, _ in layers]
-    rows = Rows(theta, theta.new_zeros(models, max(*parts, ends), theta.shape[1]), None, tile.precision)
+    models, batch, length = strings.size
+    parts = spread(models, -(-batch * length // TALL), 4)  # of every kernel: together they write every share whole
+    layers = _layers(shape, theta, tile, parts)
+    rows = Rows(theta, theta.new_empty(models, parts, theta.shape[1]), None, tile.precision)
     x, kept = _looked_up(shape, rows, strings), []
     for attending, feeding in layers:
         middle, _ = attending.forward(rows, x, None)
         kept.append((x, middle))
         x = feeding.forward(rows, middle)
-    slope, loss = _said(shape, rows, x, strings, ends)
+    slope, loss = _said(shape, rows, x, strings, parts)
     for (attending, feeding), (before, middle) in zip(reversed(layers), reversed(kept), strict=True):
         slope = feeding.backward(rows, middle, slope)
         slope, _ = attending.backward(rows, before, slope, None, None)
-    _looked_up_back(shape, rows, slope, strings, ends)
+    _looked_up_back(shape, rows, slope, strings, parts)
     return rows.share.sum(dim=1), loss.sum(dim=1)
 
 
-def _layers(shape: DecoderShape, theta: Tensor, tile: SublayerTile) -> list[tuple[Attending, Feeding]]:
+def _layers(shape: DecoderShape, theta: Tensor, tile: SublayerTile, parts: int) -> list[tuple[Attending, Feeding]]:
     at, embed = begins(shape.tensors()), shape.embed_dim
     out = []
     for i, (heads, dim) in enumerate(shape.layers):
         read, wide = at[f"layer{i}.read"], heads * dim * embed
         places = {"query": read, "key": read + wide, "value": read + 2 * wide, "output": at[f"layer{i}.write"]}
         places |= {"scaling": at[f"layer{i}.norm.weight"], "moving": at[f"layer{i}.norm.bias"]}
-        scale = torch.full((len(theta),), dim**-0.5, device=theta.device)
-        counts = torch.full((len(theta),), heads, dtype=torch.int32, device=theta.device)
-        attending = Attending(places, heads, dim, embed, (dim, heads * dim), scale, counts, tile, causal=True, norm=EPS)
+        scale = _equal(dim**-0.5, len(theta), torch.float32, theta.device)
+        counts = _equal(heads, len(theta), torch.int32, theta.device)
+        attending = Attending(places, heads, dim, embed, (dim, heads * dim), scale, counts, tile, True, EPS, parts)
         names = {"inner": "inner.weight", "bias": "inner.bias", "outer": "outer.weight", "shift": "outer.bias"}
         names |= {"scaling": "before.weight", "moving": "before.bias"}
         where = {short: at[f"layer{i}.{name}"] for short, name in names.items()}
-        out.append((attending, Feeding(where, embed, shape.width, embed, tile, gelu=True, norm=EPS)))
+        out.append((attending, Feeding(where, embed, shape.width, embed, tile, True, True, EPS, parts)))
     return out
+
+
+@lru_cache(64)
+def _equal(value: float, count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The same number for every member, made once: a step that is recorded should not fill it in anew."""
+    return torch.full((count,), value, dtype=dtype, device=device)
 
 
 def _looked_up(shape: DecoderShape, rows: Rows, strings: DecoderBatch) -> Tensor:

@@ -68,6 +68,7 @@ class Attending:
     tile: SublayerTile
     causal: bool = False
     norm: float = 0.0  # epsilon of the layer norm before it, 0: none
+    programs: int | None = None  # of each member, backwards; by default as many as fill a device
 
     def cut(self, longest: int, back: bool) -> dict[str, Any]:
         made = self.tile.heads_cut(longest, self.embed, self.heads, self.dim, back)
@@ -75,6 +76,8 @@ class Attending:
         return made
 
     def parts(self, models: int, batch: int, longest: int, back: bool) -> int:
+        if back and self.programs:
+            return self.programs
         cut = self.cut(longest, back)
         return spread(models, -(-batch // (cut["ROWS"] // longest)), cut["num_warps"])
 
@@ -165,6 +168,7 @@ class Feeding:
     residual: bool = True
     gelu: bool = False
     norm: float = 0.0
+    programs: int | None = None
 
     def cut(self, back: bool) -> dict[str, Any]:
         made = self.tile.hidden_cut(self.inputs, self.hidden, self.outputs, back, self.norm > 0)
@@ -172,6 +176,8 @@ class Feeding:
         return made
 
     def parts(self, models: int, rows: int, back: bool) -> int:
+        if back and self.programs:
+            return self.programs
         cut = self.cut(back)
         return spread(models, -(-rows // cut["ROWS"]), cut["num_warps"])
 

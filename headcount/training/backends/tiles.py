@@ -97,6 +97,7 @@ class SublayerTile:
     feed_rows: int = 64
     precision: str = "half"
     registers: tuple[int | None, int | None] = (None, None)
+    widest: int = 64  # states; wider ones take eight warps, which no device has tried
 
     def heads_cut(self, longest: int, embed: int, heads: int, dim: int, back: bool) -> dict[str, Any] | None:
         """Sizes of attention's tile; None where a program cannot hold it.
@@ -110,7 +111,7 @@ class SublayerTile:
         True
         """
         wide = max(16, power(embed))
-        if longest > 64 or wide > 128 or dim > 64:
+        if longest > 64 or wide > self.widest or dim > 64:
             return None
         rows = 32 if longest <= 32 and wide <= 32 else 64
         most = self.chunk if back and wide <= 32 else self.wide if wide <= 64 else 32
@@ -129,7 +130,7 @@ class SublayerTile:
         64
         """
         sizes = [max(16, power(n)) for n in (inputs, outputs)]
-        if max(sizes) > 128:
+        if max(sizes) > self.widest:
             return None
         chunk = max(16, min(self.hidden if max(sizes) <= 64 else 32, power(hidden)))
         rows = self.feed_rows // 2 if norm and back else self.feed_rows
