@@ -193,6 +193,13 @@ def test_a_kernel_that_the_device_cannot_hold_gives_way_to_the_recorded_bank_wit
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "kernels cannot run here (out of resource: shared memory" in said
 
+    def given_up(*_: Any) -> torch.Tensor:
+        raise RuntimeError("PassManager::run failed")
+
+    path = where_it_compiles(replace(recorded, name="kernels", gradient=given_up))
+    assert torch.equal(path.gradient(bank, batch, torch.zeros(1, 5)), found[0])
+    assert "kernels cannot run here (PassManager::run failed)" in capsys.readouterr().err
+
     def wrong(*_: Any) -> torch.Tensor:
         raise ValueError("a mistake is not a missing device")
 

@@ -29,6 +29,7 @@ __all__ = [
     "fused",
     "layered",
     "member_gaps",
+    "not_compiled",
     "ordinary",
     "proved",
     "recorded",
@@ -102,8 +103,6 @@ def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "
 
 def where_it_compiles(kernels: Path) -> Path:
     """The path, and the recorded one with a line from the first kernel on that this device cannot compile or hold."""
-    from triton.errors import TritonError
-
     failed: list[str] = []
 
     def either(fast: Callable[..., Any], slow: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,7 +110,9 @@ def where_it_compiles(kernels: Path) -> Path:
             if not failed:
                 try:
                     return fast(*given)
-                except TritonError as error:
+                except Exception as error:
+                    if not not_compiled(error):
+                        raise
                     failed.append(str(error).strip().splitlines()[0][:100])
                     said = f"headcount: {kernels.name} cannot run here ({failed[0]}); {recorded.name} instead"
                     print(said, file=sys.stderr)  # noqa: T201
@@ -126,6 +127,13 @@ def where_it_compiles(kernels: Path) -> Path:
         update=either(kernels.update, recorded.update),
         failed=failed,
     )
+
+
+def not_compiled(error: Exception) -> bool:
+    """Whether it is the compiler that gave up: by an error of its own, or in one of its passes, which says no more."""
+    from triton.errors import TritonError
+
+    return isinstance(error, TritonError) or (isinstance(error, RuntimeError) and "PassManager" in str(error))
 
 
 def rounding(layers: int) -> float:

@@ -12,6 +12,7 @@ from headcount.training.backends.kernels import (
     hidden_sublayer,
     letter_table,
     pooling,
+    slope_sizes,
     token_attention,
     token_layer,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "question_backward",
     "question_forward",
     "say",
+    "size_slopes",
     "tail",
 ]
 
@@ -72,3 +74,4 @@ fold_backward: Any = class_maps.fold_backward
 letters_forward: Any = letter_table.letters_forward
 letters_backward: Any = letter_table.letters_backward
 say: Any = letter_table.say
+size_slopes: Any = slope_sizes.size_slopes
