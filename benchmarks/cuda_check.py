@@ -1,9 +1,16 @@
-"""Check on a CUDA device that a recorded bank trains like the plain one: `python -m benchmarks.cuda_check`."""
+"""Check on a CUDA device that a recorded bank trains like the plain one, and kernels have its gradient on random banks.
+
+python -m benchmarks.cuda_check [--fuzz 300 --limit 150 --json docs/data/fuzz.json]
+"""
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path as File
+
 import torch
 
+from benchmarks import fuzz
 from headcount.nets import Architecture
 from headcount.tasks import LinearMax
 from headcount.training import Member, Recipe, train
@@ -21,12 +28,19 @@ def trained(path: Path, device: str, shapes: list[tuple[tuple[int, int], ...]]) 
 
 
 def main() -> None:
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument("--fuzz", type=int, default=300, help="random mixed banks")
+    ask.add_argument("--limit", type=float, default=150.0, help="seconds for them")
+    ask.add_argument("--json", type=File, default=File("fuzz.json"))
+    asked = ask.parse_args()
     for shapes in ([((1, 4),), ((3, 5),), ((4, 8),)], [((1, 4), (2, 3)), ((3, 5), (1, 7))]):
         truth = trained(reference, "cpu", shapes)
         for path in (reference, eager, recorded):
             gap = (trained(path, "cuda", shapes) - truth).abs().max().item()
             print(f"{len(shapes[0])} layers, {path.name}: largest parameter gap {gap:.1e}")
             assert gap < 1e-7
+    if asked.fuzz:
+        fuzz.run(asked.json, asked.fuzz, 14, asked.limit)
 
 
 if __name__ == "__main__":

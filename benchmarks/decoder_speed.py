@@ -23,6 +23,7 @@ import torch
 from headcount.nets.causal import EPS, DecoderShape
 from headcount.tasks.neighbours import Neighbour
 from headcount.training.decoder_bank import answer_loss
+from headcount.training.decoder_paths import DecoderPath, by_products, in_decoder_kernels
 from headcount.training.decoding import STRETCH, DecoderMember, DecoderRecipe, _DecoderRun
 from headcount.training.optimiser import BETA1, BETA2
 from headcount.training.optimiser import EPS as ADAM_EPS
@@ -60,7 +61,7 @@ CASES = (
     Case(24, 4, 4, 16, 64, 50),
     Case(12, 4, 4, 32, 128, 50),
 )
-TINY = (Case(2, 2, 2, 4, 8, 6, batch=4),)
+TINY = (Case(2, 1, 2, 4, 8, 4, batch=2),)
 
 
 def main() -> None:
@@ -78,15 +79,16 @@ def main() -> None:
             options.json.write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def race(case: Case, device: str, stretches: int) -> dict[str, Any]:
-    """Model-steps per second of every way, and each way's loss at the end."""
+def race(case: Case, device: str, stretches: int, again: bool = True) -> dict[str, Any]:
+    """Model-steps per second of every way, and each way's loss at the end; JAX's of an earlier run unless `again`."""
     row: dict[str, Any] = {"case": case.name}
     strings = None
-    for precision in ("full", "bfloat16") if device == "cuda" else ("full",):
-        rate, loss, strings = ours(case, device, stretches, precision)
-        row |= {f"ours {precision}": round(rate), f"loss {precision}": loss}
+    for name, path in ways(case, device).items():
+        rate, loss, strings = ours(case, device, stretches, path)
+        row |= {f"ours {name}": round(rate), f"loss {name}": loss}
     assert strings is not None
-    for attention in ("plain", "library"):
+    row |= {} if again else earlier(case)
+    for attention in ("plain", "library") if "jax plain" not in row else ():
         try:
             rate, loss = in_jax(case, device, stretches, attention, strings)
             row |= {f"jax {attention}": round(rate), f"loss jax {attention}": loss}
@@ -95,17 +97,36 @@ def race(case: Case, device: str, stretches: int) -> dict[str, Any]:
     peers = [v for k, v in row.items() if k.startswith("jax") and isinstance(v, int)]
     if peers:
         row["ratio"] = round(max(v for k, v in row.items() if k.startswith("ours")) / max(peers), 2)
-        row["ratio at equal precision"] = round(row["ours full"] / max(peers), 2)
+        equal = [v for k, v in row.items() if k.startswith("ours") and "bfloat16" not in k]
+        row["ratio at equal precision"] = round(max(equal) / max(peers), 2)
     return row
 
 
-def ours(case: Case, device: str, stretches: int, precision: Any) -> tuple[float, float, Any]:
+def ways(case: Case, device: str) -> dict[str, DecoderPath]:
+    """Our ways: float16 factors have as many bits as TF32 ones, bfloat16 ones fewer."""
+    found = {"full": by_products()}
+    if device == "cuda":
+        found["bfloat16"] = by_products("bfloat16")
+    if device == "cuda" or os.environ.get("TRITON_INTERPRET"):
+        found["kernels"] = in_decoder_kernels()
+    return found
+
+
+def earlier(case: Case) -> dict[str, Any]:
+    """What JAX did at this size in the committed race, with its date."""
+    file = Path("docs/data/decoder_speed.json")
+    known = json.loads(file.read_text()) if file.exists() else {"rows": [], "date": ""}
+    rows = [r for r in known["rows"] if r["case"] == case.name]
+    return {k: v for k, v in rows[0].items() if "jax" in k} | {"peers of": known["date"]} if rows else {}
+
+
+def ours(case: Case, device: str, stretches: int, path: DecoderPath) -> tuple[float, float, Any]:
     torch.set_float32_matmul_precision("high")
-    recipe = DecoderRecipe(
-        stretches * STRETCH, case.batch, (case.length, case.length), WARMUP, offsets=False, precision=precision
-    )
+    recipe = DecoderRecipe(stretches * STRETCH, case.batch, (case.length, case.length), WARMUP, offsets=False)
     members = [DecoderMember(Neighbour(), seed=k, data_seed=k, lr=LR, weight_decay=DECAY) for k in range(case.models)]
-    run = _DecoderRun(members, case.shape, recipe, (), device)
+    run = _DecoderRun(members, case.shape, recipe, (), device, path)
+    if run.path is not path:
+        raise RuntimeError(f"{path.name} gave way to {run.path.name}")
     start = run.bank.theta.clone()
     run.stretch(0)
     strings = [t.cpu().numpy().astype(np.int32) for t in (run.ids, run.targets, run.judged)]

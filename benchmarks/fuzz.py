@@ -28,7 +28,7 @@ from torch import Tensor
 
 from headcount.nets import Architecture
 from headcount.training.backends import layered as kernels
-from headcount.training.backends.choice import Path, differentiated, fused, layered, reference, rounding
+from headcount.training.backends.choice import Path, differentiated, fused, layered, reference, rounding, sublayered
 from headcount.training.backends.plain import Batch, Touch, collapsed
 from headcount.training.bank import Bank
 
@@ -109,10 +109,11 @@ def parts() -> dict[str, Path]:
     whole = kernels.in_kernels()
     each = {name: replace(Touch(), **{name: getattr(whole, name)}) for name in ("mix", "ask", "feed", "layer")}
     each["by parts"] = replace(whole, layer=None)
-    return {
+    alone = {
         name: replace(layered(), gradient=differentiated(partial(collapsed, touch=touch)))
         for name, touch in each.items()
     }
+    return {"layers": layered(), **alone}
 
 
 def examined(number: int, device: str) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def examined(number: int, device: str) -> dict[str, Any]:
     if device == "cpu":  # the interpreter is slow
         case = case._replace(archs=case.archs[:2], lengths=case.lengths[:2], batch=min(3, case.batch))
     depth = case.archs[0].depth
-    path, tolerance = (fused() if depth == 1 else layered()), rounding(depth)
+    path, tolerance = (fused() if depth == 1 else sublayered()), rounding(depth)
     found = gaps(case, path, device)
     worst = int(found.argmax())
     row: dict[str, Any] = {

@@ -29,7 +29,7 @@ import torch
 from benchmarks import deep_race, fuzz
 from benchmarks.measuring import SHAPE, Contestant, Run
 from benchmarks.problem import Problem, Size, of_path
-from headcount.training.backends.choice import Path, fused, layered
+from headcount.training.backends.choice import Path, fused, layered, sublayered
 from headcount.training.backends.plain import Batch
 from headcount.training.backends.tiles import LayerTile
 
@@ -53,7 +53,7 @@ def ways(number: int) -> dict[str, Path]:
     """Our paths at a shape."""
     if number not in DEEP:
         return {fused().name: fused()}
-    found = {path.name: path for path in (layered(), layered(at_once=False))}
+    found = {path.name: path for path in (sublayered(), layered(), layered(at_once=False))}
     return found | {f"layers in kernels (half), {name}": layered(tile=TILES[name]) for name in AT.get(number, ())}
 
 

@@ -147,7 +147,7 @@ def test_the_path_is_chosen_by_device_depth_and_precision():
     shallow = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4),), width=8))]
     deep = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4), (1, 4)), width=8))]
     assert choose(shallow, "cpu") is eager
-    assert choose(deep, "cuda").name.startswith("layers in kernels")
+    assert choose(deep, "cuda").name.startswith("sublayers in kernels")
     assert choose(deep, "cuda", "float64") is recorded
     assert choose(shallow, "cuda", "float64") is recorded
 
@@ -192,6 +192,13 @@ def test_a_kernel_that_the_device_cannot_hold_gives_way_to_the_recorded_bank_wit
     assert torch.equal(found[0], recorded.gradient(bank, batch, torch.zeros(1, 5))) and torch.equal(*found)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "kernels cannot run here (out of resource: shared memory" in said
+
+    def given_up(*_: Any) -> torch.Tensor:
+        raise RuntimeError("PassManager::run failed")
+
+    path = where_it_compiles(replace(recorded, name="kernels", gradient=given_up))
+    assert torch.equal(path.gradient(bank, batch, torch.zeros(1, 5)), found[0])
+    assert "kernels cannot run here (PassManager::run failed)" in capsys.readouterr().err
 
     def wrong(*_: Any) -> torch.Tensor:
         raise ValueError("a mistake is not a missing device")

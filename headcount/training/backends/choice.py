@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.training.backends.plain import Batch, Forward, collapsed, plain
-from headcount.training.backends.tiles import LayerTile
+from headcount.training.backends.tiles import LayerTile, SublayerTile
 from headcount.training.bank import Bank
 from headcount.training.data import Pack, as_it_lies
 from headcount.training.loss import Loss, squared
@@ -28,11 +29,13 @@ __all__ = [
     "fused",
     "layered",
     "member_gaps",
+    "not_compiled",
     "ordinary",
     "proved",
     "recorded",
     "reference",
     "rounding",
+    "sublayered",
     "where_it_compiles",
 ]
 
@@ -90,7 +93,7 @@ def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "
     if arch.outputs > 1 or dtype != "float32":
         return recorded
     try:
-        ways = [fused()] if arch.depth == 1 else [layered(), layered(at_once=False)]
+        ways = [fused()] if arch.depth == 1 else [sublayered(), layered()]
         first, *others = (where_it_compiles(replace(way, tolerance=rounding(arch.depth))) for way in ways)
         return replace(first, rivals=tuple(others))
     except ImportError as missing:
@@ -100,8 +103,6 @@ def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "
 
 def where_it_compiles(kernels: Path) -> Path:
     """The path, and the recorded one with a line from the first kernel on that this device cannot compile or hold."""
-    from triton.errors import TritonError
-
     failed: list[str] = []
 
     def either(fast: Callable[..., Any], slow: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,7 +110,9 @@ def where_it_compiles(kernels: Path) -> Path:
             if not failed:
                 try:
                     return fast(*given)
-                except TritonError as error:
+                except Exception as error:
+                    if not not_compiled(error):
+                        raise
                     failed.append(str(error).strip().splitlines()[0][:100])
                     said = f"headcount: {kernels.name} cannot run here ({failed[0]}); {recorded.name} instead"
                     print(said, file=sys.stderr)  # noqa: T201
@@ -124,6 +127,13 @@ def where_it_compiles(kernels: Path) -> Path:
         update=either(kernels.update, recorded.update),
         failed=failed,
     )
+
+
+def not_compiled(error: Exception) -> bool:
+    """Whether it is the compiler that gave up: by an error of its own, or in one of its passes, which says no more."""
+    from triton.errors import TritonError
+
+    return isinstance(error, TritonError) or (isinstance(error, RuntimeError) and "PassManager" in str(error))
 
 
 def rounding(layers: int) -> float:
@@ -219,15 +229,42 @@ def layered(precision: str = "half", tile: LayerTile | None = None, at_once: boo
     slope = differentiated(partial(collapsed, touch=in_kernels(precision, tile, at_once)))
 
     def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
-        was = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = precision == "half"
-        try:
+        with _tf32(precision == "half"):
             return slope(bank, batch, target)
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = was
 
     name = f"layers in kernels ({precision}{'' if at_once else ', by parts'}), CUDA graph"
     return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half)
+
+
+def sublayered(precision: str = "half", tile: SublayerTile | None = None) -> Path:
+    """A bank of several layers with the whole pass written out in kernels; layer by layer where it does not fit them.
+
+    Trained with `precision` ("half", or "ieee" for float32 throughout), evaluated in float32.
+    """
+    from headcount.training.backends import fused as kernels
+    from headcount.training.backends.class_network import held, network_gradient
+
+    tile, other = replace(tile or SublayerTile(), precision=precision), layered(precision)
+
+    def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
+        if not held(bank, batch, tile):
+            return other.gradient(bank, batch, target)
+        with _tf32(precision == "half"):
+            return network_gradient(bank, batch, target, tile)
+
+    name = f"sublayers in kernels ({precision}), CUDA graph"
+    return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half)
+
+
+@contextmanager
+def _tf32(allowed: bool) -> Iterator[None]:
+    """Batched products on a GPU in TF32, or not."""
+    was = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = was
 
 
 def fused(precision: str = "half") -> Path:

@@ -26,6 +26,7 @@ from headcount.training.backends.kernels import (
     compose_forward,
     pool_backward,
     pool_forward,
+    size_slopes,
     tail,
 )
 from headcount.training.backends.plain import Batch, collapsed
@@ -41,6 +42,7 @@ LARGEST, LARGEST_TAIL = 8192, 16384
 # Composing wider members means products of 64 rows in three TF32 parts, which on an H200 (Triton 3.6) fail now and then
 # with an illegal address; batched products compose them.
 WIDEST = 32
+SIZED = 16  # samples whose slopes are brought to one size together: a tile has no more
 LARGEST_TOKEN = 65504.0  # of a float16
 
 
@@ -312,10 +314,13 @@ class _Pool(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         weight, bias, directions, pooled, level = ctx.saved_tensors
-        sizes = slope.abs().amax(dim=(1, 2, 3)).clamp(min=1e-30)
-        slope = (slope / sizes[:, None, None, None]).to(ctx.launch.slope_kind)  # delta is that of the rounded slope
-        delta = (slope * pooled).sum(dim=-1)
-        whole = power(max(16, slope.shape[1]))
-        shares = ctx.launch.backward(weight, bias, directions, level, slope.contiguous(), delta, sizes[:, None], whole)
+        models, samples, heads, width = slope.shape
+        scaled, delta = torch.empty_like(pooled, dtype=ctx.launch.slope_kind), torch.empty_like(level)
+        sizes = level.new_empty(models, -(-samples // SIZED))
+        size_slopes[sizes.shape](
+            slope, pooled, scaled, delta, sizes, *slope.stride(), samples, heads, width,
+            SAMPLES=SIZED, WIDTH=max(16, power(width)), num_warps=4,
+        )  # fmt: skip
+        shares = ctx.launch.backward(weight, bias, directions, level, scaled, delta, sizes, SIZED)
         d_weight, d_bias, d_directions = (share.sum(dim=1) for share in shares)
         return d_weight, d_bias, d_directions, None  # pyright: ignore[reportReturnType]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["LayerTile", "Tile", "lanes", "power"]
+__all__ = ["LayerTile", "SublayerTile", "Tile", "lanes", "power", "spread"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,75 @@ class LayerTile:
         dim = wide if composed else max(16, power(head_dim))
         warps = min(4, max(1, rows // self.strip))
         return {**sizes, "DIM": dim, "COMPOSED": composed, "FEED": feeds, "num_warps": warps}
+
+
+@dataclass(frozen=True)
+class SublayerTile:
+    """How attention and feed-forwards are cut where a program keeps a chunk's gradients in registers.
+
+    Sequences up to 32 tokens of narrow states go by 32 rows and two warps, others by 64 rows and four, so that a warp
+    has a strip of 16 rows. `chunk` are the columns of queries, keys or values (or, forwards, `wide` of them) that are
+    worked on together, `hidden` the hidden units. `registers` of a thread, forwards and backwards; by default all.
+    """
+
+    chunk: int = 32  # for states up to 32, else 64
+    wide: int = 64
+    hidden: int = 64
+    feed_rows: int = 64
+    precision: str = "half"
+    registers: tuple[int | None, int | None] = (None, None)
+    widest: int = 64  # states; wider ones take eight warps, which no device has tried
+
+    def heads_cut(self, longest: int, embed: int, heads: int, dim: int, back: bool) -> dict[str, Any] | None:
+        """Sizes of attention's tile; None where a program cannot hold it.
+
+        >>> cut = SublayerTile().heads_cut(32, 32, 4, 8, back=True)
+        >>> cut["ROWS"], cut["CHUNK"], cut["TOGETHER"], cut["num_warps"]
+        (32, 32, 4, 2)
+        >>> SublayerTile().heads_cut(20, 64, 4, 16, back=True)["ROWS"]
+        64
+        >>> SublayerTile().heads_cut(100, 64, 4, 16, back=True) is None
+        True
+        """
+        wide = max(16, power(embed))
+        if longest > 64 or wide > self.widest or dim > 64:
+            return None
+        rows = 32 if longest <= 32 and wide <= 32 else 64
+        most = self.chunk if back and wide <= 32 else self.wide if wide <= 64 else 32
+        chunk = max(16, power(dim), min(most, power(heads * dim)))
+        asking = max(16, power(rows // longest * power(heads)))
+        cut = {"ROWS": rows, "EMBED": wide, "CHUNK": chunk, "DIM": dim, "TOGETHER": chunk // dim}
+        warps = rows // 16 if wide <= 64 else 8
+        return cut | {"ASKING": asking, "HEADS": power(heads), "num_warps": warps, "maxnreg": self.registers[back]}
+
+    def hidden_cut(
+        self, inputs: int, hidden: int, outputs: int, back: bool, norm: bool = False
+    ) -> dict[str, Any] | None:
+        """Sizes of a feed-forward's tile; None where a program cannot hold it.
+
+        >>> SublayerTile().hidden_cut(48, 128, 48, back=True)["CHUNK"]
+        64
+        """
+        sizes = [max(16, power(n)) for n in (inputs, outputs)]
+        if max(sizes) > self.widest:
+            return None
+        chunk = max(16, min(self.hidden if max(sizes) <= 64 else 32, power(hidden)))
+        rows = self.feed_rows // 2 if norm and back else self.feed_rows
+        cut = {"ROWS": rows, "INPUTS": sizes[0], "CHUNK": chunk, "OUTPUTS": sizes[1]}
+        return cut | {"num_warps": 4 if max(sizes) <= 64 else 8, "maxnreg": self.registers[back]}
+
+
+def spread(models: int, tiles: int, warps: int, resident: int = 8, processors: int = 132) -> int:
+    """Programs of each member so that the device is full and nobody waits long for the last.
+
+    The number with the fewest rounds of tiles, `resident` warps of each multiprocessor at a time; to begin and to end,
+    a program takes as long as for four tiles.
+
+    >>> spread(128, 256, warps=2), spread(48, 256, warps=4), spread(24, 22, warps=4)
+    (4, 5, 11)
+    """
+    slots = max(1, processors * resident // warps)
+    return min(range(1, tiles + 1), key=lambda parts: (-(-models * parts // slots) * (-(-tiles // parts) + 4), parts))
 
 
 def lanes(features: int) -> int:

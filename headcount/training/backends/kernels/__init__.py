@@ -3,7 +3,19 @@
 from typing import Any
 
 from headcount.training.backends.kernels import adamw as optimiser
-from headcount.training.backends.kernels import class_attention, composition, pooling, token_attention, token_layer
+from headcount.training.backends.kernels import (
+    attention_sublayer,
+    class_attention,
+    class_maps,
+    class_question,
+    composition,
+    hidden_sublayer,
+    letter_table,
+    pooling,
+    slope_sizes,
+    token_attention,
+    token_layer,
+)
 from headcount.training.backends.kernels import feed_forward as feeding
 from headcount.training.backends.kernels import tail as samples
 
@@ -15,12 +27,24 @@ __all__ = [
     "compose_forward",
     "feed_backward",
     "feed_forward",
+    "fold_backward",
+    "fold_forward",
+    "heads_backward",
+    "heads_forward",
+    "hidden_backward",
+    "hidden_forward",
     "layer_backward",
     "layer_forward",
+    "letters_backward",
+    "letters_forward",
     "mix_backward",
     "mix_forward",
     "pool_backward",
     "pool_forward",
+    "question_backward",
+    "question_forward",
+    "say",
+    "size_slopes",
     "tail",
 ]
 
@@ -39,3 +63,15 @@ ask_forward: Any = class_attention.ask_forward
 ask_backward: Any = class_attention.ask_backward
 layer_forward: Any = token_layer.layer_forward
 layer_backward: Any = token_layer.layer_backward
+heads_forward: Any = attention_sublayer.heads_forward
+heads_backward: Any = attention_sublayer.heads_backward
+hidden_forward: Any = hidden_sublayer.hidden_forward
+hidden_backward: Any = hidden_sublayer.hidden_backward
+question_forward: Any = class_question.question_forward
+question_backward: Any = class_question.question_backward
+fold_forward: Any = class_maps.fold_forward
+fold_backward: Any = class_maps.fold_backward
+letters_forward: Any = letter_table.letters_forward
+letters_backward: Any = letter_table.letters_backward
+say: Any = letter_table.say
+size_slopes: Any = slope_sizes.size_slopes

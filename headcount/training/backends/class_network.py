@@ -1,0 +1,184 @@
+"""The gradient of a deeper bank in a few launches: the network forwards and backwards, written out.
+
+Of a layer before the last, the tokens' attention with the class token's question, and the tokens' feed-forward, are a
+kernel each; so is the last question. What the class token does by itself touches one row a sample: its heads are folded
+into two square matrices each, and its feed-forward and the read-out go through the tokens' kernel with twice the bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headcount.training.backends.plain import Batch
+from headcount.training.backends.sublayers import Attending, Feeding, Folding, Rows, begins
+from headcount.training.backends.tiles import SublayerTile
+from headcount.training.bank import Bank
+
+__all__ = ["held", "network_gradient"]
+
+CLASS = "fine"  # how the class token's own products are rounded: it carries every sample's answer
+
+
+@dataclass(frozen=True)
+class _Network:
+    """A bank's sublayers in order."""
+
+    encoder: Feeding
+    attention: tuple[Attending, ...]
+    between: tuple[Feeding, ...]
+    read_out: Feeding
+    at_cls: int
+    every: bool
+
+    def programs(self, models: int, batch: int, longest: int) -> int:
+        """The most programs of a member that write a share."""
+        rows = batch * longest
+        counts = [a.parts(models, batch, longest, back=True) for a in self.attention[:-1]]
+        return max(counts + [f.parts(models, rows, back=True) for f in (self.encoder, *self.between)])
+
+
+def held(bank: Bank, batch: Batch, tile: SublayerTile) -> bool:
+    """Whether programs can hold this bank's sublayers, and its lengths are those of members."""
+    if bank.theta.dtype != torch.float32 or (batch.present is not None and batch.present.ndim > 2):
+        return False
+    longest = batch.data.shape[2]
+    network = _network(bank, tile)
+    heads = all(
+        tile.heads_cut(longest, a.embed, a.heads, a.dim, back) for a in network.attention for back in (False, True)
+    )
+    feeds = all(
+        tile.hidden_cut(f.inputs, f.hidden, f.outputs, True)
+        for f in (network.encoder, *network.between, network.read_out)
+    )
+    # The class token's folded matrices and its last question: 64 by 64, and 16 heads of 128 rows.
+    return heads and feeds and all(a.embed <= 64 and a.heads <= 16 for a in network.attention)
+
+
+def network_gradient(
+    bank: Bank, batch: Batch, target: Float[Tensor, "models batch"], tile: SublayerTile
+) -> Float[Tensor, "models parameters"]:
+    """The gradient of every member's mean squared gap on its batch."""
+    theta, x = bank.theta.detach(), batch.tokens().contiguous()
+    network, (models, samples, longest, _) = _network(bank, tile), x.shape
+    programs = network.programs(models, samples, longest)
+    share = theta.new_zeros(models, programs + 2, theta.shape[1])
+    lengths = None if batch.present is None else batch.present.sum(dim=1, dtype=torch.int32)
+    rows = Rows(theta, share, lengths, tile.precision)
+    _Pass(network, rows, x, programs).run(target)
+    return share.sum(dim=1)
+
+
+class _Pass:
+    """One pass through the network and back; the two last shares are the class token's."""
+
+    def __init__(self, network: _Network, rows: Rows, x: Tensor, programs: int) -> None:
+        self.network, self.rows, self.x = network, rows, x
+        self.own, self.folded = rows.part(programs), rows.part(programs + 1)
+        last = network.attention[-1]
+        self.cls = rows.theta[:, network.at_cls : network.at_cls + last.embed][:, None]
+
+    def run(self, target: Tensor) -> None:
+        network, rows = self.network, self.rows
+        states, cls = network.encoder.forward(rows, self.x), self.cls
+        kept = []
+        for attending, feeding in zip(network.attention, network.between, strict=False):
+            kept.append(layer := _Layer(attending, feeding, network.every, rows, states, cls))
+            states, cls = layer.states, layer.cls
+        ask = _Question(network.attention[-1], rows, cls)
+        heard = ask.attending.question(rows, states, ask.directions)
+        answer = ask.answered(heard).contiguous()
+        out = network.read_out.forward(rows, answer, parts=1, precision=CLASS)
+        slope = (out[..., 0] - target).mul_(2.0 / target.shape[1])[..., None]
+        d_answer = network.read_out.backward(rows, answer, slope, self.own, precision=CLASS)
+        d_heard = ask.heard_back(heard, d_answer)
+        slope, d_directions = ask.attending.question_back(rows, states, ask.directions, d_heard)
+        d_cls = ask.asked_back(d_answer, d_directions, self.folded)
+        for layer in reversed(kept):
+            slope, d_cls = layer.backward(rows, slope, d_cls, self.own, self.folded)
+        network.encoder.backward(rows, self.x, slope, deeper=False)
+        at = network.at_cls
+        self.folded[:, at : at + d_cls.shape[-1]] = d_cls.sum(dim=1)
+
+
+class _Question:
+    """The class token asking in one layer: its directions, and back from what it heard."""
+
+    def __init__(self, attending: Attending, rows: Rows, cls: Tensor) -> None:
+        self.attending, self.rows, self.cls = attending, rows, cls
+        self.asks, self.says = Folding(attending).forward(rows)
+        asked = torch.bmm(cls, self.asks.mT)
+        self.directions = asked.view(*cls.shape[:2], attending.heads, attending.embed)
+
+    def answered(self, heard: Tensor) -> Tensor:
+        """The class token with what its heads heard."""
+        return torch.baddbmm(self.cls, heard.flatten(2), self.says)
+
+    def heard_back(self, heard: Tensor, slope: Tensor) -> Tensor:
+        """dL/dheard from that of the answered class token; the answering matrices' gradient is kept."""
+        self.d_says = torch.bmm(heard.flatten(2).mT, slope)
+        return torch.bmm(slope, self.says.mT).view(heard.shape)
+
+    def asked_back(self, slope: Tensor, d_directions: Tensor, share: Tensor) -> Tensor:
+        """dL/dcls from that of the answered class token and of the directions; the heads' gradients into a share."""
+        asked = d_directions.flatten(2)
+        if self.cls.shape[1] == 1:  # shared by all samples
+            asked, slope = asked.sum(dim=1, keepdim=True), slope.sum(dim=1, keepdim=True)
+        Folding(self.attending).backward(self.rows, torch.bmm(asked.mT, self.cls), self.d_says, share)
+        return torch.baddbmm(slope, asked, self.asks)
+
+
+class _Layer:
+    """A layer before the last, with what its way back needs."""
+
+    def __init__(
+        self, attending: Attending, feeding: Feeding, every: bool, rows: Rows, states: Tensor, cls: Tensor
+    ) -> None:
+        self.attending, self.feeding, self.before, self.cls = attending, feeding, states, cls
+        self.ask = _Question(attending, rows, cls) if every else None
+        directions = self.ask.directions if self.ask is not None else None
+        self.middle, self.heard = attending.forward(rows, states, directions)
+        self.states = feeding.forward(rows, self.middle)
+        if self.ask is not None and self.heard is not None:
+            self.answer = self.ask.answered(self.heard).contiguous()
+            self.cls = feeding.forward(rows, self.answer, parts=1, precision=CLASS)
+
+    def backward(self, rows: Rows, slope: Tensor, d_cls: Tensor, own: Tensor, folded: Tensor) -> tuple[Tensor, Tensor]:
+        """The slopes of the states and the class token before the layer."""
+        slope = self.feeding.backward(rows, self.middle, slope)
+        if self.ask is None or self.heard is None:
+            return self.attending.backward(rows, self.before, slope, None, None)[0], d_cls
+        d_answer = self.feeding.backward(rows, self.answer, d_cls.contiguous(), own, precision=CLASS)
+        d_heard = self.ask.heard_back(self.heard, d_answer)
+        slope, d_directions = self.attending.backward(rows, self.before, slope, self.ask.directions, d_heard)
+        assert d_directions is not None
+        return slope, self.ask.asked_back(d_answer, d_directions, folded)
+
+
+def _network(bank: Bank, tile: SublayerTile) -> _Network:
+    at, shapes = begins(bank.shapes), bank.shapes
+
+    def feeding(name: str, residual: bool, gelu: bool = False) -> Feeding:
+        hidden, inputs = shapes[f"{name}.inner.weight"]
+        places = {"inner": "inner.weight", "bias": "inner.bias", "outer": "outer.weight", "shift": "outer.bias"}
+        where = {short: at[f"{name}.{part}"] for short, part in places.items()}
+        return Feeding(where, inputs, hidden, shapes[f"{name}.outer.weight"][0], tile, residual, gelu)
+
+    def attending(layer: int) -> Attending:
+        heads, dim, embed = shapes[f"attention.{layer}.query"]
+        where = {name: at[f"attention.{layer}.{name}"] for name in ("query", "key", "value", "output")}
+        scale, counts = bank.scale.contiguous()[:, layer], bank.heads.contiguous()[:, layer]
+        return Attending(where, heads, dim, embed, (embed * dim, dim), scale, counts, tile)
+
+    last = bank.depth - 1
+    return _Network(
+        feeding("encoder", residual=False),
+        tuple(attending(layer) for layer in range(bank.depth)),
+        tuple(feeding(f"between.{layer}", residual=True) for layer in range(last)),
+        feeding("read_out", residual=False, gelu=True),
+        at["cls"],
+        bank.class_token == "every",
+    )
