@@ -13,6 +13,7 @@ from benchmarks import (
     coverage,
     induction_page,
     laws_page,
+    lens_masking,
     measure_page,
     performance_page,
     shrink_minilm,
@@ -58,6 +59,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/images/head_count.svg": lambda: figure(read_study(DATA / "head_count.json")).standalone(),
     "docs/images/shrink_minilm.svg": lambda: shrink_minilm.picture(_json("shrink_minilm.json")).standalone(),
     "docs/images/speech_filter.svg": _speech_filter,
+    "docs/images/lens_masking.svg": lambda: lens_masking.picture(_json("lens_masking.json")).standalone(),
 }
 
 

@@ -85,7 +85,7 @@ def row(heads, length, seed, nmse, **columns):
         "layers": f"{heads}x8",
         "embed_dim": 8 * heads,
         "width": 32,
-        "positions": False,
+        "positions": 0,
         "parameters": 64 * heads**2 + 200,
         "feedforward_parameters": 600 * heads + 33,
         "seed": seed,

@@ -62,7 +62,7 @@ def test_build_writes_what_load_reads(run, tmp_path):
     assert kept["check"]["holds"]
 
 
-@pytest.mark.parametrize("task", [cls.__name__ for cls in CONSTRUCTIONS])
+@pytest.mark.parametrize("task", sorted({cls.__name__ for cls in CONSTRUCTIONS} - {"Lookups"}))  # that is Python's own
 def test_build_builds_every_task_that_python_builds(run, tmp_path, task):
     code, out, err = run("build", task, "--eps", "1e-2", "--no-check", "--out", str(tmp_path))
     assert (code, err) == (0, "")

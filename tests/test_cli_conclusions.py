@@ -34,6 +34,7 @@ CASES = {
     "lens": ("--own-run", "own.safetensors", "--length", "4", "--out", "pictures"),
     "sweep": ("small.toml",),
     "runs": ("kept",),
+    "attention": ("nets",),
     "export": ("kept/small", "--out", "given"),
     "fit": (STUDY,),
     "report": (STUDY, "--out", "page"),
@@ -102,6 +103,7 @@ def prepared(tmp_path_factory):
     )
     with contextlib.chdir(here):
         said("sweep", ("small.toml", "--store", "kept/small"))
+        said("sweep", ("small.toml", "--store", "nets", "--save", "best"))
         said(
             "measure",
             (

@@ -231,7 +231,7 @@ def test_a_split_column_is_followed_and_kept_from_groups_on_both_sides(tmp_path)
     both = sequences(np.eye(60), np.arange(60.0), split=[0, 1] * 30, groups=[i // 2 for i in range(60)])
     with pytest.raises(ValueError, match="puts 30 groups on both sides"):
         split(both)
-    with pytest.raises(ValueError, match="--group and --split belong to --sequence"):
+    with pytest.raises(ValueError, match="`group` and `split` belong to `sequence`"):
         load(tmp_path / "mine.csv", Reading(window=3, split="part"))
 
 

@@ -191,7 +191,7 @@ def test_the_command_prints_the_matrix_and_writes_the_page(run, tmp_path, capsys
 def test_the_report_shows_who_looks_at_what(run, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["report", str(run), "--out", str(tmp_path)])
-    assert capsys.readouterr().out.strip().splitlines()[-1].startswith("So:")
+    assert "\nSo: open " in capsys.readouterr().out
     assert "Who looks at what" in (tmp_path / "report.html").read_text()
 
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_looked_at_is_refused_with_the_way_out(run, tmp_path, cap
     with pytest.raises(ValueError, match="not stated one by one"):
         attention_of(bare.net(bare.rows[0]), hc.task(lambda x: x.max(), length=3, retrievals=1), bare.rows[0])
     bare_run = [str(tmp_path / "bare")]
-    for options, words in ((bare_run, "--save best"), ([str(run), "--heads", "9"], "no row with 9 heads")):
+    for options, words in ((bare_run, "`save` is best or all"), ([str(run), "--heads", "9"], "no row with 9 heads")):
         with pytest.raises(SystemExit) as stop:
             main(["attention", *options])
         assert stop.value.code == 2 and words in capsys.readouterr().err

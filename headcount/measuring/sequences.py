@@ -184,7 +184,7 @@ def _target(y: np.ndarray, kind: str | None) -> tuple[np.ndarray, tuple[str, ...
     if kind is None:
         kind = _guessed(y)
         other = "regression" if kind == "classification" else "classification"
-        said = (f"the target was read as {kind}; --kind {other} reads it as the other",) if _whole(y) else ()
+        said = (f"the target was read as {kind}; `kind` {other} reads it as the other",) if _whole(y) else ()
     return *(_classes(y) if kind == "classification" else _values(y)), said
 
 
@@ -206,9 +206,7 @@ def _classes(y: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     if len(names) == 1:
         raise ValueError(f"every sequence is of class {names[0]}: classification needs at least two classes")
     if len(names) > len(y) / 4:
-        raise ValueError(
-            f"{len(names)} classes among {len(y)} sequences are too many to learn; is it --kind regression?"
-        )
+        raise ValueError(f"{len(names)} classes among {len(y)} sequences are too many to learn; is `kind` regression?")
     words = tuple(f"{name:g}" if y.dtype.kind == "f" else str(name) for name in names)
     return index.reshape(-1, 1).astype(np.float32), words
 

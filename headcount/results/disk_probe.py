@@ -59,7 +59,7 @@ def probe_disk(folder: Path) -> DiskProbe:
         for journal in JOURNALS:
             if _undoes(path, journal):
                 return DiskProbe(locks, journal)
-    raise StoreError(f"{folder}: no journal of SQLite works on this disk; keep the store on another (--store)")
+    raise StoreError(f"{folder}: no journal of SQLite works on this disk; give `store` a folder on another")
 
 
 @contextlib.contextmanager
@@ -92,7 +92,7 @@ def _locks_hold(path: Path) -> bool:
             return True
         raise StoreError(
             f"{path.parent}: this disk gives no locks ({os.strerror(problem.errno or 0).lower()}), "
-            "which a store needs; keep it on another (--store)"
+            "which a store needs; give `store` a folder on another"
         ) from problem
     finally:
         os.close(first)

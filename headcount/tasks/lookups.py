@@ -194,6 +194,7 @@ class Lookups:
     `outer` is F: a sum of ridges, or any function with a known Lipschitz constant; a plain `SourcedFunction`, of which
     nothing is known, is a target all the same and has no certified network.
 
+    >>> from headcount.tasks.ridges import Ridges
     >>> task = Lookups((MaxOf((1.0,)), PlaceOf(0, (1.0,))), length=3, outer=Ridges.sum(2))
     >>> task(torch.tensor([[[0.5], [0.75], [0.25]]]))
     tensor([1.2500])

@@ -76,7 +76,7 @@ def attention_in(
     kept = NetworksIn(store.path.parent)
     there = [row for row in rows if kept.has(row)]
     if not there:
-        raise ValueError(f"{folder} keeps no networks: `headcount sweep SPEC --save best` keeps the best of each shape")
+        raise ValueError(f"{folder} keeps no networks: a sweep keeps them when its `save` is best or all")
     best = min(there, key=lambda row: row["nmse"])
     return attention_of(kept(best), task_of(store, best["run"]), best, **how)
 

@@ -91,7 +91,7 @@ class NetworksHeld:
 def network_of(folder: str | Path, row: Mapping[str, Any]) -> Transformer:
     """The network of a row, as it was at its smallest validation NMSE; its output is the scaled target.
 
-    `folder` is that of a store whose sweep was run with `--save best` or `--save all`.
+    `folder` is that of a store whose sweep was run with `save` best or all.
     """
     return load_net(_there(Path(folder), row["run"]))
 

@@ -124,7 +124,7 @@ def test_of_each_shape_the_best_network_alone_is_kept(tmp_path):
     files = list((tmp_path / "networks").iterdir())
     assert {file.stem for file in files} == best
     assert all(load_net(file).arch.width == 8 for file in files)
-    with pytest.raises(FileNotFoundError, match="--save all"):
+    with pytest.raises(FileNotFoundError, match="`save` is best or all"):
         network_of(tmp_path, next(row for row in study if row["run"] not in best))
 
 

@@ -13,7 +13,7 @@ from headcount.report.rendering import both, render
 __all__ = ["layer_map", "lens_page"]
 
 ROW, LEFT, BARS = 16, 62, 150
-SIZES = (880, 360)  # pixels: on a desk and on a phone
+SIZES = (760, 360)  # pixels: on a desk and on a phone
 SHOWN = 12  # of the largest parts
 
 
