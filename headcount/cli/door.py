@@ -198,9 +198,10 @@ def _unforeseen(problem: Exception) -> int:
 
 def _kept(report: str) -> str:
     """Where the traceback is kept, in words."""
-    how = {"prefix": "headcount-", "suffix": ".txt", "encoding": "utf-8", "errors": "backslashreplace"}
     try:
-        with tempfile.NamedTemporaryFile("w", delete=False, **how) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="headcount-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file:
             file.write(report)
         return f"the traceback is in {file.name}"
     except OSError as problem:
