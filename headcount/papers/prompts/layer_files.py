@@ -44,7 +44,8 @@ def read_problem(path: Path) -> PromptProblem:
 def _check(path: Path, name: str, value: np.ndarray, axes: int) -> None:
     if value.dtype.kind not in "fiu" or value.ndim != axes or not value.size or not (abs(value) < LARGEST).all():
         raise ValueError(
-            f"{name} in {path} must be finite numbers below {LARGEST:.0e} with {axes} axes, got {value.dtype} {value.shape}"
+            f"{name} in {path} must be finite numbers below {LARGEST:.0e} with {axes} axes, "
+            f"got {value.dtype} {value.shape}"
         )
 
 
