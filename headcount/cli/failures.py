@@ -10,13 +10,12 @@ import sys
 import tomllib
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from headcount.__main__ import leave
 from headcount.refusals import RefusalError
 
 __all__ = ["Interruption", "clipped", "foreseen", "interruptible", "is_importing", "one_line_warnings", "sentence_of"]
@@ -81,7 +80,7 @@ def clipped(problem: BaseException) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-process_is_ours = False  # whether this process runs the command alone, and may be ended at any moment
+leave_while_loading: Callable[[int, FrameType | None], None] | None = None  # set where the process is the command's
 
 
 def is_importing(frame: FrameType | None) -> bool:
@@ -123,8 +122,8 @@ def interruptible(noted: Interruption) -> Iterator[None]:
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.came = True
-        if process_is_ours and is_importing(frame):
-            leave(number, frame)
+        if leave_while_loading is not None and is_importing(frame):
+            leave_while_loading(number, frame)
         raise KeyboardInterrupt
 
     try:
