@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from headcount.cli import failures
     from headcount.cli import main as enter
 
-    failures.leave_at_once = leave if arguments is None else None
+    failures.leave_while_loading = leave if arguments is None else None
     enter(sys.argv[1:] if arguments is None else arguments)
 
 

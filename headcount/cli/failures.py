@@ -80,8 +80,7 @@ def clipped(problem: BaseException) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-# What ends this process at once, where it runs the command alone and nothing is begun; None: it is somebody else's.
-leave_at_once: Callable[[int, FrameType | None], object] | None = None
+leave_while_loading: Callable[[int, FrameType | None], None] | None = None  # set where the process is the command's
 
 
 def is_importing(frame: FrameType | None) -> bool:
@@ -123,8 +122,8 @@ def interruptible(noted: Interruption) -> Iterator[None]:
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.came = True
-        if leave_at_once is not None and is_importing(frame):
-            leave_at_once(number, frame)
+        if leave_while_loading is not None and is_importing(frame):
+            leave_while_loading(number, frame)
         raise KeyboardInterrupt
 
     try:

@@ -110,15 +110,18 @@ def as_row(data: Any, where: str, first: Any = None) -> Row:
     if not isinstance(data, dict):
         raise ValueError(f"{where} must be a table of columns, got {data!r}")
     for name in data.keys() & COLUMNS.keys():
-        if data[name] is not None or COLUMNS[name].type is not float:
-            checked(COLUMNS[name].type, data[name], name, where)
+        kind, value = COLUMNS[name].type, data[name]
+        if (kind is float and value is None) or (kind is int and isinstance(value, bool)):  # 0.1.0 wrote positions so
+            continue
+        checked(kind, value, name, where)
     for name in CORE:
         if name not in data and name in (first or ()):
             raise ValueError(f"{where} lacks {name!r}, which others have")
     return cast(Row, data)
 
 
-FAST = {name: {float, int, type(None)} if column.type is float else {column.type} for name, column in COLUMNS.items()}
+USUAL = {float: {float, int, type(None)}, int: {int, bool}}
+FAST = {name: USUAL.get(column.type, {column.type}) for name, column in COLUMNS.items()}
 LONG_NUMBER = re.compile(r"\d{19}")  # a whole number of 63 bits has no more digits
 
 
