@@ -179,7 +179,8 @@ def _flushed(status: int) -> int:
 
 
 def _forget_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError, ValueError):  # where it is no file, there is nothing to turn away
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _unforeseen(problem: Exception) -> int:

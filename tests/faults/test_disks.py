@@ -48,7 +48,7 @@ def test_a_disk_without_locks_is_refused_before_anything_is_trained(tmp_path, mo
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "lockf", none)
-    with pytest.raises(StoreError, match=r"gives no locks \(no locks available\).*--store"):
+    with pytest.raises(StoreError, match=r"gives no locks \(no locks available\).*`store`"):
         run(Sweep.from_toml(SMALL), Store.open(tmp_path, create=True))
     assert list(tmp_path.iterdir()) == []
 
