@@ -122,7 +122,7 @@ def as_row(data: Any, where: str, first: Any = None) -> Row:
 
 USUAL = {float: {float, int, type(None)}, int: {int, bool}}
 FAST = {name: USUAL.get(column.type, {column.type}) for name, column in COLUMNS.items()}
-LONG_NUMBER = re.compile(r"\d{19}")  # a whole number of 63 bits has no more digits
+LONG_NUMBER = re.compile(r"(?<![\d.])\d{19}")  # a whole number of 63 bits has no more digits; decimals may
 
 
 def as_rows(text: str, where: str, first: Row | None = None) -> list[Row]:
