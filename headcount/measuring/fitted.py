@@ -20,7 +20,7 @@ from headcount.measuring.preparing import Scaling, scaling
 from headcount.measuring.sequences import padded
 from headcount.measuring.subject import Subject
 from headcount.nets import Architecture, Transformer
-from headcount.nets.saved import tensors_in
+from headcount.nets.saved import filled, tensors_in
 from headcount.refusals import at_least_one
 
 __all__ = ["FittedModel", "fit", "load"]
@@ -138,11 +138,7 @@ def load(path: str | Path) -> FittedModel:
     if KEY not in about:
         raise ValueError(f"{path}: is no model; `headcount measure` writes one where it is told a `model`")
     said = decode(_SavedModel, json.loads(about[KEY]), f"the description in {path}")
-    net = Transformer(Architecture.from_json(said.architecture), said.token_dim)
-    try:
-        net.load_state_dict(weights)
-    except RuntimeError:
-        raise ValueError(f"{path}: the weights do not fit the architecture that the file describes") from None
+    net = filled(path, Architecture.from_json(said.architecture), said.token_dim, weights)
     sizes = [len(values) for values in asdict(said.scale).values()]
     outputs = net.arch.outputs
     if sizes != [said.token_dim] * 2 + [outputs] * 2 or len(said.classes) not in (0, outputs):

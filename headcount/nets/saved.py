@@ -10,10 +10,10 @@ from safetensors.torch import save
 from torch import Tensor
 
 from headcount.files import whole
-from headcount.nets import Architecture, Transformer
+from headcount.nets import Architecture, Transformer, parameters
 from headcount.nets.target_units import TargetUnits
 
-__all__ = ["load_in_units", "load_net", "net_bytes", "save_net", "tensors_in"]
+__all__ = ["filled", "load_in_units", "load_net", "net_bytes", "save_net", "tensors_in"]
 
 
 def save_net(net: Transformer, path: str | Path) -> Path:
@@ -61,9 +61,17 @@ def load_in_units(path: str | Path) -> TargetUnits:
 def _network(path: str | Path, weights: dict[str, Tensor], about: dict[str, str]) -> Transformer:
     if "architecture" not in about or "token_dim" not in about:
         raise ValueError(f"{path}: says no architecture; `headcount probe` and `save_net` write files that do")
-    net = Transformer(Architecture.from_json(about["architecture"]), int(about["token_dim"]))
+    net = filled(path, Architecture.from_json(about["architecture"]), int(about["token_dim"]), weights)
+    return net.to(next(iter(weights.values())).dtype)
+
+
+def filled(path: str | Path, arch: Architecture, token_dim: int, weights: dict[str, Tensor]) -> Transformer:
+    """The network of this shape with these weights; sizes that the file does not hold are refused before it is made."""
     try:
+        if token_dim < 1 or parameters(arch, token_dim).total != sum(w.numel() for w in weights.values()):
+            raise RuntimeError("another number of weights")
+        net = Transformer(arch, token_dim)
         net.load_state_dict(weights)
     except RuntimeError:
         raise ValueError(f"{path}: the weights do not fit the architecture that the file describes") from None
-    return net.to(next(iter(weights.values())).dtype)
+    return net
