@@ -1,5 +1,7 @@
 """Where training goes: W to the Frobenius solution, (K, Q) to the nuclear one, and what happens on the way."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -87,11 +89,23 @@ def test_exact_tails_only_come_nearer_once_the_tokens_are_chosen():
 
 
 @pytest.mark.slow
-def test_exact_tails_only_come_nearer_in_a_hundred_instances():
-    data = drawn(100, 6)
-    path = trained(data, factored=False, steps=4000, looks=40)
-    rises = [largest_rise(path, i, solutions(data, path, i)[0].weights) for i in range(100)]
-    assert max(rises) < 1e-4
+def test_exact_tails_only_come_nearer_in_three_hundred_instances():
+    """After the last change of a chosen token, which two instances of 300 make only after step 4,000."""
+    data = drawn(300, 6)
+    late = [i for i, rise in enumerate(rises(data, 4000, 40)) if rise >= 1e-4]
+    assert len(late) <= 3
+    assert max(rises(some(data, late), 20_000, 200), default=0.0) < 1e-4
+
+
+def rises(data, steps, looks):
+    path = trained(data, factored=False, steps=steps, looks=looks)
+    count = path.weights.shape[1]
+    return [largest_rise(path, i, solutions(data, path, i)[0].weights) for i in range(count)]
+
+
+def some(data, which):
+    parts = {f.name: getattr(data, f.name) for f in dataclasses.fields(data)}
+    return type(data)(**{name: part[which] if torch.is_tensor(part) else part for name, part in parts.items()})
 
 
 def test_a_rise_is_seen_where_there_is_one():
