@@ -17,17 +17,14 @@ What a share of tasks gave is written as it finishes, and what stands in the fil
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.battery import Group, P, entries, tiny
 from benchmarks.battery_solved import solved
 from benchmarks.held_out_tasks import PlaceAndMaxima, ProductOfMaxima, RankSum, TwoHops
-from benchmarks.infoflow_battery import Rows, learned, shares
+from benchmarks.infoflow_battery import Rows, trained_shares
 from benchmarks.infoflow_stored import of_steps, stored, today, written
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.tasks import Induction, KthLargest, LinearMax, OppositePair, PairMax, PositionSum, UnitSphere, Wells
@@ -135,23 +132,16 @@ def main() -> None:
 
 
 def _train(groups: dict[str, list[Entry]], steps: int, found: dict[str, Rows], asked: argparse.Namespace) -> None:
-    """Train what is given, in processes of their own: a failure on a device spoils what else runs in a process."""
+    """Train what is given and write what stands after every share."""
     samples, batch = (64, 16) if asked.tiny else (asked.samples, asked.batch)
     recipe = of_steps(4 if asked.tiny else steps, samples, batch, 16 if asked.tiny else 4096)
     about = {"date": today(), "device": environment(asked.device, "bank")["device"], "steps": steps}
-    start = time.perf_counter()
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(asked.jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
-        learn = partial(learned, recipe=recipe, seeds=1 if asked.tiny else asked.seeds, device=asked.device)
-        jobs = {pool.submit(learn, share): list(share) for share in shares(groups, asked.device)}
-        for job in as_completed(jobs):
-            if job.exception() is not None:
-                print(f"{', '.join(jobs[job])} failed: {job.exception()}", flush=True)
-                continue
-            found |= {name: [about | row for row in with_medians(rows)] for name, rows in job.result().items()}
-            made = agreement([row for rows in found.values() for row in rows])
-            written(asked.out, {"agreement": made, "groups": found})
-            print(f"{', '.join(jobs[job])}: {time.perf_counter() - start:.0f} s; so far {_line(made)}", flush=True)
+    start, seeds = time.perf_counter(), 1 if asked.tiny else asked.seeds
+    for names, made in trained_shares(groups, recipe, seeds, asked.device, asked.jobs):
+        found |= {name: [about | row for row in with_medians(rows)] for name, rows in made.items()}
+        so_far = agreement([row for rows in found.values() for row in rows])
+        written(asked.out, {"agreement": so_far, "groups": found})
+        print(f"{', '.join(names)}: {time.perf_counter() - start:.0f} s; so far {_line(so_far)}", flush=True)
 
 
 def _line(made: dict[str, Any]) -> str:

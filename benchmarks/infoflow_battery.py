@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from itertools import islice
@@ -40,21 +41,28 @@ def main() -> None:
     runs = known.get("runs", {})
     found = {name: [row for row in known["rows"] if row["group"] == name] for name in runs}
     start = time.perf_counter()
-    # A process for each share: a failure on a device spoils what else runs in the same process.
+    for names, made in trained_shares(groups, recipe, seeds, asked.device, asked.jobs):
+        found |= made
+        print(f"{', '.join(names)}: {time.perf_counter() - start:.0f} s")
+        _show([row for name in names for row in found[name]])
+        runs |= dict.fromkeys(names, run)
+        rows = [row for group in battery() for row in found.get(group, [])]
+        written(asked.out, {"runs": runs, "confusion": confusion(rows), "rows": rows})
+
+
+def trained_shares(
+    groups: dict[str, list[Entry]], recipe: Recipe, seeds: int, device: str, jobs: int
+) -> Iterator[tuple[list[str], dict[str, Rows]]]:
+    """Every share's tasks and rows as they finish, in a process each: a failure on a device spoils its process."""
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(asked.jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
-        learn = partial(learned, recipe=recipe, seeds=seeds, device=asked.device)
-        jobs = {pool.submit(learn, share): list(share) for share in shares(groups, asked.device)}
-        for job in as_completed(jobs):
+    with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
+        learn = partial(learned, recipe=recipe, seeds=seeds, device=device)
+        begun = {pool.submit(learn, share): list(share) for share in shares(groups, device)}
+        for job in as_completed(begun):
             if job.exception() is not None:
-                print(f"{', '.join(jobs[job])} failed: {job.exception()}")
+                print(f"{', '.join(begun[job])} failed: {job.exception()}", flush=True)
                 continue
-            found |= job.result()
-            print(f"{', '.join(jobs[job])}: {time.perf_counter() - start:.0f} s")
-            _show([row for name in jobs[job] for row in found[name]])
-            runs |= dict.fromkeys(jobs[job], run)
-            rows = [row for group in battery() for row in found.get(group, [])]
-            written(asked.out, {"runs": runs, "confusion": confusion(rows), "rows": rows})
+            yield begun[job], job.result()
 
 
 def shares(groups: dict[str, list[Entry]], device: str) -> list[dict[str, list[Entry]]]:

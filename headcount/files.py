@@ -99,7 +99,7 @@ def refuse_no_file(path: Path) -> None:
     """
     path.stat()  # whoever is missing or closed is named by the system
     if not path.is_file():
-        raise RefusalError(f"{path} {'is a directory' if Path(path).is_dir() else 'is no plain file'}")
+        raise RefusalError(f"{path} {'is a directory' if path.is_dir() else 'is no plain file'}")
 
 
 def _settle(path: Path) -> None:

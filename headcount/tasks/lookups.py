@@ -36,8 +36,21 @@ class OuterFunction(Protocol):
     def __call__(self, z: Tensor) -> Tensor: ...
 
 
+class _Along:
+    """What look-ups along a direction share: it is kept as numbers, and says the dimension of the tokens."""
+
+    direction: Sequence[float]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "direction", _direction(self.direction))
+
+    @property
+    def token_dim(self) -> int:
+        return len(self.direction)
+
+
 @dataclass(frozen=True)
-class MaxOf:
+class MaxOf(_Along):
     """max_t <direction, x_t>.
 
     >>> MaxOf((1.0,))(torch.tensor([[[1.0], [4.0], [2.0]]]))
@@ -45,13 +58,6 @@ class MaxOf:
     """
 
     direction: Sequence[float]
-
-    @property
-    def token_dim(self) -> int:
-        return len(self.direction)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "direction", _direction(self.direction))
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
         return _along(x, self.direction).amax(dim=1)
@@ -99,7 +105,7 @@ class WellOf:
 
 
 @dataclass(frozen=True)
-class PlaceOf:
+class PlaceOf(_Along):
     """<direction, x_p>: what stands at position p, counted from 0.
 
     >>> PlaceOf(1, (1.0, 2.0))(torch.tensor([[[9.0, 9.0], [1.0, 3.0]]]))
@@ -108,13 +114,6 @@ class PlaceOf:
 
     position: int
     direction: Sequence[float]
-
-    @property
-    def token_dim(self) -> int:
-        return len(self.direction)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "direction", _direction(self.direction))
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
         return _along(x, self.direction)[:, self.position]
@@ -131,7 +130,7 @@ class PlaceOf:
 
 
 @dataclass(frozen=True)
-class RankOf:
+class RankOf(_Along):
     """The k-th largest of <direction, x_t>; rank 1 is the largest, rank T the smallest.
 
     >>> RankOf(2, (1.0,))(torch.tensor([[[1.0], [4.0], [2.0]]]))
@@ -140,13 +139,6 @@ class RankOf:
 
     rank: int
     direction: Sequence[float]
-
-    @property
-    def token_dim(self) -> int:
-        return len(self.direction)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "direction", _direction(self.direction))
 
     def __call__(self, x: Float[Tensor, "batch length token_dim"]) -> Float[Tensor, " batch"]:
         return _along(x, self.direction).topk(self.rank, dim=1).values[:, -1]
