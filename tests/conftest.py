@@ -6,11 +6,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share two cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 import tests.typechecker  # noqa: F401  (the hook names it)
 
 install_import_hook("headcount", "tests.typechecker.check")
+
+# The ordinary run tries the same cases every time, however slow the machine; --hypothesis-profile=searching looks on.
+settings.register_profile("searching", deadline=None)
+settings.register_profile("same cases", deadline=None, derandomize=True)
+settings.load_profile("same cases")
 
 
 @pytest.fixture(autouse=True)
