@@ -138,7 +138,8 @@ def test_one_horizon_one_size_and_collinear_designs_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("column", "other"), [("schedule", "wsd"), ("batch", 64), ("weight_decay", 0.1), ("task", "Wells"), ("length", 4)]
+    ("column", "other"),
+    [("schedule", "wsd"), ("batch", 64), ("weight_decay", 0.1), ("task", "Wells"), ("length", 4), ("noise", 1.0)],
 )
 def test_mixed_recipes_are_refused_by_name(column, other):
     mixed = with_rows(drawn(EXACT), lambda r: {column: other} if r["steps"] == 250 else {})

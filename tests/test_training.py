@@ -199,7 +199,8 @@ def test_noise_is_added_to_training_targets_alone_and_is_new_in_every_epoch():
 
 def test_noise_has_a_place_in_the_address_and_none_has_not():
     assert MEMBER.run(replace(SHORT, noise=0.5)) != MEMBER.run(SHORT)
-    assert "noise" not in MEMBER.content(SHORT)["recipe"]
+    assert MEMBER.row(replace(SHORT, noise=0.5))["noise"] == 0.5
+    assert "noise" not in MEMBER.content(SHORT)["recipe"] and "noise" not in MEMBER.row(SHORT)
 
 
 @pytest.mark.parametrize(

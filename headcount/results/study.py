@@ -26,6 +26,7 @@ class UnusualColumns(TypedDict, total=False):
 
     schedule: str
     batch: int
+    noise: float
     factors: str
     start: str
 
@@ -51,6 +52,7 @@ class PlannedRow(TypedDict):
     steps: Annotated[int, "optimiser steps asked for"]
     schedule: NotRequired[Annotated[str, "how the rate runs over the steps, where it is no cosine"]]
     batch: NotRequired[Annotated[int, "samples in a step, where the schedule is no cosine"]]
+    noise: NotRequired[Annotated[float, "noise in the training targets, in their spreads, where there is any"]]
     factors: NotRequired[Annotated[str, "the base whose factors rate and start follow, where there is one"]]
     start: NotRequired[Annotated[str, "built, where training went on from a certified network"]]
     source: NotRequired[Annotated[str, "hash of the file of a task of the user's own"]]

@@ -184,6 +184,8 @@ class Member:
         said: UnusualColumns = {}
         if recipe.schedule != COSINE:
             said = {"schedule": recipe.schedule.name, "batch": recipe.batch}
+        if recipe.noise:
+            said = {**said, "noise": recipe.noise}
         if self.start:
             said = {**said, "start": self.start}
         return said if self.base is None else {**said, "factors": f"{self.base.name}, width {self.base.width}"}
