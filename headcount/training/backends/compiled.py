@@ -1,0 +1,140 @@
+"""Banks on a CPU in compiled C++ (`native/`): a lane of a vector for every sample, a whole step close to the core.
+
+A tile of samples goes through the network and back before the next one begins, in the member's own shape without
+padding: encoder, layers, the class token's last question by directions (as `collapsed` has it), read-out, loss, and the
+way back. Jobs are cut by the batch and the member alone and added in order, so that a member's numbers depend neither
+on the threads nor on the bank it is in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headcount.training.backends.native_library import native_library
+from headcount.training.backends.plain import Batch, collapsed
+from headcount.training.bank import Bank, Stacked
+from headcount.training.loss import Loss, cross_entropy, squared
+from headcount.training.optimiser import BETA1, BETA2, EPS, AdamW
+
+__all__ = ["compiled_forward", "compiled_gradient", "compiled_update"]
+
+LOSSES = (squared, cross_entropy)
+
+
+def compiled_gradient(loss: Loss = squared) -> Callable[[Bank, Batch, Tensor], Tensor]:
+    """The gradient of every member's mean loss on its batch."""
+    classes = LOSSES.index(loss) == 1
+
+    def gradient(bank: Bank, batch: Batch, target: Tensor) -> Float[Tensor, "models parameters"]:
+        out = torch.empty_like(bank.theta)
+        _pass(bank, bank.theta.detach(), batch, target=target.contiguous(), gradient=out, classes=classes)
+        return out
+
+    return gradient
+
+
+def compiled_forward(bank: Bank, p: Stacked, batch: Batch) -> Float[Tensor, "models batch ..."]:
+    """Every member's output; where it is to be differentiated, that of the collapsed bank."""
+    if torch.is_grad_enabled() and any(x.requires_grad for x in p.values()):
+        return collapsed(bank, p, batch)
+    theta = torch.cat([x.flatten(1) for x in p.values()], dim=1)
+    models, samples, outputs = *batch.rows.shape, p["read_out.outer.bias"].shape[1]
+    out = theta.new_empty(models, samples, outputs)
+    _pass(bank, theta, batch, output=out)
+    return out[..., 0] if outputs == 1 else out
+
+
+@torch.no_grad()
+def compiled_update(adam: AdamW, theta: Tensor, gradient: Tensor, active: Tensor) -> None:
+    """`AdamW.update` in one pass."""
+    adam.step += 1
+    step = adam.step.item()
+    share = adam.shape.share(adam.step, adam.steps, adam.warmup).item()
+    each = max(adam.lr.shape[1], adam.decay.shape[1])
+    lr, decay = (x.expand(-1, each).contiguous() for x in (adam.lr, adam.decay))
+    real = ctypes.c_double
+    _library(theta).bank_adamw(
+        *map(ctypes.c_int64, (*theta.shape, each)),
+        *map(_at, (lr, decay)),
+        *map(real, (share, 1 - BETA1**step, 1 - BETA2**step, BETA1, BETA2, EPS)),
+        *map(_at, (active, gradient.contiguous(), adam.first, adam.second, theta)),
+        ctypes.c_int64(torch.get_num_threads()),
+    )
+
+
+def _pass(
+    bank: Bank,
+    theta: Tensor,
+    batch: Batch,
+    *,
+    target: Tensor | None = None,
+    output: Tensor | None = None,
+    gradient: Tensor | None = None,
+    classes: bool = False,
+) -> None:
+    data, rows, present = batch.data.contiguous(), batch.rows.contiguous(), batch.present
+    models, samples = rows.shape
+    outputs = bank.shapes["read_out.outer.bias"][0]
+    sizes = (bank.depth, data.shape[3], outputs, data.shape[2], samples, models, theta.shape[1])
+    sizes += (bank.class_token == "every", classes, torch.get_num_threads())
+    steps = (0, 0)
+    if present is not None:
+        present = present.contiguous()
+        steps = (present.stride(0), 0 if present.ndim == 2 else present.stride(1))
+    members = torch.tensor(_sizes(bank, models), dtype=torch.int32)
+    scale = bank.scale.contiguous()
+    _library(theta).bank_pass(
+        _numbers(sizes),
+        _numbers(_places(bank)),
+        *map(_at, (members, scale, theta, data)),
+        ctypes.c_int64(data.stride(0)),
+        *map(_at, (batch.which, rows, present)),
+        _numbers(steps),
+        *map(_at, (target, output, gradient)),
+    )
+
+
+def _sizes(bank: Bank, models: int) -> list[list[int]]:
+    """Width, embed_dim, then heads and head_dim of every layer, for each member."""
+    return [
+        [arch.width, arch.embed_dim, *(n for layer in arch.layers for n in layer)] for arch in bank.archs
+    ]
+
+
+def _places(bank: Bank) -> list[int]:
+    """Where every parameter begins in a row, and its strides: the order is that of `native/member.h`."""
+    feed = ("inner.weight", "inner.bias", "outer.weight", "outer.bias")
+    names = [f"encoder.{part}" for part in feed] + ["cls"]
+    for layer in range(bank.depth):
+        names += [f"attention.{layer}.{part}" for part in ("query", "key", "value", "output")]
+        names += [f"between.{layer}.{part}" for part in feed] if layer + 1 < bank.depth else []
+    names += [f"read_out.{part}" for part in feed]
+    begins, at = {}, 0
+    for name, shape in bank.shapes.items():
+        begins[name], at = at, at + shape.numel()
+    out = []
+    for name in names:
+        shape = bank.shapes[name]
+        strides = (shape[1] * shape[2], shape[2]) if len(shape) == 3 else (shape[-1], shape[-1])
+        out += [begins[name], *strides]
+    return out
+
+
+def _library(numbers: Tensor) -> ctypes.CDLL:
+    library = native_library(str(numbers.dtype).removeprefix("torch."))
+    if library is None:
+        raise RuntimeError("there is no compiled library for banks on this machine")
+    return library
+
+
+def _at(tensor: Tensor | None) -> ctypes.c_void_p:
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+
+
+def _numbers(values: tuple[int, ...] | list[int]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(values))(*values)
