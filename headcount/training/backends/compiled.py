@@ -9,12 +9,16 @@ on the threads nor on the bank it is in.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headcount.nets import Architecture
 from headcount.training.backends.native_library import native_library
 from headcount.training.backends.plain import Batch, collapsed
 from headcount.training.bank import Bank, Stacked
@@ -78,20 +82,19 @@ def _pass(
     classes: bool = False,
 ) -> None:
     data, rows, present = batch.data.contiguous(), batch.rows.contiguous(), batch.present
-    models, samples = rows.shape
-    outputs = bank.shapes["read_out.outer.bias"][0]
-    sizes = (bank.depth, data.shape[3], outputs, data.shape[2], samples, models, theta.shape[1])
+    layout = _layout(bank)
+    (models, samples), (_, _, longest, features) = rows.shape, data.shape
+    sizes = (bank.depth, features, layout.outputs, longest, samples, models, theta.shape[1])
     sizes += (bank.class_token == "every", classes, torch.get_num_threads())
     steps = (0, 0)
     if present is not None:
         present = present.contiguous()
         steps = (present.stride(0), 0 if present.ndim == 2 else present.stride(1))
-    members = torch.tensor(_sizes(bank, models), dtype=torch.int32)
-    scale = bank.scale.contiguous()
     _library(theta).bank_pass(
         _numbers(sizes),
-        _numbers(_places(bank)),
-        *map(_at, (members, scale, theta, data)),
+        layout.places,
+        layout.members,
+        *map(_at, (layout.scale, theta, data)),
         ctypes.c_int64(data.stride(0)),
         *map(_at, (batch.which, rows, present)),
         _numbers(steps),
@@ -99,29 +102,42 @@ def _pass(
     )
 
 
-def _sizes(bank: Bank, models: int) -> list[list[int]]:
-    """Width, embed_dim, then heads and head_dim of every layer, for each member."""
-    return [
-        [arch.width, arch.embed_dim, *(n for layer in arch.layers for n in layer)] for arch in bank.archs
-    ]
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """What of a bank stays the same from step to step: where parameters lie, and each member's own shape."""
+
+    archs: tuple[Architecture, ...]
+    scale: Tensor
+    outputs: int
+    places: ctypes.Array[ctypes.c_int64]
+    members: ctypes.Array[ctypes.c_int32]
+
+
+_LAYOUTS: WeakKeyDictionary[Bank, _Layout] = WeakKeyDictionary()
+
+
+def _layout(bank: Bank) -> _Layout:
+    kept = _LAYOUTS.get(bank)
+    if kept is None or kept.archs is not bank.archs or kept.scale is not bank.scale:
+        sizes = [n for a in bank.archs for n in (a.width, a.embed_dim, *(n for layer in a.layers for n in layer))]
+        members = (ctypes.c_int32 * len(sizes))(*sizes)
+        outputs = bank.shapes["read_out.outer.bias"][0]
+        kept = _LAYOUTS[bank] = _Layout(bank.archs, bank.scale, outputs, _numbers(_places(bank)), members)
+    return kept
 
 
 def _places(bank: Bank) -> list[int]:
     """Where every parameter begins in a row, and its strides: the order is that of `native/member.h`."""
     feed = ("inner.weight", "inner.bias", "outer.weight", "outer.bias")
-    names = [f"encoder.{part}" for part in feed] + ["cls"]
+    names = [*(f"encoder.{part}" for part in feed), "cls"]
     for layer in range(bank.depth):
         names += [f"attention.{layer}.{part}" for part in ("query", "key", "value", "output")]
         names += [f"between.{layer}.{part}" for part in feed] if layer + 1 < bank.depth else []
-    names += [f"read_out.{part}" for part in feed]
-    begins, at = {}, 0
-    for name, shape in bank.shapes.items():
-        begins[name], at = at, at + shape.numel()
-    out = []
-    for name in names:
-        shape = bank.shapes[name]
-        strides = (shape[1] * shape[2], shape[2]) if len(shape) == 3 else (shape[-1], shape[-1])
-        out += [begins[name], *strides]
+    begins = dict(zip(bank.shapes, accumulate((s.numel() for s in bank.shapes.values()), initial=0), strict=False))
+    out: list[int] = []
+    for name in (*names, *(f"read_out.{part}" for part in feed)):
+        *_, middle, last = (0, *bank.shapes[name])
+        out += [begins[name], middle * last if len(bank.shapes[name]) == 3 else last, last]
     return out
 
 
@@ -136,5 +152,5 @@ def _at(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
-def _numbers(values: tuple[int, ...] | list[int]) -> ctypes.Array[ctypes.c_int64]:
+def _numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     return (ctypes.c_int64 * len(values))(*values)

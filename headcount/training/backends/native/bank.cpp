@@ -27,14 +27,58 @@ struct Cut {
     int parts(const Shape& s) const { return (s.batch + part - 1) / part; }
 };
 
+// Memory of earlier calls, to be used again: fresh pages from the system cost as much as a small bank's products.
+class Shelf {
+  public:
+    static void* take(size_t bytes) {
+        std::lock_guard<std::mutex> hold(lock());
+        auto& free = kept();
+        for (size_t i = 0; i < free.size(); ++i)
+            if (free[i].second == bytes) {
+                void* at = free[i].first;
+                free[i] = free.back(), free.pop_back();
+                return at;
+            }
+        return std::aligned_alloc(BYTES, bytes);
+    }
+    static void give(void* at, size_t bytes) {
+        std::lock_guard<std::mutex> hold(lock());
+        auto& free = kept();
+        free.push_back({at, bytes});
+        if (free.size() > 4096) {  // of banks that are gone
+            for (auto& [old, size] : free) std::free(old);
+            free.clear();
+        }
+    }
+
+  private:
+    static std::mutex& lock() {
+        static std::mutex* one = new std::mutex;
+        return *one;
+    }
+    static std::vector<std::pair<void*, size_t>>& kept() {
+        static auto* all = new std::vector<std::pair<void*, size_t>>;
+        return *all;
+    }
+};
+
+struct Numbers {  // aligned, and as they come
+    size_t bytes;
+    real* at;
+    explicit Numbers(size_t n)
+        : bytes((n * sizeof(real) / BYTES + 1) * BYTES), at(static_cast<real*>(Shelf::take(bytes))) {}
+    ~Numbers() { Shelf::give(at, bytes); }
+    Numbers(const Numbers&) = delete;
+};
+
 real dot(const real* a, const real* b, int n) {
     vec total{};
     for (int i = 0; i < n; i += LANES) total += *(const vec*)(a + i) * *(const vec*)(b + i);
     return sum(total);
 }
 
-void add(real* to, const real* from, real times, int n) {
-    for (int i = 0; i < n; ++i) to[i] += times * from[i];
+void add(real* to, const real* from, real times, int n) {  // both aligned, n a multiple of LANES
+    for (int i = 0; i < n; i += LANES) *(vec*)(to + i) += times * *(const vec*)(from + i);
 }
 
 void turn(const Matrix& m, const real* plain, real* turned) {
@@ -43,18 +87,18 @@ void turn(const Matrix& m, const real* plain, real* turned) {
 }
 
 // One layer alone: directions and values act on the hidden units, W2^T W_K^T W_Q cls and W_V W2, W_V b2.
-void compose(const Member& m, real* plain, real* turned, std::vector<real>& query, std::vector<real>& key) {
+void compose(const Member& m, real* plain, real* turned, const Numbers& query, const Numbers& key) {
     const Layer& l = m.layers[0];
     const Matrix &w = l.three, &o = m.encoder.outer;
     const int rows = l.heads * l.dim;
-    query.assign(rows, 0), key.assign(size_t(l.heads) * w.step, 0);
+    std::memset(key.at, 0, key.bytes);
     for (int r = 0; r < rows; ++r) {
-        query[r] = dot(plain + w.at + r * w.step, plain + m.cls, w.step);
-        add(key.data() + r / l.dim * w.step, plain + w.at + (rows + r) * w.step, query[r], w.step);
+        query.at[r] = dot(plain + w.at + r * w.step, plain + m.cls, w.step);
+        add(key.at + r / l.dim * w.step, plain + w.at + (rows + r) * w.step, query.at[r], w.step);
     }
     for (int h = 0; h < l.heads; ++h)
         for (int e = 0; e < m.embed; ++e)
-            add(plain + m.question.at + h * m.question.step, plain + o.at + e * o.step, key[h * w.step + e], o.step);
+            add(plain + m.question.at + h * m.question.step, plain + o.at + e * o.step, key.at[h * w.step + e], o.step);
     for (int r = 0; r < rows; ++r) {
         const real* value = plain + w.at + (2 * rows + r) * w.step;
         for (int e = 0; e < m.embed; ++e)
@@ -64,51 +108,42 @@ void compose(const Member& m, real* plain, real* turned, std::vector<real>& quer
     turn(m.value, plain, turned);
 }
 
-void compose_back(const Member& m, const real* plain, const std::vector<real>& query, const std::vector<real>& key,
+void compose_back(const Member& m, const real* plain, const real* turned, const Numbers& query, const Numbers& key,
                   real* gradient) {
     const Layer& l = m.layers[0];
     const Matrix &w = l.three, &o = m.encoder.outer;
     const int rows = l.heads * l.dim;
-    std::vector<real> d_key(size_t(l.heads) * w.step, 0);
-    const real* d_question = gradient + m.question.at;
-    for (int h = 0; h < l.heads; ++h)
-        for (int e = 0; e < m.embed; ++e) {
-            const real* d = d_question + h * m.question.step;
-            d_key[h * w.step + e] = dot(d, plain + o.at + e * o.step, o.step);
-            add(gradient + o.at + e * o.step, d, key[h * w.step + e], o.step);
-        }
+    Numbers d_key(size_t(l.heads) * w.step);
+    std::memset(d_key.at, 0, d_key.bytes);
+    for (int h = 0; h < l.heads; ++h) {
+        const real* d = gradient + m.question.at + h * m.question.step;
+        for (int j = 0; j < m.width; ++j) add(d_key.at + h * w.step, turned + o.turned + j * o.turned_step, d[j], w.step);
+        for (int e = 0; e < m.embed; ++e) add(gradient + o.at + e * o.step, d, key.at[h * w.step + e], o.step);
+    }
     for (int r = 0; r < rows; ++r) {
         const real *d = gradient + m.value.at + r * m.value.step, d_shift = gradient[m.shift + r];
         const real* value = plain + w.at + (2 * rows + r) * w.step;
         real* d_value = gradient + w.at + (2 * rows + r) * w.step;
-        for (int e = 0; e < m.embed; ++e) {
-            d_value[e] = dot(d, plain + o.at + e * o.step, o.step) + d_shift * plain[m.encoder.outer_bias + e];
-            add(gradient + o.at + e * o.step, d, value[e], o.step);
-        }
+        for (int j = 0; j < m.width; ++j) add(d_value, turned + o.turned + j * o.turned_step, d[j], w.step);
+        for (int e = 0; e < m.embed; ++e) add(gradient + o.at + e * o.step, d, value[e], o.step);
+        add(d_value, plain + m.encoder.outer_bias, d_shift, w.step);
         add(gradient + m.encoder.outer_bias, value, d_shift, w.step);
-        const real* d_head = d_key.data() + r / l.dim * w.step;
+        const real* d_head = d_key.at + r / l.dim * w.step;
         const real d_query = dot(plain + w.at + (rows + r) * w.step, d_head, w.step);
-        add(gradient + w.at + (rows + r) * w.step, d_head, query[r], w.step);
+        add(gradient + w.at + (rows + r) * w.step, d_head, query.at[r], w.step);
         add(gradient + w.at + r * w.step, plain + m.cls, d_query, w.step);
         add(gradient + m.cls, plain + w.at + r * w.step, d_query, w.step);
     }
 }
 
-struct Numbers {  // aligned, and as they come
-    real* at;
-    explicit Numbers(size_t n) : at((real*)std::aligned_alloc(BYTES, (n * sizeof(real) / BYTES + 1) * BYTES)) {}
-    ~Numbers() { std::free(at); }
-    Numbers(const Numbers&) = delete;
-};
-
 struct Work {  // a member with its matrices, and a gradient for each part of its batch
     Member member;
     Cut cut;
-    Numbers plain, turned, gradients;
-    std::vector<real> query, key;
+    Numbers plain, turned, gradients, query, key;
     Work(const Shape& s, const int32_t* sizes, const real* scale, bool back)
         : member(s, sizes, scale), cut(s, member), plain(member.size), turned(member.turned_size),
-          gradients(back ? size_t(member.size) * cut.parts(s) : 0) {}
+          gradients(back ? size_t(member.size) * cut.parts(s) : 0), query(member.layers[0].three.rows),
+          key(size_t(member.layers[0].heads) * member.layers[0].three.step) {}
 };
 
 }  // namespace
@@ -162,7 +197,7 @@ void bank_pass(const int64_t* sizes, const int64_t* place, const int32_t* member
         if (gradient) {
             for (int p = 1; p < w.cut.parts(s); ++p)
                 add(w.gradients.at, w.gradients.at + size_t(p) * w.member.size, 1, w.member.size);
-            if (s.depth == 1) compose_back(w.member, w.plain.at, w.query, w.key, w.gradients.at);
+            if (s.depth == 1) compose_back(w.member, w.plain.at, w.turned.at, w.query, w.key, w.gradients.at);
             std::memset(gradient + k * parameters, 0, sizeof(real) * parameters);
             w.member.store(w.gradients.at, gradient + k * parameters);
         }

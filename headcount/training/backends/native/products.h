@@ -77,25 +77,30 @@ static void gram_block(int columns, const vec* a, int a_step, const vec* b, int 
     for (int i = 0; i < filled; ++i) acc[i] = vec{};
     for (int column = 0; column < columns; ++column, a += a_step, b += b_step) {
         vec v[C];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int c = 0; c < C; ++c) v[c] = b[c];
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int c = 0; c < C; ++c) acc[r * C + c] += a[r] * v[c];
     }
 #pragma GCC unroll 8
     for (int part = 0; part < filled; part += LANES) {
-        const vec total = sums(acc + part);
-        for (int i = part; i < std::min(count, part + LANES); ++i) out[i / C * out_step + i % C] += total[i - part];
+        alignas(BYTES) real total[LANES];
+        *(vec*)total = sums(acc + part);
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES && part + i < count; ++i) out[(part + i) / C * out_step + (part + i) % C] += total[i];
     }
 }
 
 template <int R>
 static void gram_row(int columns, const vec* a, int a_step, const vec* b, int b_step, int wide, real* out, int step) {
     int j = 0;
-    for (; j + 4 <= wide; j += 4) gram_block<R, 4>(columns, a, a_step, b + j, b_step, out + j, step);
-    for (; j < wide; ++j) gram_block<R, 1>(columns, a, a_step, b + j, b_step, out + j, step);
+    for (; j + 4 <= wide && !(MANY && j + 5 == wide); j += 4)
+        gram_block<R, 4>(columns, a, a_step, b + j, b_step, out + j, step);
+    if (MANY && j + 5 == wide) gram_block<R, 5>(columns, a, a_step, b + j, b_step, out + j, step), j += 5;
+    if (j + 2 <= wide) gram_block<R, 2>(columns, a, a_step, b + j, b_step, out + j, step), j += 2;
+    if (j < wide) gram_block<R, 1>(columns, a, a_step, b + j, b_step, out + j, step);
 }
 
 static void gram(int columns, const vec* a, int a_step, int tall, const vec* b, int b_step, int wide, real* out,
@@ -104,6 +109,52 @@ static void gram(int columns, const vec* a, int a_step, int tall, const vec* b, 
     int i = 0;
     for (; i + most <= tall; i += most) gram_row<most>(columns, a + i, a_step, b, b_step, wide, out + i * step, step);
     for (; i < tall; ++i) gram_row<1>(columns, a + i, a_step, b, b_step, wide, out + i * step, step);
+}
+
+// The same where columns are few: b is transposed first, so that nothing need be added across lanes.
+template <int R, int C>
+static void few_block(int columns, const vec* a, int a_step, const vec* b, int b_step, real* out, int step) {
+    vec acc[R][C];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+        for (int c = 0; c < C; ++c) acc[r][c] = *(const vec*)(out + r * step + c * LANES);
+    for (int column = 0; column < columns; ++column, a += a_step) {
+        const real* lane = (const real*)a;
+        for (int i = 0; i < LANES; ++i, ++lane, b += b_step)
+#pragma GCC unroll 8
+            for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+                for (int c = 0; c < C; ++c) acc[r][c] += lane[r * LANES] * b[c];
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+        for (int c = 0; c < C; ++c) *(vec*)(out + r * step + c * LANES) = acc[r][c];
+}
+
+template <int R>
+static void few_row(int columns, const vec* a, int a_step, const vec* b, int b_step, real* out, int step) {
+    int j = 0;
+    for (; j + 2 <= b_step; j += 2) few_block<R, 2>(columns, a, a_step, b + j, b_step, out + j * LANES, step);
+    if (j < b_step) few_block<R, 1>(columns, a, a_step, b + j, b_step, out + j * LANES, step);
+}
+
+static void few_gram(int columns, const vec* a, int a_step, int tall, const vec* b, int b_step, int wide, real* out,
+                     int step, vec* turned) {
+    const int blocks = (wide + LANES - 1) / LANES;  // turned: columns * LANES rows of so many vectors
+    for (int column = 0; column < columns; ++column)
+        for (int j = 0; j < blocks; ++j) {
+            vec v[LANES];
+            for (int i = 0; i < LANES; ++i)
+                v[i] = j * LANES + i < wide ? b[column * b_step + j * LANES + i] : vec{};
+            transpose(v);
+            for (int i = 0; i < LANES; ++i) turned[(column * LANES + i) * blocks + j] = v[i];
+        }
+    constexpr int most = MANY ? 8 : 4;
+    int i = 0;
+    for (; i + most <= tall; i += most) few_row<most>(columns, a + i, a_step, turned, blocks, out + i * step, step);
+    for (; i < tall; ++i) few_row<1>(columns, a + i, a_step, turned, blocks, out + i * step, step);
 }
 
 // out[i] += sum over columns and lanes of a[column][i]: a gradient with respect to a bias.

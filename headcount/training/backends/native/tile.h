@@ -14,8 +14,7 @@ class Scratch {
         if (b.size < vectors) {
             std::free(b.at);
             b.size = vectors;
-            // Starts at different places of a page, so that buffers do not fall on the same lines of the cache.
-            b.at = static_cast<vec*>(std::aligned_alloc(BYTES, (vectors + 8) * BYTES));
+            b.at = static_cast<vec*>(std::aligned_alloc(BYTES, vectors * BYTES));
         }
         return b.at;
     }
@@ -42,6 +41,8 @@ struct Samples {  // one member's share of the batch
     real* output;  // [batch][outputs], or none
     bool classes;  // cross-entropy of distributions, or the squared gap
 };
+
+constexpr int FEW = 12;  // columns, below which sums across lanes cost more than a transposition
 
 class Tile {
   public:
@@ -289,7 +290,11 @@ class Tile {
 
     void weight_gradient(const Matrix& w, int row, int columns, const vec* to, int to_step, int tall, const vec* from,
                          int from_step) {
-        gram(columns, to, to_step, tall, from, from_step, w.columns, gradient + w.at + row * w.step, w.step);
+        real* out = gradient + w.at + row * w.step;
+        if (columns > FEW || tall < 4)
+            return gram(columns, to, to_step, tall, from, from_step, w.columns, out, w.step);
+        vec* room = scratch.take(size_t(columns) * w.step);
+        few_gram(columns, to, to_step, tall, from, from_step, w.columns, out, w.step, room);
     }
 
     void read_out_back() {
