@@ -19,15 +19,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.nets import Architecture
+from headcount.training.backends.choice import Path, as_it_is
 from headcount.training.backends.native_library import native_library
 from headcount.training.backends.plain import Batch, collapsed
 from headcount.training.bank import Bank, Stacked
 from headcount.training.loss import Loss, cross_entropy, squared
 from headcount.training.optimiser import BETA1, BETA2, EPS, AdamW
 
-__all__ = ["compiled_forward", "compiled_gradient", "compiled_update"]
+__all__ = ["compiled_forward", "compiled_gradient", "compiled_path", "compiled_update"]
 
 LOSSES = (squared, cross_entropy)
+ROUNDINGS = 2**14  # that may add up in a gradient: as many as the proof's samples have tokens, 32 times 512
+
+
+def compiled_path(dtype: str = "float32", loss: Loss = squared) -> Path | None:
+    """A bank in C++ for this processor; None where there is no compiler, or the loss is not written in it."""
+    if loss not in LOSSES or native_library(dtype) is None:
+        return None
+    tolerance = ROUNDINGS * torch.finfo(getattr(torch, dtype)).eps
+    gradient = compiled_gradient(loss)
+    return Path("compiled C++", compiled_forward, gradient, as_it_is, compiled_update, loss=loss, tolerance=tolerance)
 
 
 def compiled_gradient(loss: Loss = squared) -> Callable[[Bank, Batch, Tensor], Tensor]:
