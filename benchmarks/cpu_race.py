@@ -63,7 +63,7 @@ def _compiler() -> dict[str, Any]:
         return {}
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        building._build(found, "float32", File(folder) / "bank.so")
+        building._build(found, "float32", "bank", File(folder) / "bank.so")
         seconds = time.perf_counter() - start
     return {"compiler": building._version(found).splitlines()[0], "compile seconds": round(seconds, 1)}
 

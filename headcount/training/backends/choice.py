@@ -22,6 +22,7 @@ from headcount.training.member import Member
 from headcount.training.optimiser import AdamW
 
 __all__ = [
+    "LONG",
     "Path",
     "choose",
     "differentiated",

@@ -26,7 +26,16 @@ from headcount.training.bank import Bank, Stacked
 from headcount.training.loss import Loss, cross_entropy, squared
 from headcount.training.optimiser import BETA1, BETA2, EPS, AdamW
 
-__all__ = ["compiled_forward", "compiled_gradient", "compiled_path", "compiled_update"]
+__all__ = [
+    "ROUNDINGS",
+    "address_of",
+    "compiled_forward",
+    "compiled_gradient",
+    "compiled_path",
+    "compiled_update",
+    "library_for",
+    "whole_numbers",
+]
 
 LOSSES = (squared, cross_entropy)
 ROUNDINGS = 2**14  # that may add up in a gradient: as many as the proof's samples have tokens, 32 times 512
@@ -75,9 +84,9 @@ def compiled_update(adam: AdamW, theta: Tensor, gradient: Tensor, active: Tensor
     real = ctypes.c_double
     _library(theta).bank_adamw(
         *map(ctypes.c_int64, (*theta.shape, each)),
-        *map(_at, (lr, decay)),
+        *map(address_of, (lr, decay)),
         *map(real, (share, 1 - BETA1**step, 1 - BETA2**step, BETA1, BETA2, EPS)),
-        *map(_at, (active, gradient.contiguous(), adam.first, adam.second, theta)),
+        *map(address_of, (active, gradient.contiguous(), adam.first, adam.second, theta)),
         ctypes.c_int64(torch.get_num_threads()),
     )
 
@@ -102,14 +111,14 @@ def _pass(
         present = present.contiguous()
         steps = (present.stride(0), 0 if present.ndim == 2 else present.stride(1))
     _library(theta).bank_pass(
-        _numbers(sizes),
+        whole_numbers(sizes),
         layout.places,
         layout.members,
-        *map(_at, (layout.scale, theta, data)),
+        *map(address_of, (layout.scale, theta, data)),
         ctypes.c_int64(data.stride(0)),
-        *map(_at, (batch.which, rows, present)),
-        _numbers(steps),
-        *map(_at, (target, output, gradient)),
+        *map(address_of, (batch.which, rows, present)),
+        whole_numbers(steps),
+        *map(address_of, (target, output, gradient)),
     )
 
 
@@ -133,7 +142,7 @@ def _layout(bank: Bank) -> _Layout:
         sizes = [n for a in bank.archs for n in (a.width, a.embed_dim, *(n for layer in a.layers for n in layer))]
         members = (ctypes.c_int32 * len(sizes))(*sizes)
         outputs = bank.shapes["read_out.outer.bias"][0]
-        kept = _LAYOUTS[bank] = _Layout(bank.archs, bank.scale, outputs, _numbers(_places(bank)), members)
+        kept = _LAYOUTS[bank] = _Layout(bank.archs, bank.scale, outputs, whole_numbers(_places(bank)), members)
     return kept
 
 
@@ -153,15 +162,22 @@ def _places(bank: Bank) -> list[int]:
 
 
 def _library(numbers: Tensor) -> ctypes.CDLL:
-    library = native_library(str(numbers.dtype).removeprefix("torch."))
+    return library_for(numbers, "bank")
+
+
+def library_for(numbers: Tensor, program: str) -> ctypes.CDLL:
+    """The program for these numbers, which a path has seen to be there."""
+    library = native_library(str(numbers.dtype).removeprefix("torch."), program)
     if library is None:
         raise RuntimeError("there is no compiled library for banks on this machine")
     return library
 
 
-def _at(tensor: Tensor | None) -> ctypes.c_void_p:
+def address_of(tensor: Tensor | None) -> ctypes.c_void_p:
+    """Where the numbers of a tensor lie, as C takes it."""
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
-def _numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+def whole_numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    """A list as C takes it."""
     return (ctypes.c_int64 * len(values))(*values)

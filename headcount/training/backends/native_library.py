@@ -30,24 +30,24 @@ PATIENCE = 120.0  # seconds that a compiler may take
 
 
 @cache
-def native_library(dtype: str = "float32") -> ctypes.CDLL | None:
-    """The library for numbers of this type; None where it is switched off, or there is no compiler, or it fails."""
+def native_library(dtype: str = "float32", program: str = "bank") -> ctypes.CDLL | None:
+    """A program for numbers of this type; None where it is switched off, or there is no compiler, or it fails."""
     compiler = _compiler()
     if compiler is None:
         return None
     try:
-        return ctypes.CDLL(str(_built(compiler, dtype)))
+        return ctypes.CDLL(str(_built(compiler, dtype, program)))
     except (OSError, subprocess.SubprocessError) as problem:
         said = getattr(problem, "stderr", None) or str(problem)
         print(f"headcount: no compiled banks ({said.strip().splitlines()[0][:100]})", file=sys.stderr)  # noqa: T201
         return None
 
 
-def native_name(compiler: str, dtype: str) -> str:
+def native_name(compiler: str, dtype: str, program: str = "bank") -> str:
     """The file of the library: equal names, equal code for an equal processor."""
     parts = [_version(compiler), *_options(dtype), _processor()]
-    parts += [file.read_text(encoding="utf-8") for file in _sources()]
-    return f"bank-{dtype}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:24]}.so"
+    parts += [file.read_text(encoding="utf-8") for file in (SOURCES / f"{program}.cpp", *sorted(SOURCES.glob("*.h")))]
+    return f"{program}-{dtype}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:24]}.so"
 
 
 def _compiler() -> str | None:
@@ -57,21 +57,21 @@ def _compiler() -> str | None:
     return next((found for name in ([named] if named else COMPILERS) if (found := shutil.which(name))), None)
 
 
-def _built(compiler: str, dtype: str) -> Path:
-    name = native_name(compiler, dtype)
+def _built(compiler: str, dtype: str, program: str = "bank") -> Path:
+    name = native_name(compiler, dtype, program)
     file = user_cache() / "compiled" / name
     if not _ours(file):
         try:
-            _build(compiler, dtype, file)
+            _build(compiler, dtype, program, file)
         except PermissionError:  # a cache folder that cannot be written: a library for this process alone
             file = Path(tempfile.mkdtemp(prefix="headcount-compiled-")) / name
-            _build(compiler, dtype, file)
+            _build(compiler, dtype, program, file)
     return file
 
 
-def _build(compiler: str, dtype: str, file: Path) -> None:
+def _build(compiler: str, dtype: str, program: str, file: Path) -> None:
     with whole(file) as scratch:
-        command = [compiler, *_options(dtype), str(SOURCES / "bank.cpp"), "-o", str(scratch)]
+        command = [compiler, *_options(dtype), str(SOURCES / f"{program}.cpp"), "-o", str(scratch)]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE)
 
 
@@ -85,10 +85,6 @@ def _ours(file: Path) -> bool:
 
 def _options(dtype: str) -> tuple[str, ...]:
     return (*FLAGS, f"-DREAL={'double' if dtype == 'float64' else 'float'}")
-
-
-def _sources() -> list[Path]:
-    return sorted(file for file in SOURCES.iterdir() if file.suffix in (".cpp", ".h"))
 
 
 def _version(compiler: str) -> str:

@@ -1,8 +1,9 @@
-// Banks of class-token networks on a CPU: outputs, gradients and AdamW, called through the functions at the end.
+// Banks of class-token networks on a CPU: outputs, gradients and AdamW, by the functions at the end.
 //
 // A job is a part of a member's batch. How a batch is cut depends on its size and the member's own shape alone, and
 // parts are added in order: the numbers are the same however many threads there are, and in whatever bank it is.
 #include "crew.h"
+#include "numbers.h"
 #include "tile.h"
 
 namespace {
@@ -27,58 +28,10 @@ struct Cut {
     int parts(const Shape& s) const { return (s.batch + part - 1) / part; }
 };
 
-// Memory of earlier calls, to be used again: fresh pages from the system cost as much as a small bank's products.
-class Shelf {
-  public:
-    static void* take(size_t bytes) {
-        std::lock_guard<std::mutex> hold(lock());
-        auto& free = kept();
-        for (size_t i = 0; i < free.size(); ++i)
-            if (free[i].second == bytes) {
-                void* at = free[i].first;
-                free[i] = free.back(), free.pop_back();
-                return at;
-            }
-        return std::aligned_alloc(BYTES, bytes);
-    }
-    static void give(void* at, size_t bytes) {
-        std::lock_guard<std::mutex> hold(lock());
-        auto& free = kept();
-        free.push_back({at, bytes});
-        if (free.size() > 4096) {  // of banks that are gone
-            for (auto& [old, size] : free) std::free(old);
-            free.clear();
-        }
-    }
-
-  private:
-    static std::mutex& lock() {
-        static std::mutex* one = new std::mutex;
-        return *one;
-    }
-    static std::vector<std::pair<void*, size_t>>& kept() {
-        static auto* all = new std::vector<std::pair<void*, size_t>>;
-        return *all;
-    }
-};
-
-struct Numbers {  // aligned, and as they come
-    size_t bytes;
-    real* at;
-    explicit Numbers(size_t n)
-        : bytes((n * sizeof(real) / BYTES + 1) * BYTES), at(static_cast<real*>(Shelf::take(bytes))) {}
-    ~Numbers() { Shelf::give(at, bytes); }
-    Numbers(const Numbers&) = delete;
-};
-
 real dot(const real* a, const real* b, int n) {
     vec total{};
     for (int i = 0; i < n; i += LANES) total += *(const vec*)(a + i) * *(const vec*)(b + i);
     return sum(total);
-}
-
-void add(real* to, const real* from, real times, int n) {  // both aligned, n a multiple of LANES
-    for (int i = 0; i < n; i += LANES) *(vec*)(to + i) += times * *(const vec*)(from + i);
 }
 
 void turn(const Matrix& m, const real* plain, real* turned) {

@@ -31,42 +31,10 @@ struct Copy {
     real scale;
 };
 
-struct Shape {  // what all members share
-    int depth, features, outputs, length, batch;
-    bool every;
-    const int64_t* place;  // (offset, stride, stride) of every parameter, in the order of `lay`
-};
-
-struct Member {
-    int width = 0, embed = 0, size = 0, turned_size = 0, cls = 0;
-    Feed encoder, read_out;
-    std::vector<Layer> layers;
-    Matrix question, value;  // one layer alone: directions and values on hidden units, composed with the encoder
-    int shift = 0;
+// Matrices and vectors one after the other, and what is copied into them from a row of the bank.
+struct Arena {
+    int size = 0, turned_size = 0;
     std::vector<Copy> copies;
-
-    Member(const Shape& s, const int32_t* sizes, const real* scale) {
-        width = sizes[0], embed = sizes[1];
-        const int64_t* p = s.place;
-        encoder = feed(p, s.features, embed);
-        cls = vector(p, embed);
-        for (int l = 0; l < s.depth; ++l) {
-            Layer layer;
-            layer.heads = sizes[2 + 2 * l], layer.dim = sizes[3 + 2 * l];
-            const int rows = layer.heads * layer.dim;
-            layer.three = matrix(3 * rows, embed);
-            for (int part = 0; part < 3; ++part) heads(p, layer, part, part == 0 ? scale[l] : real(1));
-            layer.output = matrix(embed, rows);
-            outputs(p, layer);
-            if (l + 1 < s.depth) layer.between = feed(p, embed, embed);
-            layers.push_back(layer);
-        }
-        read_out = feed(p, embed, s.outputs);
-        if (s.depth > 1) return;
-        question = matrix(layers[0].heads, width);
-        value = matrix(layers[0].heads * layers[0].dim, width);
-        shift = take(value.rows);
-    }
 
     void load(const real* theta, real* plain, real* turned) const {
         std::memset(plain, 0, sizeof(real) * size_t(size));
@@ -86,7 +54,7 @@ struct Member {
             });
     }
 
-  private:
+  protected:
     template <class F>
     static void visit(const Copy& c, F f) {
         for (int i = 0; i < c.d[0]; ++i)
@@ -121,7 +89,45 @@ struct Member {
         p += 3;
         return m;
     }
+};
 
+struct Shape {  // what all members share
+    int depth, features, outputs, length, batch;
+    bool every;
+    const int64_t* place;  // (offset, stride, stride) of every parameter, in the order in which `Member` takes them
+};
+
+struct Member : Arena {
+    int width = 0, embed = 0, cls = 0;
+    Feed encoder, read_out;
+    std::vector<Layer> layers;
+    Matrix question, value;  // one layer alone: directions and values on hidden units, composed with the encoder
+    int shift = 0;
+
+    Member(const Shape& s, const int32_t* sizes, const real* scale) {
+        width = sizes[0], embed = sizes[1];
+        const int64_t* p = s.place;
+        encoder = feed(p, s.features, embed);
+        cls = vector(p, embed);
+        for (int l = 0; l < s.depth; ++l) {
+            Layer layer;
+            layer.heads = sizes[2 + 2 * l], layer.dim = sizes[3 + 2 * l];
+            const int rows = layer.heads * layer.dim;
+            layer.three = matrix(3 * rows, embed);
+            for (int part = 0; part < 3; ++part) heads(p, layer, part, part == 0 ? scale[l] : real(1));
+            layer.output = matrix(embed, rows);
+            outputs(p, layer);
+            if (l + 1 < s.depth) layer.between = feed(p, embed, embed);
+            layers.push_back(layer);
+        }
+        read_out = feed(p, embed, s.outputs);
+        if (s.depth > 1) return;
+        question = matrix(layers[0].heads, width);
+        value = matrix(layers[0].heads * layers[0].dim, width);
+        shift = take(value.rows);
+    }
+
+  private:
     Feed feed(const int64_t*& p, int in, int out) {
         Feed f;
         f.inner = weight(p, width, in), f.inner_bias = vector(p, width);

@@ -1,36 +1,6 @@
 // The network on a tile of samples, forwards and backwards: lanes x groups of them, token by token.
 #pragma once
-#include <cstdlib>
-#include <vector>
-
-#include "member.h"
-
-// Memory for vectors, taken in the same order for every tile and kept for the next.
-class Scratch {
-  public:
-    vec* take(size_t vectors) {
-        if (used == blocks.size()) blocks.push_back({nullptr, 0});
-        Block& b = blocks[used++];
-        if (b.size < vectors) {
-            std::free(b.at);
-            b.size = vectors;
-            b.at = static_cast<vec*>(std::aligned_alloc(BYTES, vectors * BYTES));
-        }
-        return b.at;
-    }
-    void reset() { used = 0; }
-    ~Scratch() {
-        for (Block& b : blocks) std::free(b.at);
-    }
-
-  private:
-    struct Block {
-        vec* at;
-        size_t size;
-    };
-    std::vector<Block> blocks;
-    size_t used = 0;
-};
+#include "scratch.h"
 
 struct Samples {  // one member's share of the batch
     const real* data;  // [samples][length][features]
@@ -42,12 +12,10 @@ struct Samples {  // one member's share of the batch
     bool classes;  // cross-entropy of distributions, or the squared gap
 };
 
-constexpr int FEW = 12;  // columns, below which sums across lanes cost more than a transposition
-
-class Tile {
+class Tile : Passage {
   public:
     Tile(const Shape& s, const Member& m, const real* plain, const real* turned, const Samples& x, Scratch& scratch)
-        : s(s), m(m), plain(plain), turned(turned), x(x), scratch(scratch) {}
+        : Passage(plain, turned, scratch), s(s), m(m), x(x) {}
 
     void forward(int from, int groups) {
         scratch.reset();
@@ -84,13 +52,6 @@ class Tile {
         vec *state, *three, *weights, *mixed, *heard, *hidden;
         int three_step, mixed_step, weights_step, hidden_step;
     };
-
-    vec* map_to(const Map& f, int columns, const vec* from, int from_step, int& step) {
-        step = odd(f.outputs);
-        vec* out = scratch.take(size_t(columns) * step);
-        map(f, columns, from, from_step, out, step);
-        return out;
-    }
 
     int sample(int group, int lane) const { return std::min(first + group * LANES + lane, s.batch - 1); }
     bool there(int group, int lane) const { return first + group * LANES + lane < s.batch; }
@@ -288,15 +249,6 @@ class Tile {
         return t;
     }
 
-    void weight_gradient(const Matrix& w, int row, int columns, const vec* to, int to_step, int tall, const vec* from,
-                         int from_step) {
-        real* out = gradient + w.at + row * w.step;
-        if (columns > FEW || tall < 4)
-            return gram(columns, to, to_step, tall, from, from_step, w.columns, out, w.step);
-        vec* room = scratch.take(size_t(columns) * w.step);
-        few_gram(columns, to, to_step, tall, from, from_step, w.columns, out, w.step, room);
-    }
-
     void read_out_back() {
         loss();
         const Matrix &i = m.read_out.inner, &o = m.read_out.outer;
@@ -438,10 +390,7 @@ class Tile {
 
     const Shape& s;
     const Member& m;
-    const real *plain, *turned;
     const Samples& x;
-    Scratch& scratch;
-    real* gradient = nullptr;
     std::vector<Kept> kept;
     int first = 0, G = 0, T = 0, last = 0, tokens = 0, everyone = 0, F = 0;
     int in_step = 0, hidden_step = 0, embed_step = 0, cls_step = 0, query_step = 0, F_step = 0, asked_step = 0,
