@@ -1,5 +1,6 @@
 // A causal network over letters on a tile of strings, forwards and backwards: x + attention(norm x), then
-// + feed-forward(norm x), layer by layer; the cross-entropy of the judged letters.
+// + feed-forward(norm x), layer by layer; the cross-entropy of the judged letters. In the last layer only the judged
+// places ask: every lane's are gathered, and what follows is done for them alone.
 #pragma once
 #include "scratch.h"
 
@@ -84,14 +85,17 @@ class DecoderTile : Passage {
     void pass(int from, int groups, real* to) {
         scratch.reset();
         first = from, G = groups, gradient = to, step = odd(s.embed);
-        T = places();
+        judged_places();
         if (!T) return;  // nothing is judged
-        columns = T * G;
+        columns = T * G, queries = J * G;
         letters();
         kept.resize(s.depth);
-        for (int l = 0; l < s.depth; ++l) layer(m.layers[l], kept[l]);
+        const int last = s.depth - 1;
+        for (int l = 0; l < last; ++l) layer(m.layers[l], kept[l]);
+        last_layer(m.layers[last], kept[last]);
         say();
-        for (int l = s.depth - 1; l >= 0; --l) layer_back(m.layers[l], kept[l]);
+        last_back(m.layers[last], kept[last]);
+        for (int l = last - 1; l >= 0; --l) layer_back(m.layers[l], kept[l]);
         letters_back();
     }
 
@@ -103,20 +107,53 @@ class DecoderTile : Passage {
         vec *x, *three, *weights, *mixed, *heard, *active, *slope;
         Normed norm, before;
         int three_step, mixed_step, hidden_step;
+        vec *asking, *asked, *query;  // the last layer's: states that ask, normed, and their queries
     };
 
     int string(int g, int i) const { return std::min(first + g * LANES + i, s.batch - 1); }
     bool there(int g, int i) const { return first + g * LANES + i < s.batch; }
 
-    int places() const {  // nobody looks ahead: after the last judged place nothing matters
-        int most = 0;
+    // T: nobody looks ahead, so after the last judged place nothing matters. J: the most that a string is judged at.
+    void judged_places() {
+        T = J = 0;
+        where.clear();
+        std::vector<std::vector<int>> found(size_t(G) * LANES);
         for (int g = 0; g < G; ++g)
             for (int i = 0; i < LANES && there(g, i); ++i) {
                 const uint8_t* mark = x.judged + int64_t(string(g, i)) * s.length;
-                for (int t = s.length; t > most; --t)
-                    if (mark[t - 1]) most = t;
+                auto& mine = found[g * LANES + i];
+                for (int t = 0; t < s.length; ++t)
+                    if (mark[t]) mine.push_back(t), T = std::max(T, t + 1);
+                J = std::max(J, int(mine.size()));
             }
-        return most;
+        where.assign(size_t(J) * G * LANES, -1);
+        for (int j = 0; j < J; ++j)
+            for (size_t i = 0; i < found.size(); ++i)
+                if (j < int(found[i].size())) where[size_t(j) * G * LANES + i] = found[i][j];
+    }
+
+    int place_of(int query, int lane) const { return std::max(0, where[size_t(query) * LANES + lane]); }
+
+    // Lane by lane, the columns of the judged places; and back, added to them.
+    vec* gathered(const vec* from, int count, int far) {
+        vec* out = scratch.take(size_t(queries) * far);
+        for (int c = 0; c < queries; ++c)
+            for (int i = 0; i < LANES; ++i) {
+                const real* a = (const real*)(from + (place_of(c, i) * G + c % G) * far) + i;
+                real* b = (real*)(out + c * far) + i;
+                for (int f = 0; f < count; ++f) b[f * LANES] = a[f * LANES];
+            }
+        return out;
+    }
+
+    void scattered(const vec* from, int count, vec* to, int far) const {
+        for (int c = 0; c < queries; ++c)
+            for (int i = 0; i < LANES; ++i) {
+                if (where[size_t(c) * LANES + i] < 0) continue;
+                const real* a = (const real*)(from + c * far) + i;
+                real* b = (real*)(to + (place_of(c, i) * G + c % G) * far) + i;
+                for (int f = 0; f < count; ++f) b[f * LANES] += a[f * LANES];
+            }
     }
 
     template <class F>
@@ -161,10 +198,10 @@ class DecoderTile : Passage {
         });
     }
 
-    Normed norm(const Norm& n, const vec* x) {
-        Normed out{scratch.take(size_t(columns) * step), scratch.take(columns), scratch.take(columns)};
+    Normed norm(const Norm& n, const vec* x, int count) {
+        Normed out{scratch.take(size_t(count) * step), scratch.take(count), scratch.take(count)};
         const real over = real(1) / s.embed;
-        for (int c = 0; c < columns; ++c) {
+        for (int c = 0; c < count; ++c) {
             const vec* from = x + c * step;
             vec sum{}, square{};
             for (int e = 0; e < s.embed; ++e) sum += from[e];
@@ -180,11 +217,11 @@ class DecoderTile : Passage {
     }
 
     // d becomes the gradient of what was normed; `plus` (the residual's) is added to it.
-    void norm_back(const Norm& n, const Normed& k, const vec* x, vec* d, const vec* plus) {
+    void norm_back(const Norm& n, const Normed& k, const vec* x, int count, vec* d, const vec* plus) {
         const real over = real(1) / s.embed;
         vec* sums = scratch.take(size_t(2) * s.embed);
         for (int e = 0; e < 2 * s.embed; ++e) sums[e] = vec{};
-        for (int c = 0; c < columns; ++c) {
+        for (int c = 0; c < count; ++c) {
             const vec *from = x + c * step, mean = k.mean[c], rate = k.rate[c];
             vec *to = d + c * step, total{}, along{};
             for (int e = 0; e < s.embed; ++e) {
@@ -206,7 +243,7 @@ class DecoderTile : Passage {
     void layer(const DecoderLayer& l, Kept& k) {
         const int rows = l.heads * l.dim;
         k.x = state;
-        k.norm = norm(l.norm, state);
+        k.norm = norm(l.norm, state, columns);
         k.three = map_to({turned + l.read.turned, 3 * rows, s.embed, l.read.turned_step}, columns, k.norm.y, step,
                          k.three_step);
         k.mixed_step = odd(rows);
@@ -214,21 +251,56 @@ class DecoderTile : Passage {
         k.weights = scratch.take(size_t(l.heads) * columns * odd(T));
         for (int h = 0; h < l.heads; ++h)
             for (int g = 0; g < G; ++g) attend(l, k, h, g);
+        feed(l, k, state, columns);
+    }
+
+    // From what was heard by `count` columns in the states `from` to their next states.
+    void feed(const DecoderLayer& l, Kept& k, const vec* from, int count) {
         int same;
-        k.heard = map_to({turned + l.write.turned, s.embed, rows, l.write.turned_step, nullptr, state, step}, columns,
-                         k.mixed, k.mixed_step, same);
-        k.before = norm(l.before, k.heard);
-        k.active = map_to({turned + l.inner.turned, s.width, s.embed, l.inner.turned_step, plain + l.inner_bias},
-                          columns, k.before.y, step, k.hidden_step);
-        k.slope = scratch.take(size_t(columns) * k.hidden_step);
-        for (int c = 0; c < columns; ++c)
+        k.heard = map_to({turned + l.write.turned, s.embed, l.heads * l.dim, l.write.turned_step, nullptr, from, step},
+                         count, k.mixed, k.mixed_step, same);
+        k.before = norm(l.before, k.heard, count);
+        k.active = map_to({turned + l.inner.turned, s.width, s.embed, l.inner.turned_step, plain + l.inner_bias}, count,
+                          k.before.y, step, k.hidden_step);
+        k.slope = scratch.take(size_t(count) * k.hidden_step);
+        for (int c = 0; c < count; ++c)
             for (int j = 0, at = c * k.hidden_step; j < s.width; ++j, ++at) {
                 const vec z = k.active[at];
                 const Normal n = normal(z);
                 k.active[at] = z * n.at, k.slope[at] = n.at + z * n.density;
             }
         state = map_to({turned + l.outer.turned, s.embed, s.width, l.outer.turned_step, plain + l.outer_bias, k.heard,
-                        step}, columns, k.active, k.hidden_step, same);
+                        step}, count, k.active, k.hidden_step, same);
+    }
+
+    // Keys and values of every place, queries of the judged ones; a lane hears what is not after its own place.
+    void last_layer(const DecoderLayer& l, Kept& k) {
+        const int n = l.dim, rows = l.heads * n, wide = odd(T);
+        k.x = state;
+        k.norm = norm(l.norm, state, columns);
+        k.three = map_to({turned + l.read.turned + rows, 2 * rows, s.embed, l.read.turned_step}, columns, k.norm.y,
+                         step, k.three_step);
+        k.asking = gathered(state, s.embed, step), k.asked = gathered(k.norm.y, s.embed, step);
+        k.query = map_to({turned + l.read.turned, rows, s.embed, l.read.turned_step}, queries, k.asked, step,
+                         k.mixed_step);
+        k.mixed = scratch.take(size_t(queries) * k.mixed_step);
+        k.weights = scratch.take(size_t(l.heads) * queries * wide);
+        const int far = G * k.three_step, apart = G * k.mixed_step;
+        for (int h = 0; h < l.heads; ++h)
+            for (int g = 0; g < G; ++g) {
+                const vec* key = k.three + g * k.three_step + h * n;
+                vec* p = k.weights + size_t(h * G + g) * J * wide;
+                each(J, T, n, {k.query + g * k.mixed_step + h * n, apart, 1}, {key, 1, far}, p, wide, 1);
+                for (int j = 0; j < J; ++j) {
+                    vec place;
+                    for (int i = 0; i < LANES; ++i) place[i] = real(place_of(j * G + g, i));
+                    for (int t = 0; t < T; ++t) p[j * wide + t] = place < real(t) ? all(real(-1e30)) : p[j * wide + t];
+                    softmax(p + j * wide, T, T);
+                    for (int t = 0; t < T; ++t) p[j * wide + t] = place < real(t) ? vec{} : p[j * wide + t];
+                }
+                each(J, n, T, {p, wide, 1}, {key + rows, far, 1}, k.mixed + g * k.mixed_step + h * n, apart, 1);
+            }
+        feed(l, k, k.asking, queries);
     }
 
     // A place hears itself and what is before it; weights after it are zero as far as its block of four goes.
@@ -255,7 +327,7 @@ class DecoderTile : Passage {
         for (int t = count; t < heard; ++t) p[t] = vec{};
     }
 
-    void attend_back(const DecoderLayer& l, const Kept& k, int h, int g, const vec* d_mixed, vec* d_three, vec* some_d) {
+    void attend_back(const DecoderLayer& l, const Kept& k, int h, int g, vec* d_three, vec* some_d) {
         const int n = l.dim, rows = l.heads * n, far = G * k.three_step, wide = odd(T), apart = G * k.mixed_step;
         const vec *q = k.three + g * k.three_step + h * n, *d_out = d_mixed + g * k.mixed_step + h * n;
         const vec* out = k.mixed + g * k.mixed_step + h * n;
@@ -264,12 +336,8 @@ class DecoderTile : Passage {
         for (int at = 0; at < T; at += 4) {
             const int some = std::min(4, T - at), heard = at + some;
             each(some, heard, n, {d_out + at * apart, apart, 1}, {q + 2 * rows, 1, far}, some_d, wide, 1);
-            for (int r = 0; r < some; ++r) {
-                const vec *a = d_out + (at + r) * apart, *b = out + (at + r) * apart;
-                vec total{}, *row = p + (at + r) * wide, *d = some_d + r * wide;
-                for (int j = 0; j < n; ++j) total += a[j] * b[j];
-                for (int t = 0; t < heard; ++t) row[t] *= d[t] - total;
-            }
+            for (int r = at; r < heard; ++r)
+                slopes(n, heard, d_out + r * apart, out + r * apart, p + r * wide, some_d + (r - at) * wide);
             each(some, n, heard, {p + at * wide, wide, 1}, {q + rows, far, 1}, d_q + at * far, far, 1);
         }
         later(n, p, {q, far, 1}, d_q + rows, far);
@@ -284,54 +352,92 @@ class DecoderTile : Passage {
     }
 
     void say() {
-        final = norm(m.last, state);
+        final = norm(m.last, state, queries);
         int wide;
-        vec* said = map_to({turned + m.logits.turned, s.vocab, s.embed, m.logits.turned_step}, columns, final.y, step,
+        vec* said = map_to({turned + m.logits.turned, s.vocab, s.embed, m.logits.turned_step}, queries, final.y, step,
                            wide);
         const real share = real(1) / real(std::max<int64_t>(1, x.count));
-        for (int t = 0; t < T; ++t)
-            for (int g = 0; g < G; ++g) {
-                vec *y = said + (t * G + g) * wide, target, judged, total{};
-                for (int i = 0; i < LANES; ++i) {
-                    const int64_t at = int64_t(string(g, i)) * s.length + t;
-                    target[i] = real(x.targets[at]);
-                    judged[i] = there(g, i) && x.judged[at] ? share : real(0);
-                }
-                vec most = y[0];
-                for (int j = 1; j < s.vocab; ++j) most = larger(most, y[j]);
-                for (int j = 0; j < s.vocab; ++j) total += y[j] = exponential(y[j] - most);
-                total = judged / total;
-                for (int j = 0; j < s.vocab; ++j) y[j] = y[j] * total - (target == real(j) ? judged : vec{});
+        for (int c = 0; c < queries; ++c) {
+            vec *y = said + c * wide, target, judged, total{};
+            for (int i = 0; i < LANES; ++i) {
+                target[i] = real(x.targets[int64_t(string(c % G, i)) * s.length + place_of(c, i)]);
+                judged[i] = where[size_t(c) * LANES + i] < 0 ? real(0) : share;
             }
-        weight_gradient(m.logits, 0, columns, said, wide, s.vocab, final.y, step);
+            vec most = y[0];
+            for (int j = 1; j < s.vocab; ++j) most = larger(most, y[j]);
+            for (int j = 0; j < s.vocab; ++j) total += y[j] = exponential(y[j] - most);
+            total = judged / total;
+            for (int j = 0; j < s.vocab; ++j) y[j] = y[j] * total - (target == real(j) ? judged : vec{});
+        }
+        weight_gradient(m.logits, 0, queries, said, wide, s.vocab, final.y, step);
         d_state = final.y;  // done with
-        map({plain + m.logits.at, s.embed, s.vocab, m.logits.step}, columns, said, wide, d_state, step);
-        norm_back(m.last, final, state, d_state, nullptr);
+        map({plain + m.logits.at, s.embed, s.vocab, m.logits.step}, queries, said, wide, d_state, step);
+        norm_back(m.last, final, state, queries, d_state, nullptr);
+    }
+
+    // From the gradient of next states to that of what was heard, which it returns.
+    vec* feed_back(const DecoderLayer& l, Kept& k, int count) {
+        weight_gradient(l.outer, 0, count, d_state, step, s.embed, k.active, k.hidden_step);
+        totals(count, d_state, step, s.embed, gradient + l.outer_bias);
+        vec* d = k.active;  // done with
+        map({plain + l.outer.at, s.width, s.embed, l.outer.step}, count, d_state, step, d, k.hidden_step);
+        for (int c = 0; c < count; ++c)
+            for (int j = 0, at = c * k.hidden_step; j < s.width; ++j, ++at) d[at] *= k.slope[at];
+        weight_gradient(l.inner, 0, count, d, k.hidden_step, s.width, k.before.y, step);
+        totals(count, d, k.hidden_step, s.width, gradient + l.inner_bias);
+        vec* d_heard = k.before.y;  // done with
+        map({plain + l.inner.at, s.embed, s.width, l.inner.step}, count, d, k.hidden_step, d_heard, step);
+        norm_back(l.before, k.before, k.heard, count, d_heard, d_state);
+        weight_gradient(l.write, 0, count, d_heard, step, s.embed, k.mixed, k.mixed_step);
+        d_mixed = scratch.take(size_t(count) * k.mixed_step);
+        map({plain + l.write.at, l.heads * l.dim, s.embed, l.write.step}, count, d_heard, step, d_mixed, k.mixed_step);
+        return d_heard;
     }
 
     void layer_back(const DecoderLayer& l, Kept& k) {
         const int rows = l.heads * l.dim;
-        weight_gradient(l.outer, 0, columns, d_state, step, s.embed, k.active, k.hidden_step);
-        totals(columns, d_state, step, s.embed, gradient + l.outer_bias);
-        vec* d = k.active;  // done with
-        map({plain + l.outer.at, s.width, s.embed, l.outer.step}, columns, d_state, step, d, k.hidden_step);
-        for (int c = 0; c < columns; ++c)
-            for (int j = 0, at = c * k.hidden_step; j < s.width; ++j, ++at) d[at] *= k.slope[at];
-        weight_gradient(l.inner, 0, columns, d, k.hidden_step, s.width, k.before.y, step);
-        totals(columns, d, k.hidden_step, s.width, gradient + l.inner_bias);
-        vec* d_heard = k.before.y;  // done with
-        map({plain + l.inner.at, s.embed, s.width, l.inner.step}, columns, d, k.hidden_step, d_heard, step);
-        norm_back(l.before, k.before, k.heard, d_heard, d_state);
-        weight_gradient(l.write, 0, columns, d_heard, step, s.embed, k.mixed, k.mixed_step);
-        vec* d_mixed = scratch.take(size_t(columns) * k.mixed_step);
-        map({plain + l.write.at, rows, s.embed, l.write.step}, columns, d_heard, step, d_mixed, k.mixed_step);
+        const vec* d_heard = feed_back(l, k, columns);
         vec *d_three = scratch.take(size_t(columns) * k.three_step), *some_d = scratch.take(size_t(4) * odd(T));
         for (int h = 0; h < l.heads; ++h)
-            for (int g = 0; g < G; ++g) attend_back(l, k, h, g, d_mixed, d_three, some_d);
+            for (int g = 0; g < G; ++g) attend_back(l, k, h, g, d_three, some_d);
         weight_gradient(l.read, 0, columns, d_three, k.three_step, 3 * rows, k.norm.y, step);
         d_state = k.norm.y;  // done with
         map({plain + l.read.at, s.embed, 3 * rows, l.read.step}, columns, d_three, k.three_step, d_state, step);
-        norm_back(l.norm, k.norm, k.x, d_state, d_heard);
+        norm_back(l.norm, k.norm, k.x, columns, d_state, d_heard);
+    }
+
+    void last_back(const DecoderLayer& l, Kept& k) {
+        const int n = l.dim, rows = l.heads * n, wide = odd(T), far = G * k.three_step, apart = G * k.mixed_step;
+        const vec* d_heard = feed_back(l, k, queries);
+        vec *d_three = scratch.take(size_t(columns) * k.three_step), *some_d = scratch.take(size_t(J) * wide);
+        vec* d_query = scratch.take(size_t(queries) * k.mixed_step);
+        for (int h = 0; h < l.heads; ++h)
+            for (int g = 0; g < G; ++g) {
+                const int near = g * k.mixed_step + h * n;
+                const vec *key = k.three + g * k.three_step + h * n, *d_out = d_mixed + near, *out = k.mixed + near;
+                vec *p = k.weights + size_t(h * G + g) * J * wide, *d_key = d_three + g * k.three_step + h * n;
+                each(T, n, J, {p, 1, wide}, {d_out, apart, 1}, d_key + rows, far, 1);
+                each(J, T, n, {d_out, apart, 1}, {key + rows, 1, far}, some_d, wide, 1);
+                for (int j = 0; j < J; ++j) slopes(n, T, d_out + j * apart, out + j * apart, p + j * wide, some_d + j * wide);
+                each(J, n, T, {p, wide, 1}, {key, far, 1}, d_query + near, apart, 1);
+                each(T, n, J, {p, 1, wide}, {k.query + near, apart, 1}, d_key, far, 1);
+            }
+        weight_gradient(l.read, 0, queries, d_query, k.mixed_step, rows, k.asked, step);
+        weight_gradient(l.read, rows, columns, d_three, k.three_step, 2 * rows, k.norm.y, step);
+        map({plain + l.read.at, s.embed, rows, l.read.step}, queries, d_query, k.mixed_step, k.asked, step);
+        d_state = k.norm.y;  // done with
+        map({plain + l.read.at + rows * l.read.step, s.embed, 2 * rows, l.read.step}, columns, d_three, k.three_step,
+            d_state, step);
+        scattered(k.asked, s.embed, d_state, step);
+        norm_back(l.norm, k.norm, k.x, columns, d_state, nullptr);
+        scattered(d_heard, s.embed, d_state, step);
+    }
+
+    // p (d - sum p d) in place of p, where sum p d = <d_out, out>.
+    static void slopes(int n, int heard, const vec* d_out, const vec* out, vec* p, const vec* d) {
+        vec total{};
+        for (int j = 0; j < n; ++j) total += d_out[j] * out[j];
+        for (int t = 0; t < heard; ++t) p[t] *= d[t] - total;
     }
 
     const Letters& s;
@@ -339,6 +445,7 @@ class DecoderTile : Passage {
     const Strings& x;
     std::vector<Kept> kept;
     Normed final{};
-    int first = 0, G = 0, T = 0, columns = 0, step = 0;
-    vec *state = nullptr, *d_state = nullptr;
+    std::vector<int> where;  // the judged places, [J][G][lane]; -1: no more of them
+    int first = 0, G = 0, T = 0, J = 0, columns = 0, queries = 0, step = 0;
+    vec *state = nullptr, *d_state = nullptr, *d_mixed = nullptr;
 };

@@ -140,21 +140,30 @@ static void few_row(int columns, const vec* a, int a_step, const vec* b, int b_s
     if (j < b_step) few_block<R, 1>(columns, a, a_step, b + j, b_step, out + j * LANES, step);
 }
 
+// A panel of b at a time, of up to 4 vectors and so many columns that it stays in the first cache.
 static void few_gram(int columns, const vec* a, int a_step, int tall, const vec* b, int b_step, int wide, real* out,
-                     int step, vec* turned) {
-    const int blocks = (wide + LANES - 1) / LANES;  // turned: columns * LANES rows of so many vectors
-    for (int column = 0; column < columns; ++column)
-        for (int j = 0; j < blocks; ++j) {
-            vec v[LANES];
-            for (int i = 0; i < LANES; ++i)
-                v[i] = j * LANES + i < wide ? b[column * b_step + j * LANES + i] : vec{};
-            transpose(v);
-            for (int i = 0; i < LANES; ++i) turned[(column * LANES + i) * blocks + j] = v[i];
+                     int step) {
+    constexpr int most = MANY ? 8 : 4, panel = 4, room = 4 * panel;
+    alignas(BYTES) vec turned[room * LANES];
+    for (int left = 0; left < wide; left += panel * LANES) {
+        const int vectors = std::min(panel, (wide - left + LANES - 1) / LANES), some = room / vectors;
+        for (int from = 0; from < columns; from += some) {
+            const int count = std::min(some, columns - from);
+            for (int column = 0; column < count; ++column)
+                for (int j = 0; j < vectors; ++j) {
+                    vec v[LANES];
+                    const int at = left + j * LANES;
+                    for (int i = 0; i < LANES; ++i) v[i] = at + i < wide ? b[(from + column) * b_step + at + i] : vec{};
+                    transpose(v);
+                    for (int i = 0; i < LANES; ++i) turned[(column * LANES + i) * vectors + j] = v[i];
+                }
+            const vec* here = a + from * a_step;
+            int i = 0;
+            for (; i + most <= tall; i += most)
+                few_row<most>(count, here + i, a_step, turned, vectors, out + i * step + left, step);
+            for (; i < tall; ++i) few_row<1>(count, here + i, a_step, turned, vectors, out + i * step + left, step);
         }
-    constexpr int most = MANY ? 8 : 4;
-    int i = 0;
-    for (; i + most <= tall; i += most) few_row<most>(columns, a + i, a_step, turned, blocks, out + i * step, step);
-    for (; i < tall; ++i) few_row<1>(columns, a + i, a_step, turned, blocks, out + i * step, step);
+    }
 }
 
 // out[i] += sum over columns and lanes of a[column][i]: a gradient with respect to a bias.

@@ -51,8 +51,7 @@ class Passage {
         real* out = gradient + w.at + row * w.step;
         if (tall <= columns || tall < 4 || 3 * w.columns < 2 * w.step)
             return gram(columns, to, to_step, tall, from, from_step, w.columns, out, w.step);
-        vec* room = scratch.take(size_t(columns) * w.step);
-        few_gram(columns, to, to_step, tall, from, from_step, w.columns, out, w.step, room);
+        few_gram(columns, to, to_step, tall, from, from_step, w.columns, out, w.step);
     }
 
     const real *plain, *turned;
