@@ -27,18 +27,16 @@ import torch
 
 from benchmarks import deep_race
 from benchmarks.ceilings import ceilings
-from benchmarks.measuring import ALONE, Contestant, Run, growth, interleaved, race
+from benchmarks.cpu_race import CPU_OURS, CPU_PEERS, cpu_race, cpu_table
+from benchmarks.measuring import ALONE, Contestant, Run, growth, race
 from benchmarks.peers import batched, one_by_one, vmapped
 from benchmarks.problem import Size, of_path
-from headcount.training.backends.choice import eager, fused, graph, layered, recorded, reference
+from headcount.training.backends.choice import fused, graph, layered, recorded, reference
 
 REFERENCE = "plain batched products"
-OURS = {"cpu": eager.name, "cuda": "fused (half), CUDA graph"}
-PEER = {"cpu": ("one by one", "vmap"), "cuda": ("JAX vmap + scan",)}
-CELLS = {
-    "cuda": [Size(512, 32), Size(512, 128), Size(1024, 8), Size(64, 32)],
-    "cpu": [Size(16, 32, batch=128, steps_per_epoch=2)],
-}
+OURS = {"cpu": CPU_OURS, "cuda": "fused (half), CUDA graph"}
+PEER = {"cpu": CPU_PEERS, "cuda": ("JAX vmap + scan",)}
+CELLS = [Size(512, 32), Size(512, 128), Size(1024, 8), Size(64, 32)]
 DEEP = [Size(128, 32, layers=2), Size(48, 64, heads=6, layers=2, width=128, steps_per_epoch=8)]
 GROUPS = {"ours": 60.0, "JAX": 110.0, "torch": 80.0, "growth": 80.0, "two layers": 90.0, "compiled": 120.0}  # seconds
 EVERY = {**GROUPS, **deep_race.DEEP_GROUPS}
@@ -48,10 +46,6 @@ def contestants(group: str) -> dict[str, Contestant]:
     """Who runs in one process."""
     if group in deep_race.DEEP_GROUPS:
         return deep_race.deep_contestants(group)
-    if group == "CPU":
-        paths = {eager.name: eager, REFERENCE: reference}
-        banks = {name: partial(of_path, path=path) for name, path in paths.items()}
-        return {**banks, "vmap": vmapped, "one by one": one_by_one}
     if group == "ours":
         return {f"fused ({kind}), CUDA graph": partial(of_path, path=fused(kind)) for kind in ("half", "fine")}
     if group == "JAX":
@@ -81,14 +75,13 @@ def _jax() -> dict[str, Contestant]:
 def compete(group: str, run: Run, quick: bool) -> None:
     """One group's share of the race, in this process."""
     if group == "CPU":
-        run.ceilings = {} if run.clock is time.process_time else ceilings("cpu")  # they are wall-clock rates
-        interleaved(run, CELLS["cpu"][0], contestants(group), rounds=3 if quick else 9)
+        cpu_race(run, rounds=3 if quick else 9)
     elif group == "growth":
         growth(run, OURS["cuda"], contestants("ours")[OURS["cuda"]], Size(512, 32))
     else:
         if group == "ours":
             run.ceilings = ceilings("cuda")
-        cells = DEEP if group == "two layers" else CELLS["cuda"]
+        cells = DEEP if group == "two layers" else CELLS
         if group in deep_race.DEEP_GROUPS:
             cells = deep_race.cells(group)
         race(run, cells[:1] if quick else cells, contestants(group))
@@ -116,7 +109,7 @@ def slope(points: list[tuple[float, float]]) -> float:
     return sum((x - mx) * (y - my) for x, y in logs) / sum((x - mx) ** 2 for x, _ in logs)
 
 
-def table(whole: dict[str, Any], device: str) -> str:
+def table(whole: dict[str, Any]) -> str:
     """One table of model-steps per second, and beneath it what the ratios, slopes and shares are."""
     cells = list(dict.fromkeys((r["models"], r["length"]) for r in whole["cells"]))
     ways = list(dict.fromkeys(r["way"] for r in whole["cells"]))
@@ -128,8 +121,8 @@ def table(whole: dict[str, Any], device: str) -> str:
     for way in ways:
         found = [rate.get((way, *cell)) for cell in cells]
         lines.append(f"{way:48}" + "".join(f"{_cell(r, way):>24}" for r in found))
-    ours = OURS[device]
-    for peer in PEER[device]:
+    ours = OURS["cuda"]
+    for peer in PEER["cuda"]:
         ratios = [
             f"{rate[ours, *cell]['rate'] / rate[peer, *cell]['rate']:.1f}x" if (peer, *cell) in rate else "-"
             for cell in cells
@@ -187,7 +180,10 @@ def main() -> None:
         run.about["ratios"] = deep_race.ratios(run.rows)
         run.save()
     if not asked.group:
-        print("\n" + (deep_race.table(run.rows) if asked.deep else table(run.whole, asked.device)))
+        on_cpu = asked.device == "cpu"
+        print(
+            "\n" + (deep_race.table(run.rows) if asked.deep else cpu_table(run.whole) if on_cpu else table(run.whole))
+        )
 
 
 if __name__ == "__main__":

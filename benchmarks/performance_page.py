@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bank_speed import OURS, PEER, REFERENCE, slope
+from benchmarks.cpu_race import cpu_lines
 from benchmarks.deep_page import deep_lines
 from benchmarks.measuring import ALONE
 from headcount.drawing.axes import Frame, below, beside, decades
@@ -237,7 +238,7 @@ def page(whole: dict[str, Any]) -> str:
         run = whole[kind]
         lines += [f"{run['device']}, torch {run['torch']}, Python {run['python']}, {run['date']}. Model-steps per",
                   "second (in brackets the median member's loss after two epochs).", ""]  # fmt: skip
-        lines += [*speeds(run, kind), ""]
+        lines += [*(speeds(run, kind) if kind == "cuda" else cpu_lines(run)), ""]
         lines += [*growing(run), ""] if run["growth"] else []
         if kind == "cuda" and "check" in whole:
             lines += checked(whole["check"])

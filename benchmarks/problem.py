@@ -48,9 +48,16 @@ class Size:
         return Architecture(layers=((self.heads, 8),) * self.layers, width=self.width, positions=1)
 
     def operations(self) -> int:
-        """Operations a model-step cannot avoid: 2 (d N + 2 N h) per token, three times with gradients."""
-        features, width = TOKEN_DIM + 1, self.width
-        return 3 * 2 * (features * width + 2 * width * self.heads) * self.batch * self.length
+        """Operations a model-step cannot avoid: 2 (d N + 2 N h) per token, three times with gradients.
+
+        With more layers also the encoder's second half and, in every layer before the last, queries, keys and values,
+        scores and mixing, output and feed-forward; the class token's own rows are left out.
+        """
+        width, embed, length = self.width, 8 * self.heads, self.length
+        between = 4 * embed * embed + 2 * length * embed + 2 * embed * width
+        deep = width * embed + (self.layers - 1) * between if self.layers > 1 else 0
+        asked = 2 * (embed if self.layers > 1 else width) * self.heads
+        return 3 * 2 * ((TOKEN_DIM + 1) * width + deep + asked) * self.batch * length
 
     def traffic(self, parameters: int) -> int:
         """Bytes a model-step cannot avoid: its tokens once, and AdamW's seven passes over the parameters."""

@@ -17,7 +17,7 @@ from headcount.refusals import RefusalError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["arrays_in", "make_folder", "refuse_no_file", "text_in", "whole"]
+__all__ = ["arrays_in", "make_folder", "refuse_no_file", "text_in", "user_cache", "whole"]
 
 
 @contextlib.contextmanager
@@ -57,6 +57,12 @@ def make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for made in missing:
         _settle(made.parent)
+
+
+def user_cache() -> Path:
+    """Where things made once are kept: $HEADCOUNT_CACHE, or headcount in the user's cache folder."""
+    given = os.environ.get("HEADCOUNT_CACHE")
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headcount"
 
 
 def arrays_in(path: str | Path) -> dict[str, np.ndarray]:

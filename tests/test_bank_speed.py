@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ from benchmarks.deep_race import ratios
 from benchmarks.peers import one_by_one, vmapped
 from benchmarks.problem import Problem, Size, of_path
 from headcount.training.backends.choice import eager, reference
+from headcount.training.backends.compiled import compiled_path
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +29,8 @@ def test_every_contestant_reaches_the_same_parameters(problem):
         return theta().detach() - problem.theta[: theta().shape[0]]
 
     true = reached(lambda p: of_path(p, reference))
-    for way in (lambda p: of_path(p, eager), vmapped, one_by_one):
+    ours = [path for path in (eager, compiled_path()) if path is not None]
+    for way in (*(partial(of_path, path=path) for path in ours), vmapped, one_by_one):
         moved = reached(way)
         # AdamW divides a gradient by its own size: where it is nearly zero, its rounding is what moves the parameter.
         assert (moved - true[: len(moved)]).norm() < 1e-3 * true[: len(moved)].norm()
@@ -39,6 +43,8 @@ def test_the_slope_of_a_power_law_is_its_exponent():
 def test_a_step_cannot_avoid_416_products_a_token_forwards():
     size = Size(512, 32)
     assert size.operations() == 3 * 2 * 416 * size.batch * size.length
+    two = Size(512, 32, layers=2)
+    assert two.operations() == 3 * 2 * (160 + 1024 + 3072 + 2048 + 1024 + 2048 + 256) * two.batch * two.length
 
 
 def test_the_page_of_deep_banks_shows_ratios_failures_and_lost_banks():

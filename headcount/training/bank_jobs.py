@@ -120,7 +120,7 @@ def _trained(job: BankJob, steps_made: StepsMade, termination: Termination) -> T
         if termination.came and checkpoint is None:
             raise Terminated
 
-    path, start = choose(job.members, job.device, job.recipe.dtype), _starts(job)
+    path, start = choose(job.members, job.device, job.recipe.dtype, job.recipe.steps), _starts(job)
     outcome = train(
         job.members, job.recipe, device=job.device, path=path, start=start, on_progress=heard, checkpoint=checkpoint
     )

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headcount.nets.causal import DecoderShape
-from headcount.training.backends.choice import Update, not_compiled, rounding
+from headcount.training.backends.choice import LONG, Update, not_compiled, rounding
 from headcount.training.decoder_bank import DecoderBank, answer_loss
 from headcount.training.optimiser import AdamW
 
@@ -84,10 +84,14 @@ def in_decoder_kernels(precision: str = "half") -> DecoderPath:
 
 
 def choose_decoder(
-    shape: DecoderShape, length: int, device: torch.device | str, dtype: str, precision: str
+    shape: DecoderShape, length: int, device: torch.device | str, dtype: str, precision: str, steps: int = 0
 ) -> DecoderPath:
-    """The fastest way for these decoders on this device."""
+    """The fastest way for these decoders on this device; on a CPU, compiled for a training of `LONG` steps or more."""
     plain = by_products(precision)
+    if torch.device(device).type == "cpu" and precision == "full" and steps >= LONG:
+        from headcount.training.backends.compiled_decoders import compiled_decoder_path
+
+        return compiled_decoder_path(shape, dtype) or plain
     if torch.device(device).type != "cuda" or precision != "full":
         return plain
     try:
@@ -106,7 +110,7 @@ def proved_decoder(path: DecoderPath, bank: DecoderBank, batch: DecoderBatch) ->
     line that says whose is off and by how much."""
     if not path.tolerance:
         return path
-    plain, limit = by_products(), rounding(bank.shape.depth)
+    plain, limit = by_products(), min(path.tolerance, rounding(bank.shape.depth))
     complaint = _complaint(path, plain, bank, batch, limit)
     if complaint is None:
         return path

@@ -150,7 +150,10 @@ class _DecoderRun:
         self.counts: Int[Tensor, "stretch models"] = torch.zeros(size[:2], dtype=torch.int64, device=device)
         self.active: Bool[Tensor, " models"] = torch.ones(len(members), dtype=torch.bool, device=device)
         self.curve: list[tuple[int, list[float], list[float], list[float]]] = []
-        self.path = self._proved(path or choose_decoder(shape, self.length, device, recipe.dtype, recipe.precision))
+        chosen = path or choose_decoder(
+            shape, self.length, device, recipe.dtype, recipe.precision, recipe.stretches * STRETCH
+        )
+        self.path = self._proved(chosen)
         adam = self.optimiser
         record = graph if self.device.type == "cuda" else as_it_is
         self.advance = record(self._advance, (self.bank.theta, adam.first, adam.second, adam.step))

@@ -12,7 +12,7 @@ from torch import Tensor
 from headcount.nets import Transformer
 from headcount.results.store import address
 from headcount.results.study import Row
-from headcount.training.backends.choice import Path, choose, proved, recorded
+from headcount.training.backends.choice import Path, choose, eager, proved, recorded
 from headcount.training.bank import Bank
 from headcount.training.checkpoints import BankState, Checkpoint
 from headcount.training.data import Resident, Samples
@@ -39,7 +39,7 @@ class Outcome:
 
     @property
     def backend(self) -> str:
-        """The path that made it: the chosen one, or the recorded bank where that one could not prove itself."""
+        """The path that made it: the chosen one, or a plainer one where that one could not prove itself."""
         return self.path
 
     def net(self, member: int) -> Transformer:
@@ -77,7 +77,7 @@ def train(
         raise ValueError("a checkpoint is told by what determines its rows, which networks given to start from do not")
     content = _address_of_state(members, recipe, device)
     kept = checkpoint.read(content) if checkpoint is not None else None
-    path = path or choose(members, device, recipe.dtype)
+    path = path or choose(members, device, recipe.dtype, recipe.steps)
     run = _Run(members, recipe, device, path if kept is None else _as_before(path, kept.way), data, start)
     begin = run.resume(kept) if kept is not None else 0
     if any(member.start for member in members):
@@ -104,7 +104,7 @@ def _address_of_state(members: Sequence[Member], recipe: Recipe, device: torch.d
 
 def _as_before(path: Path, way: str) -> Path:
     """The one of the path and its rivals that made a state: timing them anew might choose another."""
-    return next((replace(p, rivals=()) for p in (path, *path.rivals, recorded) if p.name == way), path)
+    return next((replace(p, rivals=()) for p in (path, *path.rivals, recorded, eager) if p.name == way), path)
 
 
 class _Run:

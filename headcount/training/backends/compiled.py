@@ -1,0 +1,183 @@
+"""Banks on a CPU in compiled C++ (`native/`): a lane of a vector for every sample, a whole step close to the core.
+
+A tile of samples goes through the network and back before the next one begins, in the member's own shape without
+padding: encoder, layers, the class token's last question by directions (as `collapsed` has it), read-out, loss, and the
+way back. Jobs are cut by the batch and the member alone and added in order, so that a member's numbers depend neither
+on the threads nor on the bank it is in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headcount.nets import Architecture
+from headcount.training.backends.choice import Path, as_it_is
+from headcount.training.backends.native_library import native_library
+from headcount.training.backends.plain import Batch, collapsed
+from headcount.training.bank import Bank, Stacked
+from headcount.training.loss import Loss, cross_entropy, squared
+from headcount.training.optimiser import BETA1, BETA2, EPS, AdamW
+
+__all__ = [
+    "ROUNDINGS",
+    "address_of",
+    "compiled_forward",
+    "compiled_gradient",
+    "compiled_path",
+    "compiled_update",
+    "library_for",
+    "whole_numbers",
+]
+
+LOSSES = (squared, cross_entropy)
+ROUNDINGS = 2**14  # that may add up in a gradient: as many as the proof's samples have tokens, 32 times 512
+
+
+def compiled_path(dtype: str = "float32", loss: Loss = squared) -> Path | None:
+    """A bank in C++ for this processor; None where there is no compiler, or the loss is not written in it."""
+    if loss not in LOSSES or native_library(dtype) is None:
+        return None
+    tolerance = ROUNDINGS * torch.finfo(getattr(torch, dtype)).eps
+    gradient = compiled_gradient(loss)
+    return Path("compiled C++", compiled_forward, gradient, as_it_is, compiled_update, loss=loss, tolerance=tolerance)
+
+
+def compiled_gradient(loss: Loss = squared) -> Callable[[Bank, Batch, Tensor], Tensor]:
+    """The gradient of every member's mean loss on its batch."""
+    classes = LOSSES.index(loss) == 1
+
+    def gradient(bank: Bank, batch: Batch, target: Tensor) -> Float[Tensor, "models parameters"]:
+        out = torch.empty_like(bank.theta)
+        _pass(bank, bank.theta.detach(), batch, target=target.contiguous(), gradient=out, classes=classes)
+        return out
+
+    return gradient
+
+
+def compiled_forward(bank: Bank, p: Stacked, batch: Batch) -> Float[Tensor, "models batch ..."]:
+    """Every member's output; where it is to be differentiated, that of the collapsed bank."""
+    if torch.is_grad_enabled() and any(x.requires_grad for x in p.values()):
+        return collapsed(bank, p, batch)
+    theta = torch.cat([x.flatten(1) for x in p.values()], dim=1)
+    models, samples, outputs = *batch.rows.shape, p["read_out.outer.bias"].shape[1]
+    out = theta.new_empty(models, samples, outputs)
+    _pass(bank, theta, batch, output=out)
+    return out[..., 0] if outputs == 1 else out
+
+
+@torch.no_grad()
+def compiled_update(adam: AdamW, theta: Tensor, gradient: Tensor, active: Tensor) -> None:
+    """`AdamW.update` in one pass."""
+    adam.step += 1
+    step = adam.step.item()
+    share = adam.shape.share(adam.step, adam.steps, adam.warmup).item()
+    each = max(adam.lr.shape[1], adam.decay.shape[1])
+    lr, decay = (x.expand(-1, each).contiguous() for x in (adam.lr, adam.decay))
+    real = ctypes.c_double
+    _library(theta).bank_adamw(
+        *map(ctypes.c_int64, (*theta.shape, each)),
+        *map(address_of, (lr, decay)),
+        *map(real, (share, 1 - BETA1**step, 1 - BETA2**step, BETA1, BETA2, EPS)),
+        *map(address_of, (active, gradient.contiguous(), adam.first, adam.second, theta)),
+        ctypes.c_int64(torch.get_num_threads()),
+    )
+
+
+def _pass(
+    bank: Bank,
+    theta: Tensor,
+    batch: Batch,
+    *,
+    target: Tensor | None = None,
+    output: Tensor | None = None,
+    gradient: Tensor | None = None,
+    classes: bool = False,
+) -> None:
+    data, rows, present = batch.data.contiguous(), batch.rows.contiguous(), batch.present
+    layout = _layout(bank)
+    (models, samples), (_, _, longest, features) = rows.shape, data.shape
+    sizes = (bank.depth, features, layout.outputs, longest, samples, models, theta.shape[1])
+    sizes += (bank.class_token == "every", classes, torch.get_num_threads())
+    steps = (0, 0)
+    if present is not None:
+        present = present.contiguous()
+        steps = (present.stride(0), 0 if present.ndim == 2 else present.stride(1))
+    _library(theta).bank_pass(
+        whole_numbers(sizes),
+        layout.places,
+        layout.members,
+        *map(address_of, (layout.scale, theta, data)),
+        ctypes.c_int64(data.stride(0)),
+        *map(address_of, (batch.which, rows, present)),
+        whole_numbers(steps),
+        *map(address_of, (target, output, gradient)),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """What of a bank stays the same from step to step: where parameters lie, and each member's own shape."""
+
+    archs: tuple[Architecture, ...]
+    scale: Tensor
+    outputs: int
+    places: ctypes.Array[ctypes.c_int64]
+    members: ctypes.Array[ctypes.c_int32]
+
+
+_LAYOUTS: WeakKeyDictionary[Bank, _Layout] = WeakKeyDictionary()
+
+
+def _layout(bank: Bank) -> _Layout:
+    kept = _LAYOUTS.get(bank)
+    if kept is None or kept.archs is not bank.archs or kept.scale is not bank.scale:
+        sizes = [n for a in bank.archs for n in (a.width, a.embed_dim, *(n for layer in a.layers for n in layer))]
+        members = (ctypes.c_int32 * len(sizes))(*sizes)
+        outputs = bank.shapes["read_out.outer.bias"][0]
+        kept = _LAYOUTS[bank] = _Layout(bank.archs, bank.scale, outputs, whole_numbers(_places(bank)), members)
+    return kept
+
+
+def _places(bank: Bank) -> list[int]:
+    """Where every parameter begins in a row, and its strides: the order is that of `native/member.h`."""
+    feed = ("inner.weight", "inner.bias", "outer.weight", "outer.bias")
+    names = [*(f"encoder.{part}" for part in feed), "cls"]
+    for layer in range(bank.depth):
+        names += [f"attention.{layer}.{part}" for part in ("query", "key", "value", "output")]
+        names += [f"between.{layer}.{part}" for part in feed] if layer + 1 < bank.depth else []
+    begins = dict(zip(bank.shapes, accumulate((s.numel() for s in bank.shapes.values()), initial=0), strict=False))
+    out: list[int] = []
+    for name in (*names, *(f"read_out.{part}" for part in feed)):
+        *_, middle, last = (0, *bank.shapes[name])
+        out += [begins[name], middle * last if len(bank.shapes[name]) == 3 else last, last]
+    return out
+
+
+def _library(numbers: Tensor) -> ctypes.CDLL:
+    return library_for(numbers, "bank")
+
+
+def library_for(numbers: Tensor, program: str) -> ctypes.CDLL:
+    """The program for these numbers, which a path has seen to be there."""
+    library = native_library(str(numbers.dtype).removeprefix("torch."), program)
+    if library is None:
+        raise RuntimeError("there is no compiled library for banks on this machine")
+    return library
+
+
+def address_of(tensor: Tensor | None) -> ctypes.c_void_p:
+    """Where the numbers of a tensor lie, as C takes it."""
+    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
+
+
+def whole_numbers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    """A list as C takes it."""
+    return (ctypes.c_int64 * len(values))(*values)
