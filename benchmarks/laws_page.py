@@ -144,7 +144,7 @@ def _learning_rate(data: Path) -> Iterator[LawRow]:
     for name, law, part in found:
         note = ", biased" if law["biased"] else ""
         for size, claimed in RATE_POWERS.items():
-            yield LawRow("Learning rate", f"rate against {size}, {name} ({law['road']}{note})", f"{claimed:.3f}",
+            yield LawRow("Learning rate", f"rate against {size}, {name.replace('_', ' ')} ({law['road']}{note})", f"{claimed:.3f}",
                          f"{law[size]:.3f}", _span(law[f"{size}_low"], law[f"{size}_high"]),
                          law.get(f"{size}_verdict", "not judged"), part.get("command", command))  # fmt: skip
     if not found:
@@ -158,8 +158,8 @@ def _factors(part: dict[str, Any]) -> Iterator[LawRow]:
     for name, claimed in (("plain", None), ("factors", 0.0)):
         if "slope" in (found := part.get(name, {})):
             low, high = found["slope_low"], found["slope_high"]
-            outcome = "measured" if claimed is None else judge(claimed, low, high, resolution=STILL).outcome
-            yield LawRow("Learning rate", f"rate against width, {'no ' * (claimed is None)}factors by width",
+            outcome = "not judged" if claimed is None else judge(claimed, low, high, resolution=STILL).outcome
+            yield LawRow("Learning rate", f"rate against width, {'one rate for all' if claimed is None else 'factors by width'}",
                          "-" if claimed is None else "0", f"{found['slope']:.3f}", _span(low, high), outcome,
                          part["command"])  # fmt: skip
 
