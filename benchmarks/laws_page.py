@@ -142,9 +142,9 @@ def _learning_rate(data: Path) -> Iterator[LawRow]:
     command = "python -m benchmarks.lr_law"
     found = [(name, law, part) for name, part in parts.items() for law in part.get("laws", [])]
     for name, law, part in found:
-        note = ", biased" if law["biased"] else ""
+        task, note = name.replace("_", " "), ", biased" if law["biased"] else ""
         for size, claimed in RATE_POWERS.items():
-            yield LawRow("Learning rate", f"rate against {size}, {name.replace('_', ' ')} ({law['road']}{note})", f"{claimed:.3f}",
+            yield LawRow("Learning rate", f"rate against {size}, {task} ({law['road']}{note})", f"{claimed:.3f}",
                          f"{law[size]:.3f}", _span(law[f"{size}_low"], law[f"{size}_high"]),
                          law.get(f"{size}_verdict", "not judged"), part.get("command", command))  # fmt: skip
     if not found:
@@ -155,13 +155,12 @@ def _learning_rate(data: Path) -> Iterator[LawRow]:
 
 def _factors(part: dict[str, Any]) -> Iterator[LawRow]:
     """The best rate against width, with and without the factors that should hold it still."""
-    for name, claimed in (("plain", None), ("factors", 0.0)):
+    for name, said, claimed in (("plain", "one rate for all", None), ("factors", "factors by width", 0.0)):
         if "slope" in (found := part.get(name, {})):
             low, high = found["slope_low"], found["slope_high"]
             outcome = "not judged" if claimed is None else judge(claimed, low, high, resolution=STILL).outcome
-            yield LawRow("Learning rate", f"rate against width, {'one rate for all' if claimed is None else 'factors by width'}",
-                         "-" if claimed is None else "0", f"{found['slope']:.3f}", _span(low, high), outcome,
-                         part["command"])  # fmt: skip
+            yield LawRow("Learning rate", f"rate against width, {said}", "-" if claimed is None else "0",
+                         f"{found['slope']:.3f}", _span(low, high), outcome, part["command"])  # fmt: skip
 
 
 def _in_context(data: Path) -> Iterator[LawRow]:
