@@ -17,7 +17,16 @@ from headcount.training.backends import native_library as building
 from headcount.training.backends.choice import eager, reference
 from headcount.training.backends.compiled import compiled_path
 
-__all__ = ["CPU_CELLS", "CPU_OURS", "CPU_PEERS", "cpu_contestants", "cpu_lines", "cpu_race", "cpu_table"]
+__all__ = [
+    "CPU_CELLS",
+    "CPU_OURS",
+    "CPU_PEERS",
+    "cpu_contestants",
+    "cpu_decoder_lines",
+    "cpu_lines",
+    "cpu_race",
+    "cpu_table",
+]
 
 CPU_OURS = "compiled C++"
 CPU_PEERS = (eager.name, "one by one", "vmap", "JAX vmap + scan")
@@ -126,3 +135,31 @@ def cpu_lines(run: dict[str, Any]) -> list[str]:
             f"{run['compiler']} makes the library in {run['compile seconds']} s, once for a user and processor.",
         ]
     return [WORDS, "", *lines]
+
+
+DECODERS = """Decoders over letters (`headcount/training/backends/native/decoder.h`) are made of the same products.
+Nobody looks ahead, so what comes after a string's last judged place is left out; and in the last layer only the judged places ask:
+every lane's are gathered, and queries, output, feed-forward and logits are computed for them alone. The task judges one
+place of a string (`Neighbour`); where every place is judged, the last layer costs as much as the others. Strings of the
+length n and five marks, feed-forwards of width 4 E, a batch of 64."""
+
+
+def cpu_decoder_lines(run: dict[str, Any] | None) -> list[str]:
+    """The race of decoders on a CPU as Markdown; nothing where nothing was measured."""
+    if run is None:
+        return []
+    lines = ["### Decoders on a CPU", "", DECODERS, ""]
+    lines += [
+        f"{run['device']}, torch {run['torch']}, {run['date']}, `{run['command']}`; medians of rounds in turn.",
+        "",
+    ]
+    lines += [
+        "| shape | compiled C++ | batched products | JAX vmap + scan | ratio | losses |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in run["rows"]:
+        jax = max(row["jax plain"], row["jax library"])
+        losses = f"{row['loss compiled']:.4f}, JAX {row['loss jax plain']:.4f}"
+        rates = f"{row['ours compiled']:,.0f} | {row['ours full']:,.0f} | {jax:,.0f}"
+        lines.append(f"| {row['case']} | {rates} | {row['ratio']:.1f} | {losses} |")
+    return [*lines, ""]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bank_speed import OURS, PEER, REFERENCE, slope
-from benchmarks.cpu_race import cpu_lines
+from benchmarks.cpu_race import cpu_decoder_lines, cpu_lines
 from benchmarks.deep_page import deep_lines
 from benchmarks.measuring import ALONE
 from headcount.drawing.axes import Frame, below, beside, decades
@@ -24,6 +24,7 @@ from headcount.drawing.svg import Figure, Scale, power_of_ten, tag, text
 DOCS = Path(__file__).parent.parent / "docs"
 DATA, PAGE, PICTURE = DOCS / "data/bank_speed.json", DOCS / "performance.md", DOCS / "images/bank_speed.svg"
 DEEP_DATA, FUZZ_DATA = DOCS / "data/deep_speed.json", DOCS / "data/fuzz.json"
+DECODERS_ON_CPU = DOCS / "data/decoder_speed_cpu.json"
 TITLES = {"cuda": "On a GPU", "cpu": "On a CPU"}
 
 HEAD = """# How fast a bank is
@@ -246,6 +247,8 @@ def page(whole: dict[str, Any]) -> str:
             lines += ["### Deeper banks", "", *deeper(whole["deep"])]
         if kind == "cuda":
             lines += deep_lines(_read(DEEP_DATA), _read(FUZZ_DATA))
+        else:
+            lines += cpu_decoder_lines(_read(DECODERS_ON_CPU))
     return "\n".join(lines).rstrip() + "\n"
 
 
