@@ -74,7 +74,8 @@ def _compiler() -> dict[str, Any]:
         start = time.perf_counter()
         building._build(found, "float32", "bank", File(folder) / "bank.so")
         seconds = time.perf_counter() - start
-    return {"compiler": building._version(found).splitlines()[0], "compile seconds": round(seconds, 1)}
+    named = next((line for line in building._version(found).splitlines() if " version " in line), found)
+    return {"compiler": named.strip(), "compile seconds": round(seconds, 1)}
 
 
 def _rows(run: dict[str, Any], layers: int) -> list[dict[str, Any]]:
@@ -138,10 +139,11 @@ def cpu_lines(run: dict[str, Any]) -> list[str]:
 
 
 DECODERS = """Decoders over letters (`headcount/training/backends/native/decoder.h`) are made of the same products.
-Nobody looks ahead, so what comes after a string's last judged place is left out; and in the last layer only the judged places ask:
-every lane's are gathered, and queries, output, feed-forward and logits are computed for them alone. The task judges one
-place of a string (`Neighbour`); where every place is judged, the last layer costs as much as the others. Strings of the
-length n and five marks, feed-forwards of width 4 E, a batch of 64."""
+Nobody looks ahead, so what comes after a string's last judged place is left out; and in the last layer only the judged
+places ask: every lane's are gathered, and queries, output, feed-forward and logits are computed for them alone. The
+task judges one place of a string (`Neighbour`); where every place is judged, the last layer costs as much as the
+others. Strings of length n and five marks, feed-forwards of width 4 E, a batch of 64. Rotary places stay with the
+batched products."""
 
 
 def cpu_decoder_lines(run: dict[str, Any] | None) -> list[str]:
