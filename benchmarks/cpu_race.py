@@ -91,17 +91,26 @@ def _rows(run: dict[str, Any], layers: int) -> list[dict[str, Any]]:
 
 
 def _figures(run: dict[str, Any], layers: int) -> list[tuple[str, str]]:
-    """Ratios to the peers, and the share of what the machine can do."""
+    """Ratios to the peers, of medians and of bests, and the share of what the machine can do."""
     rows = _rows(run, layers)
-    rate = {row["way"]: row["rate"] for row in rows}
-    ours = next((row for row in rows if row["way"] == CPU_OURS), None)
+    of = {row["way"]: row for row in rows}
+    ours = of.get(CPU_OURS)
     if ours is None:
         return []
-    found = [(f"ours over {peer}", f"{ours['rate'] / rate[peer]:.1f}x") for peer in CPU_PEERS if peer in rate]
-    if ceiling := run["ceilings"].get("float32 product"):
+    ratios = {peer: [ours[key] / of[peer][key] for key in ("rate", "best")] for peer in CPU_PEERS if peer in of}
+    found = [
+        (f"ours over {peer}", f"{of_medians:.1f}x, of bests {of_bests:.1f}x")
+        for peer, (of_medians, of_bests) in ratios.items()
+    ]
+    if ceiling := _ceiling(run):
         share = ours["rate"] * ours["operations"] / ceiling
         found.append((f"share of the float32 product ceiling, {ceiling:.3g}/s", f"{share:.0%}"))
     return found
+
+
+def _ceiling(run: dict[str, Any]) -> float:
+    """The most that products reached: in this run, or on the same machine when it was quiet, where that is known."""
+    return max(part.get("float32 product", 0.0) for part in (run["ceilings"], run.get("quiet", {})))
 
 
 def _loss(row: dict[str, Any]) -> str:
@@ -112,6 +121,10 @@ def _loss(row: dict[str, Any]) -> str:
     )
 
 
+def _cell(row: dict[str, Any] | None) -> str:
+    return f"{row['rate']:,.0f}, best {row['best']:,.0f} ({_loss(row)})" if row else ""
+
+
 def cpu_table(run: dict[str, Any]) -> str:
     """The race as lines of text."""
     lines = [f"{run['device']}, torch {run['torch']}, {run['date']}; model-steps per second (loss after 2 epochs)"]
@@ -119,7 +132,7 @@ def cpu_table(run: dict[str, Any]) -> str:
         lines.append(f"\n{layers} layer{'s' * (layers > 1)}")
         for row in _rows(run, layers):
             spread = f"+-{50 * row['spread']:.0f}%"
-            lines.append(f"  {row['way']:44} {row['rate']:>10,.0f} {spread:6} ({_loss(row)})")
+            lines.append(f"  {row['way']:44} {row['rate']:>10,.0f} {spread:6} best {row['best']:,.0f} ({_loss(row)})")
         lines += [f"  {name:44} {value:>10}" for name, value in _figures(run, layers)]
     return "\n".join(lines)
 
@@ -128,10 +141,11 @@ def busy_line(run: dict[str, Any]) -> str:
     """The ratios of a race in processor time, in a sentence."""
     said = []
     for layers, name in ((1, "one layer"), (2, "two layers")):
-        ratios = ", ".join(f"{value} {way.removeprefix('ours over ')}" for way, value in _figures(run, layers))
-        said.append(f"{name}: {ratios}")
-    clock = "In processor time on one thread, which depends less on other work on the machine"
-    return f"{clock} ({run['date']}), {'; '.join(said)}."
+        rate = {row["way"]: row["rate"] for row in _rows(run, layers)}
+        ratios = (f"{peer} {rate[CPU_OURS] / rate[peer]:.1f} times" for peer in CPU_PEERS if peer in rate)
+        said.append(f"{name}, {', '.join(ratios)}")
+    clock = "The machine had other work to do. In processor time on one thread, which depends less on that,"
+    return f"{clock} ours is by the median faster ({run['date']}) than, with {'; with '.join(said)}."
 
 
 def cpu_lines(run: dict[str, Any], busy: dict[str, Any] | None = None) -> list[str]:
@@ -144,15 +158,19 @@ def cpu_lines(run: dict[str, Any], busy: dict[str, Any] | None = None) -> list[s
     for way in ways:
         name = f"**{way}**" if way == CPU_OURS else way
         found = (at.get((way, layers)) for layers in (1, 2))
-        lines.append(f"| {name} | " + " | ".join(f"{r['rate']:,.0f} ({_loss(r)})" if r else "" for r in found) + " |")
+        lines.append(f"| {name} | " + " | ".join(_cell(r) for r in found) + " |")
     figures = [dict(_figures(run, layers)) for layers in (1, 2)]
     for name in dict.fromkeys(name for found in figures for name in found):
         lines.append(f"| {name} | " + " | ".join(found.get(name, "") for found in figures) + " |")
+    if "quiet" in run:
+        lines += ["", f"The ceiling is that of {run['quiet']['date']}, when the machine was quiet."]
     if "compiler" in run:
         lines += [
             "",
             f"{run['compiler']} makes the library in {run['compile seconds']} s, once for a user and processor.",
         ]
+    if busy is not None:
+        lines += ["", busy_line(busy)]
     return [WORDS, "", *lines]
 
 
