@@ -2,17 +2,20 @@
 """Banks of decoders against JAX, vmap + scan of the same one: `python -m benchmarks.decoder_speed --device cuda`.
 
 Both take the same starting parameters and the same strings; products in TF32 on a GPU for both, ours also in bfloat16.
-The losses after the timed steps are compared. The faster of JAX's two ways of attention counts.
+The losses after the timed steps are compared. The faster of JAX's two ways of attention counts. On a CPU everyone runs
+again and again in turn, and medians count.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -20,8 +23,10 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 import numpy as np
 import torch
 
+from benchmarks.ceilings import ceilings
 from headcount.nets.causal import EPS, DecoderShape
 from headcount.tasks.neighbours import Neighbour
+from headcount.training.backends.compiled_decoders import compiled_decoder_path
 from headcount.training.decoder_bank import answer_loss
 from headcount.training.decoder_paths import DecoderPath, by_products, in_decoder_kernels
 from headcount.training.decoding import STRETCH, DecoderMember, DecoderRecipe, _DecoderRun
@@ -50,6 +55,13 @@ class Case:
         )
 
     @property
+    def operations(self) -> int:
+        """Of a model-step that leaves no place out: products of every layer, forwards and twice backwards."""
+        E, rows, places = self.embed_dim, self.heads * self.head_dim, Neighbour().longest(self.length)
+        layer = 4 * E * rows + 2 * E * 4 * E + places * rows
+        return 6 * (self.depth * layer + E * self.shape.vocab) * self.batch * places
+
+    @property
     def shape(self) -> DecoderShape:
         layers = ((self.heads, self.head_dim),) * self.depth
         context = max(2 * self.length, Neighbour().longest(self.length))
@@ -62,6 +74,7 @@ CASES = (
     Case(24, 4, 4, 16, 64, 50),
     Case(12, 4, 4, 32, 128, 50),
 )
+CPU_CASES = (Case(8, 2, 4, 16, 64, 20), Case(8, 4, 4, 16, 64, 20), Case(8, 4, 4, 16, 64, 50))
 TINY = (Case(2, 1, 2, 4, 8, 4, batch=2),)
 
 
@@ -71,13 +84,41 @@ def main() -> None:
     parser.add_argument("--stretches", type=int, default=12)
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--rounds", type=int, default=3, help="on a CPU")
     options = parser.parse_args()
     rows = []
+    if options.device == "cpu" and not options.tiny:
+        in_turn(options)
+        return
     for case in TINY if options.tiny else CASES:
         rows.append(race(case, options.device, 2 if options.tiny else options.stretches))
         print(json.dumps(rows[-1]), flush=True)
         if options.json:
             options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def in_turn(options: argparse.Namespace) -> None:
+    """The race on a CPU: rounds of everyone, medians, the share of what products can reach."""
+    about = {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "device": f"CPU, {torch.get_num_threads()} threads, wall-clock time",
+        "torch": torch.__version__,
+        "command": "python -m benchmarks.decoder_speed --device cpu",
+        "ceilings": ceilings("cpu"),
+    }
+    rows: list[dict[str, Any]] = []
+    for case in CPU_CASES:
+        found = [race(case, "cpu", 1) for _ in range(options.rounds)]
+        row = {
+            k: median(r[k] for r in found) if isinstance(found[0][k], (int, float)) else found[0][k] for k in found[0]
+        }
+        row["share of the product ceiling, no place left out"] = round(
+            row["ours compiled"] * case.operations / about["ceilings"]["float32 product"], 2
+        )
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+        if options.json:
+            options.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
 
 
 def race(case: Case, device: str, stretches: int, again: bool = True) -> dict[str, Any]:
@@ -86,16 +127,16 @@ def race(case: Case, device: str, stretches: int, again: bool = True) -> dict[st
     strings = None
     for name, path in ways(case, device).items():
         rate, loss, strings = ours(case, device, stretches, path)
-        row |= {f"ours {name}": round(rate), f"loss {name}": loss}
+        row |= {f"ours {name}": _digits(rate), f"loss {name}": loss}
     assert strings is not None
     row |= {} if again else earlier(case)
     for attention in ("plain", "library") if "jax plain" not in row else ():
         try:
             rate, loss = in_jax(case, device, stretches, attention, strings)
-            row |= {f"jax {attention}": round(rate), f"loss jax {attention}": loss}
+            row |= {f"jax {attention}": _digits(rate), f"loss jax {attention}": loss}
         except Exception as problem:  # a peer that cannot run here is said, not hidden
             row[f"jax {attention}"] = f"{type(problem).__name__}: {str(problem)[:120]}"
-    peers = [v for k, v in row.items() if k.startswith("jax") and isinstance(v, int)]
+    peers = [v for k, v in row.items() if k.startswith("jax") and isinstance(v, (int, float))]
     if peers:
         row["ratio"] = round(max(v for k, v in row.items() if k.startswith("ours")) / max(peers), 2)
         equal = [v for k, v in row.items() if k.startswith("ours") and "bfloat16" not in k]
@@ -103,9 +144,15 @@ def race(case: Case, device: str, stretches: int, again: bool = True) -> dict[st
     return row
 
 
+def _digits(rate: float) -> float:
+    return round(rate) if rate > 1000 else round(rate, 1)
+
+
 def ways(case: Case, device: str) -> dict[str, DecoderPath]:
     """Our ways: float16 factors have as many bits as TF32 ones, bfloat16 ones fewer."""
     found = {"full": by_products()}
+    if device == "cpu" and (compiled := compiled_decoder_path(case.shape)) is not None:
+        found["compiled"] = compiled
     if device == "cuda":
         found["bfloat16"] = by_products("bfloat16")
     if device == "cuda" or os.environ.get("TRITON_INTERPRET"):

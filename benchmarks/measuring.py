@@ -175,7 +175,7 @@ def interleaved(run: Run, size: Size, everyone: dict[str, Contestant], rounds: i
         found.sort()
         run.rows.append({
             "way": name, **{key: getattr(size, key) for key in SHAPE},
-            "rate": found[len(found) // 2], "spread": (found[-1] - found[0]) / found[len(found) // 2],
+            "rate": (middle := found[len(found) // 2]), "best": found[-1], "spread": (found[-1] - found[0]) / middle,
             "loss": losses[name].median().item(), "first loss": losses[name][0].item(),
             "operations": size.operations(), "traffic": size.traffic(problem.theta.shape[1]),
         })  # fmt: skip

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bank_speed import OURS, PEER, REFERENCE, slope
-from benchmarks.cpu_race import cpu_lines
+from benchmarks.cpu_race import cpu_decoder_lines, cpu_lines, patience_lines
 from benchmarks.deep_page import deep_lines
 from benchmarks.measuring import ALONE
 from headcount.drawing.axes import Frame, below, beside, decades
@@ -24,6 +24,7 @@ from headcount.drawing.svg import Figure, Scale, power_of_ten, tag, text
 DOCS = Path(__file__).parent.parent / "docs"
 DATA, PAGE, PICTURE = DOCS / "data/bank_speed.json", DOCS / "performance.md", DOCS / "images/bank_speed.svg"
 DEEP_DATA, FUZZ_DATA = DOCS / "data/deep_speed.json", DOCS / "data/fuzz.json"
+DECODERS_ON_CPU, PATIENCE = DOCS / "data/decoder_speed_cpu.json", DOCS / "data/patience.json"
 TITLES = {"cuda": "On a GPU", "cpu": "On a CPU"}
 
 HEAD = """# How fast a bank is
@@ -67,7 +68,8 @@ def add(file: Path) -> None:
     if all(r["layers"] > 1 for r in run["cells"]):  # the group "two layers" by itself
         whole["deep"] = run
     else:
-        whole["cpu" if run["device"].startswith("CPU") else "cuda"] = run
+        busy = "cpu busy" if "processor time" in run["device"] else "cpu"
+        whole[busy if run["device"].startswith("CPU") else "cuda"] = run
     DATA.write_text(json.dumps(whole, indent=1, sort_keys=True) + "\n")
 
 
@@ -238,7 +240,7 @@ def page(whole: dict[str, Any]) -> str:
         run = whole[kind]
         lines += [f"{run['device']}, torch {run['torch']}, Python {run['python']}, {run['date']}. Model-steps per",
                   "second (in brackets the median member's loss after two epochs).", ""]  # fmt: skip
-        lines += [*(speeds(run, kind) if kind == "cuda" else cpu_lines(run)), ""]
+        lines += [*(speeds(run, kind) if kind == "cuda" else cpu_lines(run, whole.get("cpu busy"))), ""]
         lines += [*growing(run), ""] if run["growth"] else []
         if kind == "cuda" and "check" in whole:
             lines += checked(whole["check"])
@@ -246,6 +248,8 @@ def page(whole: dict[str, Any]) -> str:
             lines += ["### Deeper banks", "", *deeper(whole["deep"])]
         if kind == "cuda":
             lines += deep_lines(_read(DEEP_DATA), _read(FUZZ_DATA))
+        else:
+            lines += cpu_decoder_lines(_read(DECODERS_ON_CPU)) + patience_lines(_read(PATIENCE))
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -114,6 +114,32 @@ def test_a_member_has_the_same_bits_with_any_threads_and_in_any_bank(archs):
 
 
 @needs_compiler
+def test_who_has_stopped_takes_no_time_and_changes_nothing_for_the_others():
+    case = usual_bank(SHAPES["two layers"], 5, 20)
+    bank, batch, target = case.bank(torch.float32), case.batch(torch.float32), case.target.float()
+    whole = compiled_gradient()(bank, batch, target)
+    bank.active = torch.tensor([False, True])
+    found = compiled_gradient()(bank, batch, target)
+    assert torch.equal(found[1], whole[1]) and not found[0].any()
+    outputs = compiled_forward(bank, bank.named(), batch)  # of everyone, still
+    assert torch.allclose(outputs, plain(bank, bank.named(), batch), atol=1e-5)
+    members = [replace(MEMBER[0], seed=0, lr=lr) for lr in (1e-2, 1e-9)]  # the second never gets better for long
+    recipe = Recipe(samples=64, validation=32, epochs=30, batch=32, evaluations=30, patience=2)
+    ours, theirs = (train(members, recipe, path=path).rows for path in (compiled_path(), eager))
+    assert [r["status"] for r in ours] == [r["status"] for r in theirs] and ours[1]["status"] == "frozen"
+    assert ours[0]["nmse"] == pytest.approx(theirs[0]["nmse"], rel=1e-3)
+
+
+@needs_compiler
+def test_what_needs_too_much_room_goes_the_collapsed_way(monkeypatch):
+    case = usual_bank(SHAPES["two layers"], 5, 20)
+    given = case.bank(torch.float64), case.batch(torch.float64), case.target
+    monkeypatch.setattr("headcount.training.backends.compiled.ROOM", 100)
+    monkeypatch.setattr("headcount.training.backends.compiled._library", None)  # nobody asks for it
+    assert torch.equal(compiled_gradient()(*given), eager.gradient(*given))
+
+
+@needs_compiler
 def test_numbers_that_are_none_stay_none():
     case = usual_bank(SHAPES["two layers"], 5, 20)
     case.data[0, 3, 2, 1] = torch.nan
@@ -231,20 +257,18 @@ def test_without_a_compiler_the_plainer_path_is_taken_and_nothing_is_said(monkey
 
 def test_a_compiler_that_fails_is_said_in_one_line_and_leaves_no_file(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("HEADCOUNT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("CXX", compiler(tmp_path, '[ "$1" = --version ] || { echo "no room left" >&2; exit 1; }'))
+    monkeypatch.setenv("CXX", compiler(tmp_path, '[ "$1" = -v ] || { echo "no room left" >&2; exit 1; }'))
     assert native_library.__wrapped__("float32") is None
     assert capsys.readouterr().err == "headcount: no compiled banks (no room left)\n"
     assert not list((tmp_path / "cache").rglob("*.so*"))
-    monkeypatch.setenv(
-        "CXX", compiler(tmp_path, '[ "$1" = --version ] && exit; for last; do :; done; echo half > "$last"')
-    )
+    monkeypatch.setenv("CXX", compiler(tmp_path, '[ "$1" = -v ] && exit; for last; do :; done; echo half > "$last"'))
     assert native_library.__wrapped__("float32") is None  # a file that is no library
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_library_is_built_once_and_one_that_others_can_write_is_not_loaded(monkeypatch, tmp_path):
     monkeypatch.setenv("HEADCOUNT_CACHE", str(tmp_path / "cache"))
-    count = f'[ "$1" = --version ] && exit; for last; do :; done; echo run >> {tmp_path}/runs; echo it > "$last"'
+    count = f'[ "$1" = -v ] && exit; for last; do :; done; echo run >> {tmp_path}/runs; echo it > "$last"'
     made = compiler(tmp_path, count)
     first = building._built(made, "float32")
     assert building._built(made, "float32") == first and first.read_text() == "it\n"
@@ -254,7 +278,7 @@ def test_a_library_is_built_once_and_one_that_others_can_write_is_not_loaded(mon
     assert native_name(made, "float32") != native_name(made, "float64")
     other = tmp_path / "other"
     other.mkdir()
-    assert native_name(compiler(other, "echo 2.0"), "float32") != native_name(made, "float32")
+    assert native_name(compiler(other, "echo 2.0 >&2"), "float32") != native_name(made, "float32")
 
 
 FORKED = """

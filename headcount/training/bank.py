@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from headcount.nets import Architecture, Transformer
@@ -55,6 +55,7 @@ class Bank:
         self.scale: Float[Tensor, "models layers"] = torch.tensor(scale, dtype=dtype, device=device)
         heads = [[heads for heads, _ in arch.layers] for arch in archs]
         self.heads: Int[Tensor, "models layers"] = torch.tensor(heads, dtype=torch.int32, device=device)
+        self.active: Bool[Tensor, " models"] | None = None  # who is trained on; a path may leave out the others
 
     def __len__(self) -> int:
         return len(self.archs)

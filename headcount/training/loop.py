@@ -148,6 +148,7 @@ class _Run:
         self.targets: Float[Tensor, "stretch models batch ..."] = self.data.y.new_zeros((*self.rows.shape, *outputs))
         ones = torch.ones(len(members), device=device)
         self.active: Bool[Tensor, " models"] = ones.bool()
+        self.bank.active = self.active
         self.status = torch.full_like(ones, DONE, dtype=torch.int64)
         self.best, self.final, self.train_at_best = (torch.full_like(ones, torch.inf, dtype=dtype) for _ in range(3))
         self.best_step, self.stale = torch.zeros_like(self.status), torch.zeros_like(self.status)

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.nets import Architecture
-from headcount.training.backends.choice import Path, as_it_is
+from headcount.training.backends.choice import Path, as_it_is, differentiated
 from headcount.training.backends.native_library import native_library
 from headcount.training.backends.plain import Batch, collapsed
 from headcount.training.bank import Bank, Stacked
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 LOSSES = (squared, cross_entropy)
+ROOM = 2**30  # bytes of a thread: lengths up to about 1,400 with 4 heads in two layers
 ROUNDINGS = 2**14  # that may add up in a gradient: as many as the proof's samples have tokens, 32 times 512
 
 
@@ -51,10 +52,13 @@ def compiled_path(dtype: str = "float32", loss: Loss = squared) -> Path | None:
 
 
 def compiled_gradient(loss: Loss = squared) -> Callable[[Bank, Batch, Tensor], Tensor]:
-    """The gradient of every member's mean loss on its batch."""
+    """The gradient of every active member's mean loss on its batch; zeros for those who have stopped."""
     classes = LOSSES.index(loss) == 1
+    other = differentiated(collapsed, loss)
 
     def gradient(bank: Bank, batch: Batch, target: Tensor) -> Float[Tensor, "models parameters"]:
+        if not _held(bank, batch):
+            return other(bank, batch, target)
         out = torch.empty_like(bank.theta)
         _pass(bank, bank.theta.detach(), batch, target=target.contiguous(), gradient=out, classes=classes)
         return out
@@ -64,7 +68,7 @@ def compiled_gradient(loss: Loss = squared) -> Callable[[Bank, Batch, Tensor], T
 
 def compiled_forward(bank: Bank, p: Stacked, batch: Batch) -> Float[Tensor, "models batch ..."]:
     """Every member's output; where it is to be differentiated, that of the collapsed bank."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in p.values()):
+    if not _held(bank, batch) or (torch.is_grad_enabled() and any(x.requires_grad for x in p.values())):
         return collapsed(bank, p, batch)
     theta = torch.cat([x.flatten(1) for x in p.values()], dim=1)
     models, samples, outputs = *batch.rows.shape, p["read_out.outer.bias"].shape[1]
@@ -91,6 +95,13 @@ def compiled_update(adam: AdamW, theta: Tensor, gradient: Tensor, active: Tensor
     )
 
 
+def _held(bank: Bank, batch: Batch) -> bool:
+    """Whether a tile's weights of tokens on tokens, the largest of what it keeps, fit some memory for every thread."""
+    length, deep = batch.data.shape[2], range(bank.depth - 1)
+    heads = max((bank.shapes[f"attention.{layer}.query"][0] for layer in deep), default=0)
+    return 64 * bank.depth * heads * length**2 <= ROOM
+
+
 def _pass(
     bank: Bank,
     theta: Tensor,
@@ -101,8 +112,8 @@ def _pass(
     gradient: Tensor | None = None,
     classes: bool = False,
 ) -> None:
-    data, rows, present = batch.data.contiguous(), batch.rows.contiguous(), batch.present
-    layout = _layout(bank)
+    theta, data, rows, present = theta.contiguous(), batch.data.contiguous(), batch.rows.contiguous(), batch.present
+    layout, active = _layout(bank), bank.active if gradient is not None else None
     (models, samples), (_, _, longest, features) = rows.shape, data.shape
     sizes = (bank.depth, features, layout.outputs, longest, samples, models, theta.shape[1])
     sizes += (bank.class_token == "every", classes, torch.get_num_threads())
@@ -118,7 +129,7 @@ def _pass(
         ctypes.c_int64(data.stride(0)),
         *map(address_of, (batch.which, rows, present)),
         whole_numbers(steps),
-        *map(address_of, (target, output, gradient)),
+        *map(address_of, (active, target, output, gradient)),
     )
 
 

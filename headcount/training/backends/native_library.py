@@ -88,7 +88,7 @@ def _options(dtype: str) -> tuple[str, ...]:
 
 
 def _version(compiler: str) -> str:
-    return subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+    return subprocess.run([compiler, "-v"], check=True, capture_output=True, text=True, timeout=PATIENCE).stderr
 
 
 def _processor() -> str:

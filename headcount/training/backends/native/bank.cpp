@@ -108,23 +108,25 @@ int bank_lanes() { return LANES; }
 // `sizes`: depth, features, outputs, longest, batch, models, parameters of a row, class token in every layer, classes,
 // threads. `members`: width, embed, then heads and dim of every layer, for each model. `rows` choose samples of
 // `data[which]`; `present` may be none, its strides are those of models and samples. With `gradient`, that of the mean
-// loss; with `output`, the outputs.
+// loss; with `output`, the outputs. Models that are not `active`, where that is said, are left out: zeros.
 void bank_pass(const int64_t* sizes, const int64_t* place, const int32_t* members, const real* scale, const real* theta,
                const real* data, int64_t set_step, const int64_t* which, const int64_t* rows, const uint8_t* present,
-               const int64_t* present_steps, const real* target, real* output, real* gradient) {
+               const int64_t* present_steps, const uint8_t* active, const real* target, real* output, real* gradient) {
     const Shape s{int(sizes[0]), int(sizes[1]), int(sizes[2]), int(sizes[3]), int(sizes[4]), sizes[7] != 0, place};
     const int models = int(sizes[5]), threads = int(sizes[9]);
     const int64_t parameters = sizes[6];
     std::vector<Work*> work(models);
     std::vector<std::pair<int, int>> jobs;
+    const auto left_out = [&](int k) { return active && !active[k]; };
     Crew::share(models, threads, [&](int k) {
+        if (left_out(k)) return;
         Work* w = new Work(s, members + k * (2 + 2 * s.depth), scale + k * s.depth, gradient != nullptr);
         w->member.load(theta + k * parameters, w->plain.at, w->turned.at);
         if (s.depth == 1) compose(w->member, w->plain.at, w->turned.at, w->query, w->key);
         work[k] = w;
     });
     for (int k = 0; k < models; ++k)
-        for (int p = 0; p < work[k]->cut.parts(s); ++p) jobs.push_back({k, p});
+        for (int p = 0; !left_out(k) && p < work[k]->cut.parts(s); ++p) jobs.push_back({k, p});
     Crew::share(int(jobs.size()), threads, [&](int number) {
         static thread_local Scratch scratch;
         const auto [k, p] = jobs[number];
@@ -146,12 +148,13 @@ void bank_pass(const int64_t* sizes, const int64_t* place, const int32_t* member
         }
     });
     Crew::share(models, threads, [&](int k) {
+        if (gradient) std::memset(gradient + k * parameters, 0, sizeof(real) * parameters);
+        if (left_out(k)) return;
         Work& w = *work[k];
         if (gradient) {
             for (int p = 1; p < w.cut.parts(s); ++p)
                 add(w.gradients.at, w.gradients.at + size_t(p) * w.member.size, 1, w.member.size);
             if (s.depth == 1) compose_back(w.member, w.plain.at, w.turned.at, w.query, w.key, w.gradients.at);
-            std::memset(gradient + k * parameters, 0, sizeof(real) * parameters);
             w.member.store(w.gradients.at, gradient + k * parameters);
         }
         delete work[k];

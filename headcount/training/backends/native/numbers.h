@@ -18,16 +18,17 @@ class Shelf {
                 free[i] = free.back(), free.pop_back();
                 return at;
             }
+        size_t total = 0;
+        for (auto& [at, size] : free) total += size;
+        if (total > (size_t(64) << 20)) {  // of banks that are gone
+            for (auto& [at, size] : free) std::free(at);
+            free.clear();
+        }
         return std::aligned_alloc(BYTES, bytes);
     }
     static void give(void* at, size_t bytes) {
         std::lock_guard<std::mutex> hold(lock());
-        auto& free = kept();
-        free.push_back({at, bytes});
-        if (free.size() > 4096) {  // of banks that are gone
-            for (auto& [old, size] : free) std::free(old);
-            free.clear();
-        }
+        kept().push_back({at, bytes});
     }
 
   private:

@@ -1,0 +1,103 @@
+"""Finished answers per second: who is stuck is stopped, and takes no more time (`python -m benchmarks.patience`).
+
+One bank of networks with one to five heads on a task of three maxima, trained to the end, with patience but everyone's
+gradient computed, and with patience as it is; in turn, again and again, medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path as File
+from statistics import median
+from typing import Any
+
+import torch
+
+from headcount.nets import Architecture
+from headcount.tasks import LinearMax
+from headcount.training import Member, Recipe, train
+from headcount.training.backends.choice import Path, eager
+from headcount.training.backends.compiled import compiled_path
+
+TASK = LinearMax(directions=[[1.0, 0.0], [-0.5, 0.8], [-0.5, -0.8]], length=16)
+RECIPE = Recipe(samples=2000, validation=500, epochs=150, batch=100, evaluations=75)
+PATIENCE = 6
+
+
+def bank(seeds: int = 4) -> list[Member]:
+    """Every head count from one to five, some seeds of each."""
+    archs = [Architecture(layers=((heads, 4),), width=16) for heads in (1, 2, 3, 4, 5)]
+    return [Member(TASK, arch, seed, seed, lr=1e-2) for arch in archs for seed in range(seeds)]
+
+
+def everyone(path: Path) -> Path:
+    """The path with the gradients of those who have stopped, too."""
+
+    def gradient(bank: Any, batch: Any, target: Any) -> Any:
+        active, bank.active = bank.active, None
+        try:
+            return path.gradient(bank, batch, target)
+        finally:
+            bank.active = active
+
+    return replace(path, gradient=gradient)
+
+
+def ways() -> dict[str, tuple[Path, Recipe]]:
+    """What is compared: how a bank is computed, and whether members stop."""
+    path, patient = compiled_path() or eager, replace(RECIPE, patience=PATIENCE)
+    return {
+        "to the end": (path, RECIPE),
+        "patience, everyone computed": (everyone(path), patient),
+        "patience": (path, patient),
+    }
+
+
+def once(path: Path, recipe: Recipe) -> dict[str, Any]:
+    """A bank's training: seconds, and by head count the median NMSE."""
+    members, start = bank(), time.perf_counter()
+    rows = train(members, recipe, path=path).rows
+    seconds = time.perf_counter() - start
+    of: Callable[[int], float] = lambda heads: median(row["nmse"] for row in rows if row["heads"] == heads)  # noqa: E731
+    stopped = sum(row["status"] == "frozen" for row in rows)
+    return {"seconds": seconds, "answers": len(rows), "stopped": stopped, "nmse": {h: of(h) for h in (1, 2, 3, 4, 5)}}
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument("--rounds", type=int, default=3)
+    ask.add_argument("--json", type=File)
+    asked = ask.parse_args()
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in ways()}
+    for _ in range(asked.rounds):
+        for name, (path, recipe) in ways().items():
+            found[name].append(once(path, recipe))
+    rows = [
+        {
+            **runs[0],
+            "way": name,
+            "seconds": round(seconds, 2),
+            "answers per second": round(runs[0]["answers"] / seconds, 2),
+        }
+        for name, runs in found.items()
+        if (seconds := median(run["seconds"] for run in runs))
+    ]
+    whole = {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "device": f"CPU, {torch.get_num_threads()} threads, wall-clock time",
+        "torch": torch.__version__,
+        "command": "python -m benchmarks.patience",
+        "rows": rows,
+    }
+    print(json.dumps(whole, indent=1))
+    if asked.json:
+        asked.json.write_text(json.dumps(whole, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
