@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["bytes_from", "counted", "listed", "short", "spelt", "spoken_bytes", "spoken_time"]
+__all__ = ["bytes_from", "counted", "listed", "magnitude", "power", "short", "spelt", "spoken_bytes", "spoken_time"]
 
 WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -30,6 +30,27 @@ def short(value: float | None, digits: int = 3, *, padded: bool = False, missing
         return f"{value:#.{digits}g}".rstrip(".") if padded else f"{value:.{digits}g}"
     base, power = f"{value:.{digits - 1}e}".split("e")
     return f"{base}e{int(power)}"
+
+
+def power(exponent: float) -> str:
+    """An exponent as it is read: three digits, large ones whole, never a power of ten in a power.
+
+    >>> power(1.4545), power(8.0), power(100000.0), power(51234.4)
+    ('1.45', '8', '100,000', '51,234')
+    """
+    return f"{exponent:.3g}" if exponent < 1000 else f"{exponent:,.0f}"
+
+
+def magnitude(count: int) -> str:
+    """A count with commas, or by its power of ten where nobody would read the digits.
+
+    >>> magnitude(25141), magnitude(3 * 10**11), magnitude(10**6000)
+    ('25,141', '10^11', '10^6,000')
+    """
+    if count < 10**9:
+        return f"{count:,}"
+    digits = math.floor(math.log10(count) + 1e-9)  # str() of more than 4,300 digits is refused by Python
+    return f"10^{digits:,}"
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

@@ -137,7 +137,7 @@ def test_collide_stays_in_the_box_of_the_file(run, tmp_path):
         (("build", "--onnx"), "--out DIR"),
         (("build", "LinearMax", "--windows"), "windows"),
         (("bound", "--heads", "0"), "heads must be at least 1, got 0"),
-        (("collide", "--free", "80"), "positions of window"),
+        (("collide", "--free", "80"), "positions free at length"),
         (("collide", "--retrievals", "1"), "at least 2 retrievals"),
         (("collide", "--net", "absent.safetensors"), "absent.safetensors: no such file"),
         (("bound", "--lenght", "3"), "--lenght"),

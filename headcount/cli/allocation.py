@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headcount.cli.printing import AsJson, Out, conclude, console, emit_json, say, show_table
-from headcount.numerals import counted
+from headcount.numerals import counted, listed
 
 Model = Annotated[str, typer.Argument(help="A model folder, an installed package that carries one, or a hub name.")]
 Text = Annotated[Path | None, typer.Option("--text", help="A text file to calibrate on.", show_default=False)]
@@ -50,15 +50,27 @@ def allocate(
     show_table(found.as_rows(), ("lag", "weight", "heads", "head_dim", "closed form", "enough heads"))
     used = sum(h * n for h, n in zip(found.heads, found.head_dims, strict=True))
     say(f"\n{found.bound}")
-    say(f"{counted(sum(found.heads), 'head')}, {used} of {budget} spent; closed form {found.relaxed.error:.4g}")
+    say(f"{counted(sum(found.heads), 'head')}, {used:,} of {budget:,} spent; closed form {found.relaxed.error:.4g}")
     for m in found.starved:
         few = counted(found.heads[m - 1], "head")
         say(f"careful: lag {m} has {few}; below {m + 1} no weights reach what the bound promises")
     if curve:
-        say(f"\nOne lag with the whole budget of {budget}, head_dim = {budget} / heads")
+        say(f"\nOne lag with the whole budget of {budget:,}, head_dim = {budget:,} / heads")
         show_table(line, ("heads", "error"))
-    shares = ", ".join(f"{h} x {n}" for h, n in zip(found.heads, found.head_dims, strict=True))
-    conclude(f"give the lags heads x head_dim of {shares}; the error is at most {found.error:.3g}")
+    shares = ", ".join(f"{h:,} x {n:,}" for h, n in zip(found.heads, found.head_dims, strict=True))
+    conclude(f"give the lags heads x head_dim of {shares}; {_promised(found)}")
+
+
+def _promised(found: Any) -> str:
+    """The error that the division promises, or why none."""
+    if not found.starved:
+        return f"the error is at most {found.error:.3g}"
+    lags = f"lag {found.starved[0]} has" if len(found.starved) == 1 else f"lags {_and(found.starved)} have"
+    return f"no error is promised, for {lags} too few heads for the bound"
+
+
+def _and(lags: tuple[int, ...]) -> str:
+    return f"{lags[0]} and {lags[1]}" if len(lags) == 2 else listed(lags)
 
 
 def saturation(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table
+from headcount.numerals import counted
 
 LENGTHS = (32, 64, 128, 256, 512, 1024)
 
@@ -41,9 +42,13 @@ def register(app: typer.Typer) -> None:
 
 def _show(rows: list[dict[str, object]], retrievals: int, head_dim: int) -> None:
     columns = ("heads", "head_dim", *(f"T={t}" for t in LENGTHS), "bites from")
-    show_table(rows, columns, title=f"exponent k of eps^-k parameters for {retrievals} retrievals, Theorem 2(2)")
+    show_table(
+        rows, columns, title=f"exponent k of eps^-k parameters for {counted(retrievals, 'retrieval')}, Theorem 2(2)"
+    )
     instead = "Theorem 2(1) applies instead" if head_dim >= 2 else "Theorem 2(1) would ask for head_dim 2"
     say(f"At or below 0 the theorem says nothing; with enough heads (last row) {instead}.")
     last = LENGTHS[-1]
-    grows = f"with one head they grow like eps^-{rows[0][f'T={last}']:g} at length {last:,}"
-    conclude(f"{grows}; with {retrievals} heads the length does not enter")
+    grows = (
+        f"with one head the feed-forward parameters grow at least like eps^-{rows[0][f'T={last}']:g} at length {last:,}"
+    )
+    conclude(f"{grows}; with {counted(retrievals, 'head')} the length does not enter")

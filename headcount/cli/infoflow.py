@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.printing import AsJson, Out, conclude, emit_json, out_file, say, show_table, tell_written
+from headcount.numerals import magnitude, power
 
 if TYPE_CHECKING:
     from headcount.papers.infoflow import Advice, Prediction
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 WARRANTS = {
     "constructed": "a certified network of this shape exists; `build` with this architecture returns it",
-    "proved": "no network of this shape does better",
+    "proved": "every network of this shape pays at least what stands at 'At least'",
+    "impossible": "no network of this shape computes it, at any price",
     "calculus": "InfoFlow's counting; no proof either way",
 }
 TaskName = Annotated[
@@ -151,11 +153,12 @@ def _print_prediction(title: str, p: Prediction, assumed: str, files: Iterable[P
     arch = p.arch
     places = f"{arch.positions} position features" if arch.positions else "no positions"
     places += ", class token in the last layer only" if arch.class_token == "last" else ""
-    cost = f"about eps^-{p.exponent:.3g} parameters" if p.feasible else "at no price"
+    about = "" if p.warrant == "proved" else "about "
+    cost = f"parameters {about}{p.cost}" if p.feasible else p.cost
     say(f"{title} by {arch.name} ({places}): {p.verdict.upper()}, {cost}")
     if assumed:
         say(assumed)
-    _paragraph("Warrant", f"{p.warrant}: {WARRANTS[p.warrant]}")
+    _paragraph("Warrant", f"{p.warrant}: {WARRANTS[p.warrant if p.feasible else 'impossible']}")
     _paragraph("Limit", p.limiting)
     if p.fixes:
         _paragraph("Would do", "; or ".join(map(str, p.fixes)))
@@ -167,12 +170,13 @@ def _print_prediction(title: str, p: Prediction, assumed: str, files: Iterable[P
         say("\nPlan")
         for step in p.plan:
             _paragraph(f"  layer {step.layer}", f"{step.who} at {step.place}: {step.attends} ({step.retrieval})")
-            _paragraph(
-                "", f"{step.mode}, score: {step.score}, carries {step.carries}, eps^-{step.exponent:.3g}; {step.knows}"
-            )
-        grown = ", ".join(f"layer {k.layer}: {k.token} and {k.cls}" for k in p.known)
+            price = f"carries {step.carries:,}, eps^-{power(step.exponent)}"
+            _paragraph("", f"{step.mode}, score: {step.score}, {price}; {step.knows}")
+        grown = ", ".join(f"layer {k.layer}: {k.token:,} and {k.cls:,}" for k in p.known)
         _paragraph("  known", f"tokens a token and the class token can depend on, {grown}")
     say("\nHow we know")
+    if not p.statements:
+        _paragraph("  calculus", "the counting alone; no statement speaks of this shape", indent=16)
     for s in p.statements:
         _paragraph(f"  {s.status}", f"{s.says} ({s.source})", indent=16)
     say()
@@ -195,14 +199,14 @@ def _print_advice(title: str, advice: Advice, assumed: str, files: Iterable[Path
     rows = [
         {
             **c.as_row(),
-            "parameters": _size(c.parameters),
+            "parameters": magnitude(c.parameters) if c.parameters else "-",
             "E": c.architecture.embed_dim,
             "pos": c.architecture.positions,
         }
         for c in advice.ranked
     ]
     show_table(rows, ("layers", "E", "pos", "parameters", "exponent", "warrant", "reason"))
-    say("\nLeast heads per layer that are cheap")
+    say(f"\nLeast heads per layer that are cheap, of dimension {advice.head_dim}")
     for f in advice.frontier:
         where = f"{f.layers} layer{'s' if f.layers > 1 else ''}, {'positions' if f.positions else 'no positions'}"
         heads = f"{f.heads}" if f.heads else "no number tried"
@@ -225,9 +229,3 @@ def _so(title: str, advice: Advice) -> str:
     fields = f"{arch.layers}, positions={arch.positions}, embed_dim={arch.embed_dim}"
     call = f"build(task, {advice.eps:g}, arch=Architecture({fields}))"
     return f"{first}, or have {made.architecture.name} with a certificate: {call}."
-
-
-def _size(parameters: int) -> str:
-    if not parameters:
-        return "-"
-    return f"{parameters:,}" if parameters < 10**9 else f"10^{len(str(parameters)) - 1}"

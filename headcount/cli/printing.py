@@ -16,6 +16,8 @@ from headcount.files import whole
 
 __all__ = ["AsJson", "Out", "conclude", "emit_json", "out_file", "say", "show_table", "tell_written"]
 
+NAME = 32  # what the first column holds is a name, to be copied whole, up to so many characters
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write files into.", show_default=False)]
 
@@ -54,7 +56,8 @@ def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], title:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
         numeric = all(isinstance(row.get(column), int | float) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        name = column == columns[0] and all(len(_cell(row.get(column))) <= NAME for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=name)
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
     console().print(table)
@@ -76,7 +79,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.3g}"
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
     return str(value)
 
 

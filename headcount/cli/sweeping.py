@@ -71,7 +71,8 @@ def register(app: typer.Typer) -> None:
         try:
             groups = list(banks(asked, device))
             if not as_json:
-                say(f"{len(asked.members)} networks in {len(groups)} banks; {_largest(groups, asked.recipe, device)}.")
+                size = f"{counted(len(asked.members), 'network')} in {counted(len(groups), 'bank')}"
+                say(f"{size}; {_largest(groups, asked.recipe, device)}.")
             study = run(
                 asked,
                 kept,
@@ -92,7 +93,7 @@ def register(app: typer.Typer) -> None:
             emit_json(list(study.rows))
             return
         show_table(summary(study), ("length", "layers", "width", "networks", "best", "median", "diverged"))
-        say(f"{len(study)} rows in {folder}, path: {study.environment.get('path', '-')}.")
+        say(f"{counted(len(study), 'row')} in {folder}, path: {study.environment.get('path', '-')}.")
         conclude(f"{_best_of(study)}; `headcount report {folder}` draws the page")
 
     @app.command("runs")

@@ -89,7 +89,12 @@ class Knee:
         """The value as read: `4`, `>= 5` where the error still falls at 5, `<= 4` where 4 was the smallest tested."""
         if not self.reached:
             return f">= {self.value}"
-        return f"<= {self.value}" if self.value == self.tested[0] and self.value > 1 else str(self.value)
+        return f"<= {self.value}" if self.from_above else str(self.value)
+
+    @property
+    def from_above(self) -> bool:
+        """Whether the value is the smallest tested, so that fewer heads may be enough."""
+        return self.reached and self.value == self.tested[0] and self.value > 1
 
     @property
     def interval(self) -> str:
@@ -281,9 +286,9 @@ def _finding(knee: Knee) -> str:
     if not knee.learned:
         return f"no head count tested up to {knee.tested[-1]} explains half of the variance"
     if not knee.reached:
-        return f"the error still falls at {knee.value} heads, the most tested {interval}"
+        return f"the error still falls at {counted(knee.value, 'head')}, the most tested {interval}"
     few = f"{counted(knee.value, 'head')} {'is' if knee.value == 1 else 'are'}"
-    note = ", and fewer were not tested" if knee.text.startswith("<=") else ""
+    note = ", and fewer were not tested" if knee.from_above else ""
     return f"{few} enough {interval}{note}"
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from headcount.measuring.planning import PLACES, StudyPlan
 from headcount.measuring.subject import Subject
+from headcount.numerals import counted
 from headcount.results.study import Row
 
 __all__ = ["OrderTrial", "try_order"]
@@ -49,7 +50,8 @@ class OrderTrial:
     @property
     def sentence(self) -> str:
         """What was tried, what came of it, and what follows."""
-        tried = f"{self.networks} networks of {self.heads} heads and {self.steps} steps".replace(" 1 heads", " 1 head")
+        sizes = f"{counted(self.heads, 'head')} and {counted(self.steps, 'step')}"
+        tried = f"{counted(self.networks, 'network')} of {sizes}"
         found = f"with the order of tokens {tried} leave {self.placed:.2g}, without it {self.without:.2g}"
         follows = f"every token carries {PLACES} features of its place" if self.positions else "no order is shown"
         return f"Asked first: {found}, so {follows}."

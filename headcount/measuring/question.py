@@ -19,7 +19,7 @@ from headcount.measuring.planning import PLACES, CostEstimate, StudyPlan, fittin
 from headcount.measuring.rounds import Rounds, SeedCounts, heads_of, needed, seed_counts
 from headcount.measuring.subject import Subject
 from headcount.measuring.timing import Rates, threads_for, timed
-from headcount.numerals import spoken_time
+from headcount.numerals import counted, spoken_time
 from headcount.report import write_measured
 from headcount.results import Store
 from headcount.results.study import Row
@@ -110,7 +110,8 @@ class Question:
         without = baselines(self.subject, settled, allowed)
         plan, given_up = self.within_time(settled, rates)
         seconds = plan.overhead * rates.seconds(plan, self.subject.recipe(plan))
-        networks = f"{len(plan.heads) * plan.seeds} networks of {self.subject.recipe(plan).steps} steps"
+        steps = counted(self.subject.recipe(plan).steps, "step")
+        networks = f"{counted(len(plan.heads) * plan.seeds, 'network')} of {steps}"
         self.say(f"{networks} take {CostEstimate(seconds, self.subject.memory(plan))}.")
         taken = {str(heads): self.subject.milliseconds(plan, heads) for heads in plan.heads}
         return SettledPlan(plan, given_up, without, order, threads, taken, rates)

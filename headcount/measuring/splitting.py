@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from headcount.measuring.sequences import Sequences
+from headcount.numerals import counted
 
 __all__ = ["Split", "split"]
 
@@ -49,7 +50,7 @@ def split(data: Sequences, seed: int = 0) -> Split:
         training, validation, words = *_by_groups(marks, seed), "at random, copies of a sequence on one side"
     validation, dropped = _without_copies(marks, training, validation)
     if dropped:
-        words += f"; {dropped} sequences that also occur in training were left out of validation"
+        words += f"; {counted(dropped, 'sequence')} that training holds too stayed out of validation"
     distinct = len(np.unique(marks[validation]))
     if distinct < LEAST_VALIDATION:
         raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from headcount.frozen import decode
@@ -85,9 +85,6 @@ class HeadLayout:
     def output_starts(self) -> tuple[int, ...]:
         """The first output column of each living head."""
         return _starts([self.widths[self.sharing[i]] for i in self.alive])
-
-    def with_ranks(self, ranks: tuple[int, ...], widths: tuple[int, ...]) -> HeadLayout:
-        return replace(self, ranks=ranks, widths=widths)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -94,7 +94,7 @@ def interpolation_page(built: Built, facts: dict[str, Any]) -> str:
         ),
     ]  # fmt: skip
     shown = {k.replace("_", " "): v for k, v in facts.items() if k in SHOWN and v is not None}
-    headline = f"{facts['sequences']} sequences, interpolated exactly"
+    headline = f"{counted(facts['sequences'], 'sequence')}, interpolated exactly"
     return article(headline, so_sentence(facts), sections, subject="interpolation", facts=shown, command=COMMAND)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
+from headcount.numerals import counted
 from headcount.refusals import at_least_one, positive
 from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
@@ -264,11 +265,13 @@ def intrinsic_from(first: int, second: int) -> Bound:
 def _meaning(k: float, sizes: dict[str, int]) -> str:
     heads, retrievals = sizes["heads"], sizes["retrievals"]
     if heads >= retrievals and sizes["head_dim"] >= 2:
-        return f"{heads} heads are enough for {retrievals} retrievals: Theorem 2(1) applies instead"
+        some = "1 head is" if heads == 1 else f"{heads:,} heads are"
+        return f"{some} enough for {counted(retrievals, 'retrieval')}: Theorem 2(1) applies instead"
     if heads >= retrievals:
-        return f"{heads} heads are not fewer than {retrievals} retrievals; Theorem 2(1) asks for head_dim 2, here 1"
+        some = "1 head is not less" if heads == 1 else f"{heads:,} heads are not fewer"
+        return f"{some} than {counted(retrievals, 'retrieval')}; Theorem 2(1) asks for head_dim 2, here 1"
     if k <= 0:
-        return f"says nothing at length {sizes['length']}; it bites from length {sizes['bites_from']}"
+        return f"the bound says nothing at length {sizes['length']:,}; it bites from length {sizes['bites_from']:,}"
     return f"halving the error multiplies the feed-forward parameters by at least {_doublings(k)}, up to a constant"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from headcount.nets.architecture import Architecture, parameters
 from headcount.notebook import html_table, within_columns
+from headcount.numerals import magnitude
 from headcount.papers.infoflow.analysis import analyse, is_cheap, unplaced
 from headcount.papers.infoflow.constructible import blueprints
 from headcount.papers.infoflow.predict import POSITIONS, cheap_exponent, cheap_shape, limiting, predict, structure_of
@@ -22,11 +23,6 @@ __all__ = ["Advice", "Choice", "Frontier", "advise"]
 HEAD_DIMS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def _grouped(count: int) -> str:
-    """A count with commas, or by its power of ten where nobody would read the digits."""
-    return f"{count:,}" if count < 10**9 else f"10^{len(str(count)) - 1}"
-
-
 @dataclass(frozen=True)
 class Choice:
     """An architecture with its predicted price: `parameters` in all when the feed-forwards are eps^-exponent wide."""
@@ -37,7 +33,7 @@ class Choice:
     reason: str
 
     def __str__(self) -> str:
-        price = f"{_grouped(self.parameters)} parameters" if self.parameters else "no price is enough"
+        price = f"{magnitude(self.parameters)} parameters" if self.parameters else "no price is enough"
         return f"{self.architecture.name}: {self.prediction.verdict} ({self.prediction.warrant}), {price}"
 
     def as_row(self) -> dict[str, Any]:
@@ -69,7 +65,7 @@ class Frontier:
 
 @dataclass(frozen=True, repr=False)
 class Advice:
-    """Ranked choices, the best first, and for each depth where cheap begins.
+    """Ranked choices, the best first, and for each depth where cheap begins with heads of dimension `head_dim`.
 
     A choice whose warrant is "constructed" can be had: `build(task, eps, arch=choice.architecture)`.
     """
@@ -78,6 +74,7 @@ class Advice:
     eps: float
     ranked: tuple[Choice, ...]
     frontier: tuple[Frontier, ...]
+    head_dim: int
 
     @property
     def best(self) -> Choice:
@@ -102,7 +99,7 @@ class Advice:
         return {
             "eps": self.eps,
             "ranked": [choice.as_row() for choice in self.ranked],
-            "frontier": [asdict(f) for f in self.frontier],
+            "frontier": [asdict(f) | {"head_dim": self.head_dim} for f in self.frontier],
             "best": self.best.prediction.as_row(),
             "structure": self.structure.to_json(),
         }
@@ -127,7 +124,9 @@ def advise(task: Any, eps: float = 1e-2, *, max_layers: int = 4, max_heads: int 
     ranked = _distinct(slim or _least_costly(structure, max_layers, max_heads))
     priced = sorted((_priced(task, arch, eps) for arch in ranked), key=_rank)[:keep]
     reasoned = [replace(choice, reason=_reason(choice, priced[0])) for choice in priced]
-    return Advice(structure, eps, tuple(reasoned), tuple(_frontier(task, max_layers, max_heads)))
+    head_dim = _frontier_dim(structure)
+    frontier = _frontier(task, max_layers, max_heads, head_dim)
+    return Advice(structure, eps, tuple(reasoned), tuple(frontier), head_dim)
 
 
 def _check(eps: float, max_layers: int, max_heads: int, keep: int) -> None:
@@ -281,9 +280,12 @@ def _reason(choice: Choice, best: Choice) -> str:
     return f"{ratio:.3g} x the parameters: {', '.join(causes) or 'larger heads'}"
 
 
-def _frontier(task: Any, max_layers: int, max_heads: int) -> Iterator[Frontier]:
+def _frontier_dim(structure: Structure) -> int:
+    return max(16, structure.token_dim, min(64, structure.count))
+
+
+def _frontier(task: Any, max_layers: int, max_heads: int, head_dim: int) -> Iterator[Frontier]:
     structure = structure_of(task)
-    head_dim = max(16, structure.token_dim, min(64, structure.count))
     ((_, column),) = _staircase(task, [head_dim], max_layers, max_heads)
     for (depth, positions), heads in column.items():
         below = heads - 1 if heads else max_heads

@@ -101,10 +101,11 @@ def _opposite_pair(task: Any) -> Iterator[Blueprint]:
 
 
 def _kth_largest(task: Any) -> Iterator[Blueprint]:
-    """From rank 3 on the certificate speaks only of leaders that lie apart: no line for them."""
-    if task.rank > 2 or task.length < 2:
+    """From rank 3 on, from either end, the certificate speaks only of leaders that lie apart: no line for them."""
+    nearer = min(task.rank, task.length - task.rank + 1)
+    if nearer > 2 or task.length < 2:
         return
-    yield Blueprint("kth_largest", ((1, 2),) * (task.rank - 1) + ((1, 1),), 7, positions=task.rank > 1)
+    yield Blueprint("kth_largest", ((1, 2),) * (nearer - 1) + ((1, 1),), 7, positions=nearer > 1)
     if task.rank == 2:
         bits = (task.length - 1).bit_length()
         yield Blueprint("gated_second_largest", ((2 * bits, 1),), 2 + 3 * bits, positions=True)

@@ -105,7 +105,7 @@ class _Writer:
             heads.take(number, "cls"),
             -(-self.plan.gathered * head_dim // total),
             at="cls",
-            mode="global" if everything else "positions",
+            mode="global" if everything or not self.arch.positions else "positions",
             act="gather",
             retrieval="everything" if everything else "what is read by place",
             number=1,
@@ -132,11 +132,17 @@ def knowledge(plan: Analysis, structure: Structure, arch: Architecture) -> tuple
         placed = [(job, "cls" if job.demand < 0 else plan.demands[job.demand].acts[job.act].at) for job in jobs]
         to_tokens = sum(_at_tokens(job, at) for job, at in placed)
         to_cls = sum(job.number for job, at in placed if job.way not in ("routed", "held") and at != "tokens")
-        gathered = -(-plan.gathered // structure.token_dim) if plan.channel and layer == len(plan.layers) else 0
+        gathered = _tokens_gathered(plan, structure) if plan.channel and layer == len(plan.layers) else 0
         cls = min(structure.length, cls + to_cls * token + gathered)
         token = min(structure.length, token + to_tokens * token)
         grown.append(KnownSet(layer, token, cls))
     return tuple(grown)
+
+
+def _tokens_gathered(plan: Analysis, structure: Structure) -> int:
+    """How many tokens the gathered numbers come from: a sum over places comes from all of them."""
+    summed = {p for r in structure.retrievals if r.summed for p in r.positions}
+    return min(structure.length, max(-(-plan.gathered // structure.token_dim), len(summed) if plan.gathered else 0))
 
 
 def _at_tokens(job: Job, at: str) -> int:

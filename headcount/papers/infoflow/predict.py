@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from headcount.nets.architecture import Architecture
@@ -17,12 +18,13 @@ from headcount.papers.infoflow.prediction import Prediction
 from headcount.papers.infoflow.remarks import Caution, Fix, Limit
 from headcount.papers.infoflow.statements import statements_for
 from headcount.results import Bound
-from headcount.structure import Structure
+from headcount.structure import Retrieval, Structure
 
 __all__ = ["cheap_exponent", "cheap_shape", "limiting", "predict", "structure_of"]
 
 MOST_HEADS, MOST_LAYERS, MOST_DIMS, MOST_WIDTH = 64, 12, 256, 1024  # more than that is no fix
 POSITIONS = 3  # t/T and one turn of the circle
+SAMPLES, ORDERS = 32, 8  # sequences and orders that are asked whether the order matters
 
 
 def predict(task: Any, arch: Architecture) -> Prediction:
@@ -44,7 +46,7 @@ def predict(task: Any, arch: Architecture) -> Prediction:
     >>> print(short.fixes[0])
     2 heads in layer 1 (now 1)
     """
-    structure = structure_of(task)
+    structure = structure_seen(task, arch)
     case = _Case(task, structure, arch)
     plan, lower = case.plan, case.lower
     made = fitting(task, arch)
@@ -74,16 +76,54 @@ def structure_of(task: Any) -> Structure:
     return stated
 
 
+def structure_seen(task: Any, arch: Architecture) -> Structure:
+    """The structure of a task as a network of this shape meets it.
+
+    A look-up by place is beyond a network without positions only if the order of the tokens matters, and two orders of
+    one sequence with different targets prove that it does. A task that can be asked, and shows no such pair, is a
+    function of the bag of its tokens: what such a network must read is the bag.
+
+    >>> from headcount.tasks import Lookups, PlaceOf, Ridges
+    >>> both = Lookups((PlaceOf(0, (1.0,)), PlaceOf(1, (1.0,))), length=2, outer=Ridges.sum(2))  # x_0 + x_1
+    >>> predict(both, Architecture(((1, 2),))).verdict
+    'cheap'
+    """
+    structure = structure_of(task)
+    if arch.positions or not hasattr(task, "sample") or unplaced(structure, arch) is None or order_matters(task):
+        return structure
+    numbers = structure.length * structure.token_dim
+    bag = Retrieval("the bag of tokens", positions=tuple(range(structure.length)), summed=numbers)
+    return Structure(structure.length, structure.token_dim, (bag,))
+
+
+def order_matters(task: Any) -> bool:
+    """Whether some sample of the task has another target in another order of its tokens; asked once per task."""
+    return _order_matters(task) if isinstance(task, Hashable) else _order_matters.__wrapped__(task)
+
+
+@lru_cache(maxsize=64)
+def _order_matters(task: Any) -> bool:
+    import torch  # only tasks that can be asked come here, and they are torch's already
+
+    generator = torch.Generator().manual_seed(0)
+    x = task.sample(SAMPLES, generator=generator, dtype=torch.float64)[0]
+    y = task(x)
+    shuffled = (torch.randperm(task.length, generator=generator) for _ in range(ORDERS))
+    return any(not torch.allclose(task(x[:, order]), y, rtol=1e-9, atol=1e-12) for order in shuffled)
+
+
 def cheap_shape(task: Any, structure: Structure, arch: Architecture) -> bool:
     """Whether `predict` would say cheap; quicker."""
     if fitting(task, arch) is not None:
         return True
+    if not arch.positions:
+        structure = structure_seen(task, arch)
     return is_cheap(structure, arch) and not _costly(one_layer_bound(structure, arch))
 
 
 def cheap_exponent(task: Any, structure: Structure, arch: Architecture) -> float:
     """The exponent that `predict` would say where the shape is cheap, else infinity."""
-    case = _Case(task, structure, arch)
+    case = _Case(task, structure_seen(task, arch) if not arch.positions else structure, arch)
     return case.exponent if case.cheap else math.inf
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from headcount.nets.architecture import Architecture
 from headcount.notebook import within_columns
+from headcount.numerals import power
 from headcount.papers.infoflow import wording
 from headcount.papers.infoflow.constructible import Blueprint
 from headcount.papers.infoflow.remarks import Caution, Fix, Limit
@@ -78,7 +79,7 @@ class Step:
 
     def __str__(self) -> str:
         head = f"layer {self.layer}, {self.who} at {self.place}"
-        return f"{head}: {self.attends}; {self.knows} (eps^-{self.exponent:.3g})"
+        return f"{head}: {self.attends}; {self.knows} (eps^-{power(self.exponent)})"
 
     def as_row(self) -> dict[str, Any]:
         """The fields, and the sentences made from them."""
@@ -113,8 +114,8 @@ class Prediction:
     `build(task, eps, arch=...)` returns it), "proved" (costly: `lower` bounds the exponent and the task meets its
     hypotheses, or the target depends on an order that the network cannot see), "calculus" (InfoFlow's counting, no
     proof either way). `exponent` e: the best plan costs eps^-e feed-forward parameters for error eps (infinity: no
-    network of this shape computes the target). `limit`: what sets the exponent. `fixes`: what would make a costly shape
-    cheap, each with the shape that does.
+    network of this shape computes the target); a proof that a shape is costly often shows less, `lower.value`.
+    `limit`: what sets the exponent. `fixes`: what would make a costly shape cheap, each with the shape that does.
     """
 
     structure: Structure
@@ -147,8 +148,13 @@ class Prediction:
 
     @property
     def cost(self) -> str:
-        """The price in the usual notation."""
-        return f"eps^-{self.exponent:.3g}" if self.feasible else "no price is enough"
+        """The price in the usual notation; what is proved and what the calculus says are told apart."""
+        if not self.feasible:
+            return "no price is enough"
+        if self.warrant != "proved" or self.lower is None:
+            return f"eps^-{power(self.exponent)}"
+        more = f", eps^-{power(self.exponent)} by the calculus" if self.exponent > self.lower.value else ""
+        return f"at least eps^-{power(self.lower.value)}{more}"
 
     @property
     def limiting(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headcount.nets.architecture import Architecture
+from headcount.numerals import counted, power
 
 __all__ = ["Caution", "Fix", "Limit"]
 
@@ -30,15 +31,18 @@ class Limit:
             case "score":
                 return "the features of a score: piecewise linear, eps^-1, whatever the length"
             case "aggregation":
-                what = f"all {self._tokens} tokens of {self.token_dim}" if self.whole else f"{self.numbers}"
-                return f"{what} numbers pass through {self.dims} dimensions at the class token: {self._ratio}"
+                tokens = "the token" if self._tokens == 1 else f"all {counted(self._tokens, 'token')}"
+                every = f"{tokens} of {counted(self.token_dim, 'number')}"
+                one = "passes" if (self._tokens if self.whole else self.numbers) == 1 else "pass"
+                what = every if self.whole else counted(self.numbers, "number")
+                return f"{what} {one} through {counted(self.dims, 'dimension')} at the class token: {self._ratio}"
             case "dimensions":
-                return f"what heads carry and states hold shares their dimensions: exponent {self.exponent:.3g}"
+                return f"what heads carry and states hold shares their dimensions: exponent {power(self.exponent)}"
             case "comparisons":
                 return (
                     f"retrieval {self.retrieval!r} compares {self.order} tokens at a time: {self.needed:,} "
                     f"comparisons, and the heads make at most {self.made:,}; the read-out must make the rest from "
-                    f"{self.numbers} numbers in {self.dims} dimensions"
+                    f"{counted(self.numbers, 'number')} in {counted(self.dims, 'dimension')}"
                 )
             case _:
                 return (
@@ -53,7 +57,7 @@ class Limit:
     @property
     def _ratio(self) -> str:
         share = self.numbers / max(1, self.dims)
-        return f"{self.numbers}/{self.dims} = {share:.3g} in each" + (", separated" if share <= 1 else "")
+        return f"{self.numbers:,}/{self.dims:,} = {power(share)} in each" + (", separated" if share <= 1 else "")
 
 
 @dataclass(frozen=True)
@@ -71,12 +75,12 @@ class Fix:
             case "positions":
                 return "position features (now none)"
             case "heads" if self.layer:
-                return f"{_several(self.wanted, 'head')} in layer {self.layer} (now {self.now})"
+                return f"{counted(self.wanted, 'head')} in layer {self.layer} (now {self.now})"
             case "heads":
-                return f"{_several(self.wanted, 'head')} in every layer"
+                return f"{counted(self.wanted, 'head')} in every layer"
             case "layers":
                 heads = self.arch.layers[-1][0]
-                return f"{_several(self.wanted, 'layer')} of {_several(heads, 'head')} (now {self.now})"
+                return f"{counted(self.wanted, 'layer')} of {counted(heads, 'head')} (now {self.now})"
             case "head_dim":
                 return f"heads of dimension {self.wanted} in every layer (now {self.now})"
             case _:
@@ -86,10 +90,6 @@ class Fix:
         """Ready for JSON."""
         fields = {"what": self.what, "layer": self.layer, "now": self.now, "wanted": self.wanted}
         return {**fields, "architecture": self.arch.as_dict(), "says": str(self)}
-
-
-def _several(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 @dataclass(frozen=True)

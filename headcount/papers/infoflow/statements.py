@@ -147,9 +147,9 @@ def statements_for(structure: Structure, arch: Architecture, plan: Analysis | No
         chosen.append(INDUCTION)
     if any(d.links > 1 for d in plan.demands):
         chosen.append(DOUBLING)
-    if any(r.positions for r in structure.retrievals):
+    if arch.positions and any(r.positions for r in structure.retrievals):
         chosen.append(FIXED)
-    if plan.demands and not one:
+    if plan.demands and not (one and chosen):
         chosen.append(MAXIMUM)
     if plan.gathered or plan.cost.features > 1:
         chosen.append(DECODING)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headcount.numerals import counted
+
 if TYPE_CHECKING:
     from headcount.papers.infoflow.prediction import Step
 
@@ -98,7 +100,7 @@ def knows(step: Step) -> str:
         case "gate":
             return f"the {_ordinal(step.rank)} is the largest, over paintings, of the least maximum"
         case "gather":
-            return f"the class token holds {step.gathered} numbers in {step.channel} dimensions"
+            return f"the class token holds {counted(step.gathered, 'number')} in {counted(step.channel, 'dimension')}"
         case _:
             if step.after:
                 return "the match is known"

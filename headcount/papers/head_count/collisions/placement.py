@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headcount.certificates.minima import Minima
+from headcount.numerals import counted
 from headcount.papers.head_count.collisions.sight import Sight, sight_of
 from headcount.sources import Checked, Source, implements
 
@@ -96,7 +97,7 @@ def _free_places(minima: Minima, mine: int, taken: set[int], free: int) -> tuple
     places = [t for t in minima.windows[mine] if t not in taken]
     if len(places) < free:
         raise ValueError(
-            f"only {len(places)} positions of window {mine} are free at length {minima.length}, not {free}; "
+            f"window {mine} has {counted(len(places), 'position')} free at length {minima.length:,}, not {free}; "
             f"use a longer sequence or fewer free positions"
         )
     return tuple(places[:free])

@@ -17,6 +17,7 @@ from headcount.certificates.relu import interpolant, interpolation_error
 from headcount.certificates.replanning import with_rounding
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
+from headcount.numerals import counted
 from headcount.papers.head_count.networks.choices import GATE, Choices, plan_for
 from headcount.papers.head_count.networks.gates import gate_places, gate_steps
 from headcount.papers.head_count.networks.worst_inputs import BetterOutside, WorstTies
@@ -162,6 +163,6 @@ def _hypotheses(plan: Choices) -> tuple[str, ...]:
     return (
         str(minima.box),
         f"length {minima.length}",
-        f"{minima.count} retrievals, {minima.count} heads of dimension 2",
+        f"{counted(minima.count, 'retrieval')}, {counted(minima.count, 'head')} of dimension 2",
         "float64 arithmetic",
     )

@@ -19,6 +19,7 @@ from headcount.certificates.relu import interpolant, interpolation_error, pieces
 from headcount.certificates.replanning import with_rounding
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
+from headcount.numerals import counted
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
@@ -150,7 +151,12 @@ def _terms(memory: Memory, net: ClassTokenNet) -> tuple[Term, ...]:
 
 def _hypotheses(minima: Minima) -> tuple[str, ...]:
     box, D = minima.box, minima.count
-    return (str(box), f"length {box.length}", f"{D} retrievals, one head of dimension T d", "float64 arithmetic")
+    return (
+        str(box),
+        f"length {box.length}",
+        f"{counted(D, 'retrieval')}, one head of dimension T d",
+        "float64 arithmetic",
+    )
 
 
 def _memory(minima: Minima, eps: float, budget: float) -> Memory:

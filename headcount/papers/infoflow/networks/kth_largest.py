@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -20,6 +20,7 @@ from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.network import ClassTokenNet, NetworkShape
 from headcount.certificates.replanning import with_rounding
 from headcount.certificates.wiring import Hidden, Layout, composed, integer_square, wire
+from headcount.numerals import counted
 from headcount.papers.infoflow.networks.mask_rounding import mask_rounding
 from headcount.sources import Source, implements
 from headcount.tasks.ranks import KthLargest
@@ -27,6 +28,7 @@ from headcount.tasks.ranks import KthLargest
 __all__ = ["Leader", "Spaced", "kth_largest"]
 
 SOURCE = Source("headcount", "k-th largest by masking")
+MIRROR = 2.0**-51  # two numbers of at most 2, each rounded to half a unit in the last place, and twice that to spare
 MISSES = (2e-4, 0.01, 0.1, 0.5, 0.9)  # shares of uniform samples that may lie outside; the least that float64 allows
 
 
@@ -44,7 +46,8 @@ def kth_largest(task: KthLargest, eps: float = 0.05) -> Built:
     2 clip(2 - 4 q, 0, 1): fully when q <= 1/4, and only if more than half of all attention is its own. Layer k, class
     token: score and value c.
     Source: the notes' masking construction for the second largest, two layers of one head.
-    Departs: places on a parabola, where the product t m_1 is exact. For k >= 3 the top values must be spaced: a tie for
+    Departs: places on a parabola, where the product t m_1 is exact. The least and the second least are the largest and
+    the second largest of 1 - x, in one and two layers. For k >= 3 the top values must be spaced: a tie for
     the first place masks nobody, which is harmless only in the last masking layer. How far apart is up to beta, which
     is made large enough to leave out fewer than 1 in 1000 uniform samples; the error is then smaller than asked.
     """
@@ -52,9 +55,30 @@ def kth_largest(task: KthLargest, eps: float = 0.05) -> Built:
         raise ValueError(f"eps must lie in (0, 1], got {eps}")
     if task.length < 2:
         raise ValueError(f"masking needs at least 2 tokens, got length {task.length}")
+    from_below = task.length - task.rank + 1
+    if from_below < task.rank and from_below <= 2:
+        return _mirrored(task, kth_largest(KthLargest(from_below, task.length), eps), eps)
     (net, plan), certificate = _widest(task, eps)
     domain = Spaced(task.length, plan.lead if task.rank > 2 else 0.0, task.rank)
     return Built(net, task, certificate, domain, _attempts(task, plan))
+
+
+def _mirrored(task: KthLargest, largest: Built, eps: float) -> Built:
+    """The network for the largest or second largest, reading 1 - x and answering 1 - y: the same rank from below."""
+    net = largest.net
+    assert isinstance(net, ClassTokenNet)
+    (weight, bias), *rest = net.encoder.weights
+    flipped = torch.cat([-weight[:, :1], weight[:, 1:]], dim=1)
+    net.encoder.fill((flipped, bias + weight[:, 0]), *rest)
+    *first, (weight, bias) = net.read_out.weights
+    net.read_out.fill(*first, (-weight, 1 - bias))
+    # 1 - x and 1 - y are rounded once each, numbers of at most 2: the ranked number moves by no more.
+    term = Term("from below", MIRROR, "1 - x and 1 - y, rounded once each")
+    certificate = replace(largest.certificate, terms=(*largest.certificate.terms, term))
+    if certificate.error > eps:
+        raise ValueError(f"eps {eps:g} is below what float64 can certify here: rounding alone may add {MIRROR:.2g}")
+    attempts = tuple(replace(a, below=True) if isinstance(a, Leader) else a for a in largest.attempts)
+    return Built(net, task, certificate, largest.domain, attempts)
 
 
 def _widest(task: KthLargest, eps: float) -> tuple[tuple[ClassTokenNet, _Plan], Certificate]:
@@ -148,7 +172,9 @@ def _plan(task: KthLargest, budget: float, miss: float) -> _Plan:
 def _terms(task: KthLargest, plan: _Plan, rounding: float) -> tuple[Term, ...]:
     # The error is one-sided each way: too high by at most the lead, too low by at most the softmax.
     worst = up(max(plan.lead, plan.soft))
-    why = "a winner not fully masked leads by less than log(4 V)/beta" if plan.lead > plan.soft else "W((T-1)/e)/beta"
+    factor = 4 if task.rank == 2 else 8
+    masked = f"a winner not fully masked leads by less than log({factor} V)/beta"
+    why = masked if plan.lead > plan.soft else "W((T-1)/e)/beta"
     return (
         Term("masking or softmax", worst, f"{why}, beta = {plan.beta:.6g}; the two have opposite signs"),
         Term("rounding", rounding, "forward error analysis of float64"),
@@ -157,7 +183,7 @@ def _terms(task: KthLargest, plan: _Plan, rounding: float) -> tuple[Term, ...]:
 
 def _hypotheses(task: KthLargest, plan: _Plan) -> tuple[str, ...]:
     spaced = (f"the {task.rank - 1} largest at least {plan.lead:.3g} apart",) if task.rank > 2 else ()
-    return ("tokens in [0, 1]", f"length {task.length}", f"{task.rank} layers of one head", *spaced)
+    return ("tokens in [0, 1]", f"length {task.length}", f"{counted(task.rank, 'layer')} of one head", *spaced)
 
 
 def _attempts(task: KthLargest, plan: _Plan) -> tuple[Attempt, ...]:
@@ -244,6 +270,7 @@ class Leader:
     lead: float
     count: int = 256
     name: str = "leaders barely ahead"
+    below: bool = False  # the same seen from below, for the least
 
     def __call__(
         self, trial: Trial, worst: Float[Tensor, "few length token_dim"], generator: torch.Generator
@@ -256,4 +283,4 @@ class Leader:
             x[:, 0 if place == self.rank - 2 else T - 1 - place, 0] = high
         lifted = torch.arange(self.count) % 2 == 0
         x[lifted, T // 2, 0] += torch.rand(int(lifted.sum()), generator=generator, dtype=torch.float64) * 3 / self.beta
-        return trial.domain.project(x)
+        return trial.domain.project(1 - x if self.below else x)
