@@ -6,11 +6,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share two cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
+from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 import tests.typechecker  # noqa: F401  (the hook names it)
 
 install_import_hook("headcount", "tests.typechecker.check")
+# What is asked of examples is asked of their content: a busy machine makes no example fail.
+settings.register_profile("by content", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("by content")
 
 
 @pytest.fixture(autouse=True)

@@ -5,11 +5,10 @@ import json
 import os
 import shutil
 import sqlite3
-import threading
-import time
 
 import pytest
 
+import headcount.results.store as store_module
 from headcount.cli import main
 from headcount.results import Store, read_study
 from headcount.results.claims import Claims
@@ -171,16 +170,22 @@ def test_merging_brings_rows_and_specs_once_and_names_those_that_differ(tmp_path
     assert code == 2 and "give another" in err
 
 
-def test_a_finished_bank_waits_for_a_lock_that_outlasts_one_wait(tmp_path):
+def test_a_finished_bank_waits_for_a_lock_that_outlasts_several_waits(tmp_path, monkeypatch):
     store = filled(tmp_path)
-    store.wait = 0.1
-    other = sqlite3.connect(store.path, check_same_thread=False, isolation_level=None)
+    store.wait = 0.01
+    other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    threading.Timer(0.6, lambda: other.execute("ROLLBACK")).start()
-    began = time.monotonic()
+    tries, true_writing = [], store_module.writing
+
+    def writing(*rest):
+        tries.append(other.in_transaction)
+        if len(tries) == 4:
+            other.execute("ROLLBACK")
+        return true_writing(*rest)
+
+    monkeypatch.setattr(store_module, "writing", writing)
     store.add([row("d")], {})
-    assert time.monotonic() - began > 0.4
-    assert store.missing(["d"]) == []
+    assert tries == [True] * 4 and store.missing(["d"]) == []
     other.close()
 
 
