@@ -354,3 +354,34 @@ def test_control_c_in_training_is_130_and_one_line_that_says_what_is_kept(tmp_pa
     _, err = process.communicate(timeout=LIMIT)
     err = without_progress(err)
     assert process.returncode == 130 and err.startswith("headcount: interrupted. 0 of 8") and err.count("\n") == 1
+
+
+DELETED = """
+import os, signal, sys, time
+import headcount.tasks.catalogue as listed
+from headcount.__main__ import main
+
+class Deleted:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(100):  # the signal is met in here, where Python ignores whatever is raised
+            pass
+
+def catalogue():
+    deleted = Deleted()
+    del deleted
+    time.sleep(3600)
+    print("went on")
+    return []
+
+import headcount.tasks
+headcount.tasks.catalogue = listed.catalogue = catalogue
+sys.argv = ["headcount", "tasks"]
+main()
+"""
+
+
+def test_an_interruption_that_python_can_only_ignore_comes_again(tmp_path):
+    process = start(program=("-c", DELETED))
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130 and err == "headcount: interrupted.\n" and out == ""

