@@ -93,7 +93,7 @@ class Outcomes:
 
 def fuzzed(numbers: range, pool: dict[str, Path], folder: Path) -> Outcomes:
     """How the cases of these numbers ended."""
-    assert len(list(Path("/proc/self/task").iterdir())) == 1, "a process with several threads cannot be forked soundly"
+    assert threads() == 1, "a process with several threads cannot be forked soundly"
     outcomes = Outcomes()
     for number in numbers:
         with _laid_out(number, pool, folder) as case:
@@ -109,6 +109,11 @@ def fuzzed(numbers: range, pool: dict[str, Path], folder: Path) -> Outcomes:
                 outcomes.broken.append({**found, "alone": asdict(again)})
         outcomes.add(case.kind, ending)
     return outcomes
+
+
+def threads() -> int:
+    """How many threads this process has."""
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import headcount.results.store as store_module
 from headcount.cli import main
 from headcount.results import Store, read_study
 from headcount.results.claims import Claims
-from headcount.results.database import StoreError
+from headcount.results.database import StoreError, checksum
 from headcount.results.upkeep import merge_stores, repair_store, verify_store
 from headcount.training import Sweep
 from headcount.training.sweeps import run
@@ -134,6 +134,17 @@ def test_repair_drops_damaged_rows_alone_and_keeps_the_file_as_it_was(tmp_path, 
     assert (code, told["rows"], told["dropped"]) == (0, 2, ["b"])
     assert (tmp_path / "rows.sqlite.damaged").exists() and verify_store(tmp_path).sound
     assert [r["run"] for r in store.study()] == ["a", "c"] and store.study().spec["is"] == "first"
+
+
+@pytest.mark.parametrize("odd", ['"text"', "2.5", "[]", "null"])
+def test_a_row_that_is_no_table_is_damage_even_where_its_checksum_fits(tmp_path, odd):
+    store = filled(tmp_path)
+    with sqlite3.connect(store.path) as db:
+        (member, env) = db.execute("SELECT member, environment FROM rows WHERE run = 'b'").fetchone()
+        db.execute("UPDATE rows SET row = ?, checksum = ? WHERE run = 'b'", (odd, checksum("b", member, odd, env)))
+    assert verify_store(tmp_path).damaged == ("b",)
+    assert repair_store(tmp_path).dropped == ("b",)
+    assert [r["run"] for r in store.study()] == ["a", "c"] and verify_store(tmp_path).sound
 
 
 def test_repair_saves_what_stands_on_pages_that_can_be_read(tmp_path):
