@@ -28,10 +28,10 @@ demo: $(READY)
 	$(RUN) -m headcount demo --out out/demo
 
 test: $(READY)
-	$(RUN) -m pytest -n 2 -m "not slow and not gpu and not soak"
+	$(RUN) -m pytest -n 2 --dist loadgroup -m "not slow and not gpu and not soak"
 
 test-slow: $(READY)
-	$(RUN) -m pytest -n 2 -m "not gpu and not soak"
+	$(RUN) -m pytest -n 2 --dist loadgroup -m "not gpu and not soak"
 
 soak: $(READY)
 	$(RUN) -m pytest tests/attack tests/faults -m soak

@@ -52,7 +52,8 @@ class Case:
     @property
     def shape(self) -> DecoderShape:
         layers = ((self.heads, self.head_dim),) * self.depth
-        return DecoderShape(layers, self.embed_dim, 4 * self.embed_dim, vocab=8, context=2 * self.length)
+        context = max(2 * self.length, Neighbour().longest(self.length))
+        return DecoderShape(layers, self.embed_dim, 4 * self.embed_dim, vocab=8, context=context)
 
 
 CASES = (

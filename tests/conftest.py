@@ -12,9 +12,12 @@ from jaxtyping import install_import_hook
 import tests.typechecker  # noqa: F401  (the hook names it)
 
 install_import_hook("headcount", "tests.typechecker.check")
-# What is asked of examples is asked of their content: a busy machine makes no example fail.
-settings.register_profile("by content", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("by content")
+
+# The ordinary run tries the same cases every time, however slow the machine; --hypothesis-profile=searching looks on.
+SLOW = [HealthCheck.too_slow]  # is no failure
+settings.register_profile("searching", deadline=None, suppress_health_check=SLOW)
+settings.register_profile("same cases", deadline=None, suppress_health_check=SLOW, derandomize=True)
+settings.load_profile("same cases")
 
 
 @pytest.fixture(autouse=True)

@@ -178,12 +178,38 @@ def test_training_and_validation_never_share_a_sample():
     assert torch.cdist(data.x[0].flatten(1), data.validation_x[0].flatten(1)).min() > 1e-6
 
 
+def test_noise_is_added_to_training_targets_alone_and_is_new_in_every_epoch():
+    recipe = replace(SHORT, samples=4000, fresh=True)
+    others = [MEMBER, replace(MEMBER, data_seed=1)]
+    quiet, noisy = (Resident(others, replace(recipe, noise=n), torch.float64, "cpu") for n in (0.0, 0.5))
+    gaps = []
+    for epoch in (0, 1):
+        quiet.begin(epoch)
+        noisy.begin(epoch)
+        gaps += list(noisy.y - quiet.y)
+    for gap in gaps:
+        assert abs(gap.mean()) < 0.03 and abs(gap.std() - 0.5) < 0.02  # about four standard errors
+    correlations = torch.corrcoef(torch.stack(gaps)).fill_diagonal_(0)
+    assert correlations.abs().max() < 0.07
+    assert torch.equal(noisy.x, quiet.x) and torch.equal(noisy.validation_y, quiet.validation_y)
+    alone = Resident(others[1:], replace(recipe, noise=0.5), torch.float64, "cpu")
+    alone.begin(1)
+    assert torch.equal(alone.y[0], noisy.y[1]), "the same in any bank"
+
+
+def test_noise_has_a_place_in_the_address_and_none_has_not():
+    assert MEMBER.run(replace(SHORT, noise=0.5)) != MEMBER.run(SHORT)
+    assert "noise" not in MEMBER.content(SHORT)["recipe"]
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
         (lambda: Recipe(batch=0), "batch must be at least 1"),
         (lambda: Recipe(samples=10, batch=20), "batch 20 is larger than the 10 samples"),
         (lambda: Recipe(warmup=1.5), r"warmup is the share of steps"),
+        (lambda: Recipe(noise=-1.0), "noise is counted in spreads of the targets"),
+        (lambda: Recipe(noise=float("nan")), "noise is counted in spreads of the targets"),
         (lambda: Recipe(dtype="half"), "dtype must be float32 or float64"),
         (lambda: Member(MEMBER.task, MEMBER.arch, lr=0.0), "lr must be positive"),
         (lambda: train([], SHORT), "at least one member"),

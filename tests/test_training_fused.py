@@ -33,6 +33,7 @@ DEVICES = [
     pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]),
 ]
 on_each_device = pytest.mark.parametrize("device", DEVICES)
+pytestmark = pytest.mark.xdist_group("fused")  # one worker asks for the answers, once
 
 
 @cache

@@ -155,6 +155,12 @@ def _case():
             ),
             "the recipe asks for 20 samples and 10 for validation; the data hold 30 and 10",
         ),
+        (
+            lambda: train(
+                [Member(Given("d", 7, 2), archs(SHAPES, 1)[0])], Recipe(30, 10, 1, 10, noise=1.0), data=parts().resident
+            ),
+            "noise is added to drawn targets alone",
+        ),
         (lambda: Architecture(layers=((1, 1),), outputs=0), "outputs must be at least 1, got 0"),
         (lambda: Bank([*archs(SHAPES, 1), *archs(SHAPES, 2)], 2, range(6)), r"one number of outputs; got \[1, 2\]"),
     ],

@@ -25,6 +25,7 @@ DEVICES = [
     pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]),
 ]
 on_each_device = pytest.mark.parametrize("device", DEVICES)
+pytestmark = pytest.mark.xdist_group("sublayers")  # one worker asks for the answers, once
 SHAPE = DecoderShape(((1, 4),), embed_dim=8, width=8, vocab=5, context=9)
 
 

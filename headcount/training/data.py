@@ -59,7 +59,7 @@ class Resident:
     any bank on any device, because samples are drawn on the CPU from the data seed alone.
     """
 
-    to_train_nmse = 1.0  # the training targets have variance 1
+    to_train_nmse = 1.0  # the training targets have variance 1, noise aside
 
     def __init__(
         self,
@@ -81,6 +81,7 @@ class Resident:
         self.mean = [y.mean() for _, y in first]
         self.spread = [y.std().clamp(min=1e-12) for _, y in first]
         self.x, self.y = self._place(first)
+        self.y += self._noise(0)
         validation = [self._draw(task, seed, "validation", recipe.validation) for task, seed in self.keys]
         self.validation_x, self.validation_y = self._place(validation)
         self.packed, self.validation_packed = pack(self.x), pack(self.validation_x)
@@ -94,7 +95,7 @@ class Resident:
             drawn = [self._draw(task, seed, "train", self.recipe.samples, epoch) for task, seed in self.keys]
             x, y = self._place(drawn)
             self.x.copy_(x)
-            self.y.copy_(y)
+            self.y.copy_(y + self._noise(epoch))
             if self.packed is not None and (packed := self.pack(x)) is not None:
                 self.packed.copy_(packed)
 
@@ -115,6 +116,15 @@ class Resident:
 
     def _draw(self, task: Task, seed: int, part: str, count: int, epoch: int = 0) -> tuple[Tensor, Tensor]:
         return drawn_part(task, seed, part, count, epoch)
+
+    def _noise(self, epoch: int) -> Tensor | float:
+        """What is added to the scaled training targets of an epoch: normal, from the data seed alone."""
+        if self.recipe.noise == 0:
+            return 0.0
+        seeds = [seed_of("noise", seed, task.length, epoch) for task, seed in self.keys]
+        size = (self.recipe.samples,)
+        drawn = [torch.randn(size, generator=torch.Generator().manual_seed(s), dtype=torch.float64) for s in seeds]
+        return self.recipe.noise * torch.stack(drawn).to(device=self.device, dtype=self.dtype)
 
     def _place(self, drawn: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         xs = [with_positions(x, self.length, self.positions) for x, _ in drawn]

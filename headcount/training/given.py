@@ -62,6 +62,8 @@ class Parts:
         if (recipe.samples, recipe.validation) != sizes:
             asked = f"{recipe.samples} samples and {recipe.validation} for validation"
             raise ValueError(f"the recipe asks for {asked}; the data hold {sizes[0]} and {sizes[1]}")
+        if recipe.noise:
+            raise ValueError(f"noise is added to drawn targets alone, and these data are given; got {recipe.noise}")
         return GivenSamples(self, members, dtype, device)
 
 

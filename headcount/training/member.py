@@ -26,7 +26,9 @@ class Recipe:
     """How every member of a sweep is trained: AdamW, linear warm-up, then the `schedule`, a cosine unless named.
 
     `samples` sequences make an epoch; with `fresh` they are drawn anew for each one, so none is seen twice.
-    A member stops early when `patience` evaluations in a row (0: never) bring no smaller validation NMSE.
+    With `noise` the training targets are disturbed by normal numbers of so many of their own spreads, those of
+    validation never. A member stops early when `patience` evaluations in a row (0: never) bring no smaller validation
+    NMSE.
 
     >>> Recipe(samples=1000, batch=100, epochs=3).steps
     30
@@ -42,6 +44,7 @@ class Recipe:
     patience: int = 0
     dtype: str = "float32"
     schedule: Schedule = COSINE
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("samples", "validation", "epochs", "batch", "evaluations"):
@@ -55,16 +58,19 @@ class Recipe:
             raise ValueError(f"warmup is the share of steps spent warming up, in [0, 1); got {self.warmup}")
         if self.patience < 0:
             raise ValueError(f"patience must be at least 0, got {self.patience}")
+        if not 0 <= self.noise < 1e3:
+            raise ValueError(f"noise is counted in spreads of the targets, from 0 to below 1000; got {self.noise}")
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype must be float32 or float64, got {self.dtype!r}")
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON; a cosine goes without saying.
+        """The fields, ready for JSON; a cosine and no noise go without saying.
 
-        >>> "schedule" in Recipe().as_dict()
-        False
+        >>> {"schedule", "noise"} & set(Recipe().as_dict())
+        set()
         """
-        return {k: v for k, v in dataclasses.asdict(self).items() if k != "schedule" or self.schedule != COSINE}
+        unsaid = {"schedule": COSINE, "noise": 0.0}
+        return {k: v for k, v in dataclasses.asdict(self).items() if k not in unsaid or getattr(self, k) != unsaid[k]}
 
     @property
     def steps_per_epoch(self) -> int:

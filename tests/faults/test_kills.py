@@ -88,6 +88,14 @@ def struck(folder, work, rng):
     return alive
 
 
+def until(happened, seconds=300):
+    """Wait for what another process does: as long as it takes, but not for one that hangs."""
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.02)
+
+
 def rows_kept(folder):
     runs = [m.run(ASKED.recipe) for m in ASKED.members]
     if not (folder / "rows.sqlite").exists():
@@ -111,19 +119,21 @@ def test_a_sweep_killed_at_any_moment_ends_with_the_rows_of_one_left_alone(tmp_p
 
 def test_a_bank_that_a_killed_process_had_claimed_is_trained_by_the_one_that_waits(tmp_path, monkeypatch, alone):
     store = Store.open(tmp_path / "store", create=True)
-    address = ClaimedBank.of(next(iter(banks(ASKED, "cpu"))), ASKED.recipe).address
+    claimed, *_ = banks(ASKED, "cpu")
+    held = tmp_path / "held"
 
     def hold():
-        store.claims().take(address)
-        time.sleep(60)
+        assert store.claims().take(ClaimedBank.of(claimed, ASKED.recipe).address)
+        held.touch()
+        signal.alarm(600)  # not for ever, should the test end before it
+        signal.pause()
 
     holder = forked(hold)
-    time.sleep(0.3)
+    until(held.exists)
     waiter = forked(lambda: run(ASKED, store))
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and (not store.path.exists() or len(store.study()) < len(ASKED.members) - 2):
-        time.sleep(0.05)
+    until(lambda: rows_kept(tmp_path / "store") >= len(ASKED.members) - len(claimed))
     assert os.waitpid(waiter, os.WNOHANG) == (0, 0), "it waits for the bank that is claimed"
+    assert rows_kept(tmp_path / "store") == len(ASKED.members) - len(claimed)
     os.kill(holder, signal.SIGKILL)
     os.waitpid(holder, 0)
     assert os.waitstatus_to_exitcode(os.waitpid(waiter, 0)[1]) == 0
