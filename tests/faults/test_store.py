@@ -4,13 +4,14 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sqlite3
 
 import pytest
 
 import headcount.results.store as store_module
 from headcount.cli import main
-from headcount.results import Store, read_study
+from headcount.results import Store, database, read_study
 from headcount.results.claims import Claims
 from headcount.results.database import StoreError, checksum
 from headcount.results.upkeep import merge_stores, repair_store, verify_store
@@ -198,6 +199,45 @@ def test_a_finished_bank_waits_for_a_lock_that_outlasts_several_waits(tmp_path, 
     store.add([row("d")], {})
     assert tries == [True] * 4 and store.missing(["d"]) == []
     other.close()
+
+
+def test_a_reader_that_undoes_a_dead_writers_half_in_a_copy_notices_a_living_writer(tmp_path, monkeypatch):
+    names = [f"{i:04d}" for i in range(400)]
+    store = filled(tmp_path, names)
+    child = os.fork()
+    if child == 0:  # a writer dies with half of its transaction on the disk
+        db = sqlite3.connect(store.path, isolation_level=None)
+        db.execute("PRAGMA cache_size = 1")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("UPDATE rows SET row = replace(row, '0.5', '0.4')")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert (tmp_path / "rows.sqlite-journal").exists()
+    copied, true_copy = [], shutil.copyfile
+
+    def copyfile(source, target):
+        true_copy(source, target)
+        copied.append(source)
+        if len(copied) == 1:
+            store.add([row("d")], {"torch": "2"})  # it undoes the half itself, and the journal is gone
+
+    monkeypatch.setattr(shutil, "copyfile", copyfile)
+    assert [r["nmse"] for r in store.study()] == [0.5] * 400, "half of the dead writer's transaction was read"
+    assert verify_store(tmp_path).sound and store.missing([*names, "d"]) == []
+
+
+def test_a_store_that_changes_at_every_look_is_one_line(tmp_path, monkeypatch):
+    store = filled(tmp_path)
+    monkeypatch.setattr(database, "_undone", lambda *rest: None)
+    monkeypatch.setattr(database, "_read_only", lambda *rest: (_ for _ in ()).throw(unreadable()))
+    with pytest.raises(StoreError, match="changes faster than it can be read; run the same command again"):
+        store.study()
+
+
+def unreadable():
+    problem = sqlite3.OperationalError("attempt to write a readonly database")
+    problem.sqlite_errorname = "SQLITE_READONLY_ROLLBACK"
+    return problem
 
 
 def test_a_locked_store_is_one_line_for_a_reader(tmp_path, capsys, monkeypatch):
