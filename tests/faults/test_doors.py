@@ -85,6 +85,38 @@ def test_weights_that_do_not_fill_their_model_are_refused_by_name(tmp_path, caps
     assert code == 2 and says in err and err.count("\n") == 1
 
 
+def vocabulary(folder):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+    return folder
+
+
+def no_pooler(tensors):
+    for name in [name for name in tensors if name.startswith("pooler.")]:
+        del tensors[name]
+
+
+@pytest.mark.parametrize(
+    ("changes", "change", "says"),
+    [
+        ({}, lose, "lack 'encoder.layer.1.attention.self.query.weight'"),
+        ({"num_hidden_layers": 3}, None, "lack 'encoder.layer.2."),
+        ({}, spoil, "'encoder.layer.0.output.dense.weight' holds NaN"),
+        ({"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}}, None, "no model can be read"),
+        ({}, no_pooler, ""),
+    ],
+)
+def test_a_lens_looks_at_no_weights_that_were_filled_in(tmp_path, capsys, changes, change, says):
+    pytest.importorskip("transformers")
+    folder = vocabulary(bert(tmp_path, **changes))
+    if change:
+        rewritten(folder, change)
+    capsys.readouterr()  # the library's bar
+    code, _, err = call(capsys, "lens", folder, "--text", "a b")
+    assert code == (2 if says else 0) and says in err and err.count("\n") == bool(says)
+
+
 def test_a_cut_file_of_weights_and_an_index_that_leads_outside_are_one_line(tmp_path, capsys):
     pytest.importorskip("transformers")
     folder = bert(tmp_path / "cut")

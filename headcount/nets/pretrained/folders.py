@@ -24,7 +24,17 @@ from headcount.nets.pretrained.model_places import folder_of
 from headcount.nets.pretrained.ragged_heads import Weights
 from headcount.refusals import RefusalError, at_least_one
 
-__all__ = ["build", "config_of", "folder_of", "load", "load_compact", "readout_for", "tokenizer_of"]
+__all__ = [
+    "build",
+    "config_of",
+    "filled_model",
+    "folder_of",
+    "load",
+    "load_compact",
+    "readout_for",
+    "stated_config",
+    "tokenizer_of",
+]
 
 LAYOUT = "headcount_layout.json"  # beside the weights of a compact checkpoint
 WEIGHTS = "model.safetensors"
@@ -46,17 +56,22 @@ def config_of(name: str | Path) -> Any:
         data = _json_table(local)
         if data.get("model_type") == "headcount":
             return data
-    from transformers import AutoConfig
-
-    try:
-        with _quietly():
-            config = AutoConfig.from_pretrained(where, trust_remote_code=False)
-    except Exception as cause:  # whatever a library makes of a stranger's file
-        raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
+    config = stated_config(where, str(name))
     if config.model_type not in FAMILIES:
         known = ", ".join(n for n in FAMILIES if n != "headcount")
         raise ValueError(f"{name} is of type {config.model_type!r}, which cannot be shrunk; known: {known}")
     return config
+
+
+def stated_config(where: str, name: str) -> Any:
+    """The configuration in a folder, of whatever family the library knows."""
+    from transformers import AutoConfig
+
+    try:
+        with _quietly():
+            return AutoConfig.from_pretrained(where, trust_remote_code=False)
+    except Exception as cause:  # whatever a library makes of a stranger's file
+        raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
 
 
 def build(config: Any) -> nn.Module:
@@ -80,15 +95,26 @@ def load(name: str | Path) -> nn.Module:
     config = config_of(where)
     if isinstance(config, dict):
         raise ValueError(f"{name} names headcount's own network but has no {LAYOUT}, so no weights can be placed")
+    return filled_model(where, _kind(config), config, str(name))
+
+
+def filled_model(
+    where: str, kind: Any, config: Any, name: str, unused: tuple[str, ...] = (), **settings: Any
+) -> nn.Module:
+    """A model of this class with every weight from its folder; one that the library would fill in is refused.
+
+    Weights whose name begins with one of `unused` may be missing: nothing is read from them.
+    """
     _refuse_index_outside(Path(where))
     try:
         with _quietly():
-            model, told = _kind(config).from_pretrained(
-                where, config=config, trust_remote_code=False, output_loading_info=True
+            model, told = kind.from_pretrained(
+                where, config=config, trust_remote_code=False, output_loading_info=True, **settings
             )
     except Exception as cause:  # whatever a library makes of a stranger's file
         raise RefusalError(f"no weights can be read from {name!r}: {_first_line(cause)}") from None
-    _refuse_random(told, config, name)
+    read = [key for key in told.get("missing_keys") or () if not key.startswith(unused)]
+    _refuse_random({**told, "missing_keys": read}, config, name)
     refuse_not_finite(model.state_dict(), name)
     return model.eval()
 

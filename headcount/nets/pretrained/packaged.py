@@ -11,7 +11,13 @@ from typing import Any
 import torch
 
 from headcount.files import whole_folder
-from headcount.nets.pretrained.folders import _quietly, folder_of, tokenizer_of  # pyright: ignore[reportPrivateUsage]
+from headcount.nets.pretrained.folders import (
+    _quietly,  # pyright: ignore[reportPrivateUsage]
+    filled_model,
+    folder_of,
+    stated_config,
+    tokenizer_of,
+)
 from headcount.numerals import spoken_bytes
 
 __all__ = ["free_memory", "model_and_tokenizer", "smollm2_folder"]
@@ -64,10 +70,9 @@ def model_and_tokenizer(name: str) -> tuple[Any, Any]:
         raise ValueError(
             f"{name} has {spoken_bytes(size)} of weights and {spoken_bytes(free_memory())} of memory are free"
         )
-    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+    from transformers import AutoModel, AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(where)
+    config = stated_config(where, name)
     speaks = any("CausalLM" in kind or "LMHead" in kind for kind in (config.architectures or ()))
-    with _quietly():
-        model = (AutoModelForCausalLM if speaks else AutoModel).from_pretrained(where, dtype=torch.float32)
-    return model.eval(), tokenizer_of(where)
+    kind = AutoModelForCausalLM if speaks else AutoModel
+    return filled_model(where, kind, config, name, unused=("pooler.",), dtype=torch.float32), tokenizer_of(where)
