@@ -15,9 +15,10 @@ ALLOWED = {"0", "2", "130"}
 
 
 @pytest.mark.parametrize(("count", "processes"), [(300, 1), pytest.param(10_000, 2, marks=pytest.mark.soak)])
-def test_nothing_that_is_typed_or_read_ends_in_a_traceback(count, processes):
+def test_nothing_that_is_typed_or_read_ends_in_a_traceback(count, processes, tmp_path):
     """A case that breaks is `broken` if it breaks alone, too; those that break in company alone may be 1 in 1,000."""
     found = in_parts(count, processes)
+    (tmp_path / FOUND.name).write_text(json.dumps(found, indent=1) + "\n")
     assert found["broken"] == [], json.dumps(found["broken"][:2])[-3000:]
     company = found["broken_in_company"]
     assert len(company) <= count // 1000, json.dumps(company[:2])[-3000:]
