@@ -1,19 +1,25 @@
 """What a bank costs besides its training, and how a sweep scales: `python -m benchmarks.scale`.
 
 Measured: seconds of a sweep by one process, one worker and two workers, on tiny banks (the overhead) and on longer
-ones (the scaling). Simulated: 8 to 1,000 GPUs taking banks from one list, the longest first, while one driver adds
-every finished bank to the store. Assumptions stand beside the numbers in docs/scale.md.
+ones (the scaling), in turns, so that a busy machine hits all alike; docs/data/scale.json keeps every turn, with what
+else the processors did meanwhile. Simulated: 8 to 1,000 GPUs taking banks from one list, the longest first, while one
+driver adds every finished bank to the store. Assumptions stand beside the numbers in docs/scale.md.
 """
 
 from __future__ import annotations
 
 import heapq
+import json
 import os
 import random
 import resource
+import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from headcount.nets import Architecture
 from headcount.results import Store
@@ -59,14 +65,57 @@ def simulated(gpus: int, banks: Sequence[float], start: float, writing: float) -
     return driver
 
 
-def main() -> None:
-    """Print the two tables."""
+DATA = Path(__file__).parents[1] / "docs" / "data" / "scale.json"
+SWEEPS = {"24 banks of 8 steps": (24, 1), "8 banks of 800 steps": (8, 100)}
+
+
+def busy() -> float:
+    """Seconds that all processors have worked since the machine began, for whomever."""
+    user, nice, system, _idle, _waiting, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
+    return (user + nice + system + sum(rest[:3])) / os.sysconf("SC_CLK_TCK")
+
+
+def turn(name: str, workers: int) -> dict[str, Any]:
+    """One sweep: seconds by the clock and of processor, and how many processors others kept busy meanwhile."""
+    before = busy()
+    clock, used = spent(asked(*SWEEPS[name]), workers)
+    others = max(0.0, busy() - before - used) / clock
+    return {
+        "sweep": name,
+        "workers": workers,
+        "clock_s": round(clock, 2),
+        "processor_s": round(used, 2),
+        "others": round(others, 2),
+    }
+
+
+def medians(turns: list[dict[str, Any]], name: str, workers: int) -> str:
+    """The medians of a sweep's turns in one line, the best beside them."""
+    mine = [one for one in turns if (one["sweep"], one["workers"]) == (name, workers)]
+    clock, used, others = (statistics.median(one[key] for one in mine) for key in ("clock_s", "processor_s", "others"))
+    best = min(one["clock_s"] for one in mine)
+    what = f"{name}, {workers} workers: median {clock:.1f} s, best {best:.1f} s"
+    return f"{what}, {used:.1f} s of processor, others kept {others:.1f} processors busy"
+
+
+def measured(turns: int) -> list[dict[str, Any]]:
+    """So many turns of every sweep by every number of workers."""
     spent(asked(1, 1), 0)
-    for name, sweep in (("24 tiny banks", asked(24, 1)), ("8 longer banks", asked(8, 100))):
+    found = []
+    for _ in range(turns):
+        for name in SWEEPS:
+            found += [turn(name, workers) for workers in (0, 1, 2)]
+    return found
+
+
+def main(turns: int = 5) -> None:
+    """Measure, keep every turn, and print the two tables."""
+    found = measured(turns)
+    about = {"cores": os.cpu_count(), "threads": os.environ.get("OMP_NUM_THREADS"), "turns": found}
+    DATA.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    for name in SWEEPS:
         for workers in (0, 1, 2):
-            clock, used = spent(sweep, workers)
-            load = os.getloadavg()[0]
-            print(f"{name}, {workers} workers: {clock:.2f} s, {used:.2f} s of processor, load {load:.1f}", flush=True)
+            print(medians(found, name, workers), flush=True)
     rng = random.Random(0)
     banks = [60 * rng.lognormvariate(0, 0.7) * 10 for _ in range(10_000)]
     for gpus in (1, 8, 64, 256, 1000):
@@ -75,4 +124,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from headcount.refusals import RefusalError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["arrays_in", "make_folder", "refuse_no_file", "text_in", "user_cache", "whole"]
+__all__ = ["arrays_in", "make_folder", "refuse_no_file", "text_in", "user_cache", "whole", "whole_folder"]
 
 
 @contextlib.contextmanager
@@ -42,6 +43,35 @@ def whole(path: str | Path) -> Iterator[Path]:
         _settle(path.parent)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(path: str | Path) -> Iterator[Path]:
+    """A scratch folder to fill; it becomes `path` when the block ends well, and is removed when it does not.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "model"
+    >>> with whole_folder(path) as scratch:
+    ...     _ = (scratch / "config.json").write_text("{}")
+    >>> [file.name for file in path.iterdir()], len(list(path.parent.iterdir()))
+    (['config.json'], 1)
+    """
+    path = Path(path)
+    if path.exists() and any(path.iterdir()):
+        raise RefusalError(f"{path} is not empty; give a new folder")
+    make_folder(path.parent)
+    scratch = path.with_name(f"{path.name[:100]}.{secrets.token_hex(8)}.part")
+    scratch.mkdir()
+    try:
+        yield scratch
+        for file in (*scratch.rglob("*"), scratch):
+            _settle(file)
+        if path.exists():
+            path.rmdir()
+        scratch.rename(path)
+        _settle(path.parent)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def make_folder(path: Path) -> None:

@@ -6,7 +6,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share two cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 import tests.typechecker  # noqa: F401  (the hook names it)
@@ -14,8 +14,9 @@ import tests.typechecker  # noqa: F401  (the hook names it)
 install_import_hook("headcount", "tests.typechecker.check")
 
 # The ordinary run tries the same cases every time, however slow the machine; --hypothesis-profile=searching looks on.
-settings.register_profile("searching", deadline=None)
-settings.register_profile("same cases", deadline=None, derandomize=True)
+SLOW = [HealthCheck.too_slow]  # is no failure
+settings.register_profile("searching", deadline=None, suppress_health_check=SLOW)
+settings.register_profile("same cases", deadline=None, suppress_health_check=SLOW, derandomize=True)
 settings.load_profile("same cases")
 
 

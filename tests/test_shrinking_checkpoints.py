@@ -87,6 +87,14 @@ def _broken(*_):
     raise OSError("disk full")
 
 
+def test_a_folder_of_the_users_beside_the_checkpoint_stays(tmp_path):
+    (tmp_path / "c.part").mkdir()
+    (tmp_path / "c.part" / "mine.txt").write_text("mine")
+    save_compact(reduced("bert")[1], tmp_path / "c")
+    assert (tmp_path / "c.part" / "mine.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "c.part"]
+
+
 def test_loading_refuses_what_is_not_a_compact_checkpoint(tmp_path):
     with pytest.raises(FileNotFoundError, match="is no compact checkpoint"):
         load_compact(tmp_path)

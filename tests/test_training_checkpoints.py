@@ -5,6 +5,8 @@ import signal
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from headcount.nets import Architecture
 from headcount.tasks import KthLargest
@@ -74,6 +76,24 @@ def test_the_state_of_another_bank_and_a_broken_file_are_not_taken(tmp_path):
     assert len(made) == RECIPE.epochs
     file.write_bytes(b"\x08\0\0\0\0\0\0\0{}")
     assert same(train(MEMBERS, RECIPE, checkpoint=Checkpoint(file)), train(MEMBERS, RECIPE))
+
+
+@pytest.mark.parametrize("change", ["epochs", "way", "no checksum", "a bit"])
+def test_a_state_that_was_changed_is_not_taken(tmp_path, change):
+    """Before: a state that said a billion epochs ended the training at once, and its rows were kept."""
+    file, made = tmp_path / "bank", []
+    cut_after(3, MEMBERS, RECIPE, file)
+    with safe_open(file, framework="pt") as kept:
+        about, tensors = kept.metadata(), {name: kept.get_tensor(name) for name in kept.keys()}  # noqa: SIM118
+    if change == "a bit":
+        tensors["theta"].view(torch.int32).view(-1)[5] ^= 1
+    elif change == "no checksum":
+        del about["checksum"]
+    else:
+        about[change] = "1000000000"
+    save_file(tensors, file, about)
+    again = train(MEMBERS, RECIPE, checkpoint=Checkpoint(file), on_progress=made.append)
+    assert same(again, train(MEMBERS, RECIPE)) and len(made) == RECIPE.epochs
 
 
 def test_asked_to_end_a_bank_keeps_its_state_first(tmp_path):

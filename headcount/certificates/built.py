@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
 import struct
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -21,6 +19,7 @@ from headcount.certificates.domains import Domain
 from headcount.certificates.network import ClassTokenNet
 from headcount.files import whole
 from headcount.frozen import checked, class_named, field_of, plain, rebuilt, short_name
+from headcount.nets.exporting import traced, write_program
 from headcount.notebook import html_words, within_columns
 from headcount.numerals import counted
 from headcount.tasks import Task
@@ -85,16 +84,9 @@ class Built:
         path = Path(path)
         if path.suffix not in (".onnx", ".pt2"):
             raise ValueError(f"export writes .onnx or .pt2, got {path.name!r}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_name("part." + path.name)
         example = self.domain.sample(2, generator=torch.Generator().manual_seed(0))
-        shapes = {"x": {0: torch.export.Dim("batch")}}
-        program = torch.export.export(self.net.eval(), (example,), dynamic_shapes=shapes)
-        if path.suffix == ".pt2":
-            torch.export.save(program, scratch, extra_files={"headcount": json.dumps(self._promise())})
-        else:
-            write_onnx(program, scratch, self._promise())
-        scratch.replace(path)
+        program = traced(self.net.eval(), (example,), {"x": {0: torch.export.Dim("batch")}})
+        write_program(program, path, self._promise())
         return path
 
     def _promise(self) -> dict[str, Any]:
@@ -147,19 +139,3 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     if text is None:
         raise ValueError(f"{path}: holds weights but no certificate; it was not written by headcount")
     return weights, json.loads(text)
-
-
-def write_onnx(program: torch.export.ExportedProgram, path: Path, promise: dict[str, Any]) -> None:
-    """Write a program as ONNX in one file, with the promise in its metadata."""
-    chatter = logging.getLogger("torch.onnx")  # the exporter speaks of packages we do not use, and of its own future
-    level = chatter.level
-    chatter.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            made = torch.onnx.export(program, dynamo=True, verbose=False)
-    finally:
-        chatter.setLevel(level)
-    assert made is not None
-    made.model.metadata_props["headcount"] = json.dumps(promise)
-    made.save(str(path), external_data=False)

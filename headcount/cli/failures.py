@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import json
 import signal
 import sqlite3
 import sys
+import threading
 import tomllib
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -132,6 +135,32 @@ def interruptible(noted: Interruption) -> Iterator[None]:
         yield
         return
     try:
-        yield
+        with _raised_again():
+            yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _raised_again() -> Iterator[None]:
+    """Where Python can only ignore a KeyboardInterrupt (an object is being deleted), it comes again a moment later."""
+    again: list[threading.Timer] = []
+    interrupt = _thread.interrupt_main
+    if sys.platform != "win32":  # a true signal ends a wait, too
+        interrupt = partial(signal.pthread_kill, threading.get_ident(), signal.SIGINT)
+
+    def ignored(problem: Any) -> None:
+        if not issubclass(problem.exc_type, KeyboardInterrupt):
+            before(problem)
+            return
+        again.append(threading.Timer(0.01, interrupt))
+        again[-1].daemon = True
+        again[-1].start()
+
+    before, sys.unraisablehook = sys.unraisablehook, ignored
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        for timer in again:
+            timer.cancel()

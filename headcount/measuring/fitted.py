@@ -20,6 +20,7 @@ from headcount.measuring.preparing import Scaling, scaling
 from headcount.measuring.sequences import padded
 from headcount.measuring.subject import Subject
 from headcount.nets import Architecture, Transformer
+from headcount.nets.exporting import traced, write_program
 from headcount.nets.saved import filled, tensors_in
 from headcount.refusals import at_least_one
 
@@ -89,16 +90,12 @@ class FittedModel:
 
     def export(self, path: str | Path) -> Path:
         """Write ONNX: x (batch, length, token_dim) in the user's units to numbers in them, or to logits of classes."""
-        from headcount.certificates.built import write_onnx
-
         path = Path(path)
         if path.suffix != ".onnx":
             raise ValueError(f"export writes .onnx, got {path.name!r}")
-        path.parent.mkdir(parents=True, exist_ok=True)
         example = torch.zeros(2, self.length, self.net.token_dim)
-        shapes = {"x": {0: torch.export.Dim("batch")}}
-        program = torch.export.export(InUnits(self).eval(), (example,), dynamic_shapes=shapes)
-        write_onnx(program, path, {"classes": self.classes, "features": self.features})
+        program = traced(InUnits(self).eval(), (example,), {"x": {0: torch.export.Dim("batch")}})
+        write_program(program, path, {"classes": self.classes, "features": self.features})
         return path
 
 

@@ -20,6 +20,7 @@ __all__ = ["VERSION", "EmptyStoreError", "LockedError", "StoreError", "checksum"
 VERSION = 2  # 0 is what headcount 0.1.0 wrote: no checksums, one list of runs per spec
 TABLES = {"rows", "environments", "specs"}
 LOCK_WAIT = 60.0  # seconds
+COPIES = 20  # tries to copy what a killed writer left before another writer changes it
 SYNCHRONOUS = "EXTRA"  # a power cut after a transaction leaves it done
 SCHEMA = """
 CREATE TABLE rows (run TEXT PRIMARY KEY, member TEXT NOT NULL, row TEXT NOT NULL, environment TEXT NOT NULL,
@@ -107,19 +108,41 @@ def reading(path: Path, wait: float | None = None) -> Iterator[sqlite3.Connectio
 def _opened(path: Path, wait: float | None, stack: contextlib.ExitStack) -> sqlite3.Connection:
     if not path.is_file():
         raise FileNotFoundError(f"no study at {path.parent}: {path} does not exist; `headcount sweep` makes one")
-    db = stack.enter_context(contextlib.closing(_read_only(path, wait)))
-    try:
-        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        return db
-    except sqlite3.OperationalError as problem:
-        if not problem.sqlite_errorname.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
-            raise
-    # A writer was killed in the middle of a transaction: what it left is undone in a copy, not here.
+    for _ in range(COPIES):
+        with contextlib.ExitStack() as attempt:
+            try:
+                db = attempt.enter_context(contextlib.closing(_read_only(path, wait)))
+                db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            except sqlite3.OperationalError as problem:
+                if not problem.sqlite_errorname.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+                    raise
+                db = _undone(path, attempt)
+            if db is not None:
+                stack.enter_context(attempt.pop_all())
+                return db
+    raise LockedError(f"{path}: it changes faster than it can be read; run the same command again")
+
+
+def _undone(path: Path, stack: contextlib.ExitStack) -> sqlite3.Connection | None:
+    """A copy in which is undone what a writer that was killed in a transaction left; None if it changed meanwhile."""
     folder = Path(stack.enter_context(TemporaryDirectory()))
-    for file in (path, path.with_name(f"{path.name}-journal"), path.with_name(f"{path.name}-wal")):
-        if file.exists():
-            shutil.copyfile(file, folder / file.name)
+    files = [path.with_name(f"{path.name}{rest}") for rest in ("", "-journal", "-wal")]
+    before = [_stamp(file) for file in files]
+    for file, stamp in zip(files, before, strict=True):
+        if stamp is not None:
+            with contextlib.suppress(FileNotFoundError):  # then its stamp differs
+                shutil.copyfile(file, folder / file.name)
+    if [_stamp(file) for file in files] != before:  # another writer came: half of the copy would be older
+        return None
     return stack.enter_context(contextlib.closing(sqlite3.connect(folder / path.name, isolation_level=None)))
+
+
+def _stamp(file: Path) -> tuple[int, ...] | None:
+    try:
+        found = file.stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def _read_only(path: Path, wait: float | None) -> sqlite3.Connection:
@@ -146,7 +169,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if not tables:
-        raise EmptyStoreError(f"{path} is empty, so not a headcount store yet; `headcount sweep` states a spec in it")
+        raise EmptyStoreError(f"{path} is empty, so not a headcount store yet; a sweep that begins fills it at once")
     if not tables >= TABLES:
         raise StoreError(f"{path} is not a headcount store: it lacks the table {min(TABLES - tables)!r}")
     if version > VERSION:

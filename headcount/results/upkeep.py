@@ -71,7 +71,7 @@ def verify_store(folder: str | Path) -> VerifiedStore:
         with contextlib.suppress(sqlite3.DatabaseError):  # said by the check above
             for run, *texts, said in db.execute("SELECT run, member, row, environment, checksum FROM rows"):
                 rows += 1
-                if checksum(run, *texts) != said or not _is_json(texts[1]):
+                if checksum(run, *texts) != said or not _is_json(texts[1], dict):
                     damaged.append(run)
         (specs,) = db.execute("SELECT count(*) FROM specs").fetchone()
     return VerifiedStore(str(path), VERSION, rows, specs, tuple(damaged), tuple(problems))
@@ -157,7 +157,7 @@ def _salvaged(path: Path) -> dict[str, Any]:
         columns = {row[1] for row in _readable(db, "PRAGMA table_info(rows)")}
         said = "checksum" if "checksum" in columns else "NULL"
         for run, member, row, env, known in _each(db, "rows", f"run, member, row, environment, {said}"):
-            sound = _is_json(row) and _is_json(member) and known in (None, checksum(run, member, row, env))
+            sound = _is_json(row, dict) and _is_json(member) and known in (None, checksum(run, member, row, env))
             saved["rows" if sound else "dropped"].append((run, member, row, env) if sound else str(run))
         saved["environments"] = list(_each(db, "environments", "id, environment"))
         saved["specs"] = _salvaged_specs(db)
@@ -171,7 +171,7 @@ def _salvaged_specs(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
         return [
             (name, spec, json.loads(runs), "")
             for name, spec, runs in _each(db, "specs", "name, spec, runs")
-            if _is_json(runs)
+            if _is_json(runs, list)
         ]
     asked: dict[int, dict[int, str]] = {}
     for run, number, place in _readable(db, "SELECT run, spec, place FROM asked"):
@@ -227,9 +227,8 @@ def _free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def _is_json(text: str) -> bool:
+def _is_json(text: str, kind: type = object) -> bool:
     try:
-        json.loads(text)
-        return True
+        return isinstance(json.loads(text), kind)
     except (ValueError, TypeError, RecursionError):
         return False

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from headcount.files import whole_folder
 from headcount.nets.pretrained.families import Family, family_of
 from headcount.nets.pretrained.folders import LAYOUT, WEIGHTS
 
@@ -24,7 +24,7 @@ def save_compact(model: nn.Module, folder: str | Path, source: str | Path | None
     """Write the reduced model so that `load` reads it: ragged matrices, nothing padded."""
     family = family_of(model)
     layouts = [family.read(layer).layout.to_json() for layer in family.layers(model)]
-    with _whole(Path(folder)) as scratch:
+    with whole_folder(Path(folder)) as scratch:
         _write(scratch / WEIGHTS, _state(model))
         (scratch / LAYOUT).write_text(
             json.dumps({"family": family.name, "layers": layouts}, indent=1), encoding="utf-8"
@@ -36,7 +36,7 @@ def save_compact(model: nn.Module, folder: str | Path, source: str | Path | None
 def save_padded(model: nn.Module, folder: str | Path, head_dim: int, source: str | Path | None = None) -> Path:
     """Write the reduced model in the stock shapes, heads filled up with zeros: plain `transformers` loads it."""
     family = family_of(model)
-    with _whole(Path(folder)) as scratch:
+    with whole_folder(Path(folder)) as scratch:
         _write(scratch / WEIGHTS, stock_state(model, family, head_dim))
         _settings(model, scratch, source)
     return Path(folder)
@@ -104,20 +104,3 @@ def _settings(model: Any, scratch: Path, source: str | Path | None) -> None:
     else:
         own = {"architecture": json.loads(model.arch.to_json()), "token_dim": model.token_dim}
         (scratch / "config.json").write_text(json.dumps({"model_type": "headcount", **own}, indent=1), encoding="utf-8")
-
-
-@contextmanager
-def _whole(folder: Path) -> Iterator[Path]:
-    """A scratch folder beside the wanted one that takes its name when all is written, and vanishes otherwise."""
-    if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty; give a new folder for the checkpoint")
-    scratch = folder.with_name(folder.name + ".part")
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    try:
-        yield scratch
-        if folder.exists():
-            folder.rmdir()
-        scratch.rename(folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import signal
 import struct
 import time
@@ -11,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -71,13 +74,16 @@ class Checkpoint:
         about = {"content": content, "epochs": str(state.epochs), "way": state.way}
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.tensors.items()}
         with whole(self.path) as scratch:
-            save_file(tensors, scratch, about)
+            save_file(tensors, scratch, {**about, "checksum": _checksum(about, tensors)})
         self.kept_at = time.monotonic()
         if self.termination.came:
             raise Terminated(f"the state after {state.epochs} epochs is kept in {self.path}")
 
     def read(self, content: str) -> BankState | None:
-        """The state kept for the bank whose address is `content`; a file that says anything else counts as none."""
+        """The state kept for the bank whose address is `content`; a file that says anything else counts as none.
+
+        So does one that was changed since: its checksum tells, and the bank is trained from its beginning.
+        """
         if not self.path.is_file():
             return None
         try:
@@ -88,11 +94,22 @@ class Checkpoint:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, struct.error):
             return None
+        if about.pop("checksum", None) != _checksum(about, tensors):
+            return None
         return BankState(int(about["epochs"]), about["way"], tensors)
 
     def remove(self) -> None:
         """Forget the state: its rows are kept."""
         self.path.unlink(missing_ok=True)
+
+
+def _checksum(about: dict[str, str], tensors: dict[str, Tensor]) -> str:
+    """What a state must hash to: what is said of it, and every tensor's name, type, shape and bytes."""
+    digest = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager

@@ -1,4 +1,7 @@
-"""One sound file or folder of every kind that a command reads, and ways to spoil a copy of it."""
+"""One sound file or folder of every kind that a command reads, and ways to spoil a copy of it.
+
+`python -m tests.faults.fuzz_pool FOLDER LIST` makes them, and a list of the modules that were loaded for it.
+"""
 
 import contextlib
 import io
@@ -6,6 +9,7 @@ import json
 import os
 import random
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,7 @@ from headcount.cli import main
 from headcount.results.database import checksum
 from tests.faults.sweep_specs import SPEC
 
-__all__ = ["filled_pool", "mutated_spec", "spoil_file", "spoil_folder"]
+__all__ = ["SOUND", "fill_pool", "mutated_spec", "spoil_file", "spoil_folder"]
 
 ODD_VALUES = (
     "0 -1 1 2 2.5 1e400 nan inf true false [] [[]] [1] [1,2.5] [true] [[1,2]] [[[1,2]]] {} {a=1} '' 'x' '../x' 'a:b' "
@@ -32,14 +36,22 @@ ODD_JSON: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+SOUND = {  # the sound files, by the word that stands for each
+    "SPEC": "spec.toml", "DATA": "data.npz", "TABLE": "data.csv", "LABELS": "labels.npz", "TEXT": "text.txt",
+    "SELECTION": "selection.npz", "SYSTEM": "system.json", "STORE": "store", "STUDY": "exported/study.json",
+    "BUILT": "built/net.safetensors", "NET": "net.safetensors", "MEMORY": "memory/net.safetensors",
+    "MEASURED": "measured/study.json", "MODEL": "model.safetensors", "PROMPT": "prompted/prompt.npz",
+    "BERT": "bert", "GPT2": "gpt2",
+}  # fmt: skip
+MODELS = ("BERT", "GPT2")  # where transformers are installed
 TEXT = "cat sat on mat and ran away again today"
 
 
 # What is sound -------------------------------------------------------------------------------------------------------
 
 
-def filled_pool(folder: Path) -> dict[str, Path]:
-    """The sound files, by the word that stands for them."""
+def fill_pool(folder: Path) -> None:
+    """Make the sound files."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.toml").write_text(SPEC)
     x = np.random.default_rng(0).standard_normal((64, 4, 2))
@@ -62,18 +74,10 @@ def filled_pool(folder: Path) -> dict[str, Path]:
     _said("measure", folder / "data.npz", "--heads", "1-2", "--seeds", 2, "--steps", 20, "--out", folder / "measured",
           "--model", folder / "model.safetensors")  # fmt: skip
     _said("prompt", "--tokens", "1", "--starts", 1, "--out", folder / "prompted")
-    names = {
-        "SPEC": "spec.toml", "DATA": "data.npz", "TABLE": "data.csv", "LABELS": "labels.npz", "TEXT": "text.txt",
-        "SELECTION": "selection.npz", "SYSTEM": "system.json", "STORE": "store", "STUDY": "exported/study.json",
-        "BUILT": "built/net.safetensors", "NET": "net.safetensors", "MEMORY": "memory/net.safetensors",
-        "MEASURED": "measured/study.json", "MODEL": "model.safetensors", "PROMPT": "prompted/prompt.npz",
-    }  # fmt: skip
     with contextlib.suppress(ImportError):
         _models(folder)
-        names |= {"BERT": "bert", "GPT2": "gpt2"}
-    pool = {word: folder / name for word, name in names.items()}
-    assert all(path.exists() for path in pool.values()), [str(path) for path in pool.values() if not path.exists()]
-    return pool
+    lacking = [name for word, name in SOUND.items() if word not in MODELS and not (folder / name).exists()]
+    assert not lacking, lacking
 
 
 def _said(*words: object) -> None:
@@ -291,3 +295,8 @@ ODD_FILES: tuple[Callable[[Path], object], ...] = (
     lambda path: path.write_text("[" * 100_000),
     lambda path: path.write_text('{"a":' * 100_000),
 )
+
+if __name__ == "__main__":
+    fill_pool(Path(sys.argv[1]))
+    loaded = sorted(name for name in sys.modules if not name.startswith("__"))
+    Path(sys.argv[2]).write_text(json.dumps(loaded))

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from headcount.results import Store
 
+LIMIT = 900.0  # seconds that no machine needs: what takes longer will never end
 SPEC = """
 name = "small"
 seeds = 2
@@ -37,15 +39,32 @@ def with_(*pairs: tuple[str, str]) -> str:
 
 
 def start(
-    *words: object, cwd: Path | None = None, preexec_fn: Callable[[], None] | None = None, **settings: str
+    *words: object,
+    cwd: Path | None = None,
+    preexec_fn: Callable[[], None] | None = None,
+    program: tuple[str, str] = ("-m", "headcount"),
+    **settings: str,
 ) -> subprocess.Popen[str]:
-    """`headcount ...` as a process of its own, with one thread."""
+    """`headcount ...`, or another program of Python, as a process of its own, with one thread."""
     here = Path(__file__).parents[2]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(here), **settings}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(
-        [sys.executable, "-m", "headcount", *map(str, words)], env=environment, cwd=cwd, preexec_fn=preexec_fn, **pipes
-    )
+    command = [sys.executable, *program, *map(str, words)]
+    return subprocess.Popen(command, env=environment, cwd=cwd, preexec_fn=preexec_fn, **pipes)
+
+
+def wait_until(happened: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    """Wait, however long it takes, until something has happened that the process must do before it ends."""
+    began = time.monotonic()
+    while not happened():
+        assert process.poll() is None, f"it ended too soon: {process.communicate()}"
+        assert time.monotonic() - began < LIMIT, "it never happened"
+        time.sleep(0.02)
+
+
+def without_progress(said: str) -> str:
+    """What was said, less the line a minute that tells how far a sweep is."""
+    return "".join(line for line in said.splitlines(keepends=True) if " model-steps/s, about " not in line)
 
 
 def rows_of(folder: Path, spec: str | None = None) -> list[dict]:

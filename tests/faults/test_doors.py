@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 import warnings
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from headcount.papers.head_count.images import read_cifar
 from headcount.results import Store, Study, read_study
 from headcount.training import Sweep
 from headcount.training.sweeps import run
-from tests.faults.sweep_specs import SPEC, start, with_
+from tests.faults.sweep_specs import LIMIT, SPEC, start, wait_until, with_, without_progress
 
 
 def call(capsys, *words):
@@ -71,7 +70,9 @@ def spoil(tensors):
         ({}, lose, "lack 'encoder.layer.1.attention.self.query.weight'"),
         ({"num_hidden_layers": 3}, None, "lack 'encoder.layer.2."),
         ({"num_hidden_layers": 1}, None, "its config.json says 1 layers"),
-        ({"hidden_size": 32}, None, "no weights can be read"),
+        ({"num_hidden_layers": 10**7}, None, "says 10000000 layers, and its weights are"),
+        ({"hidden_size": 32}, None, "is (16,), and its config.json asks for (32,)"),
+        ({"vocab_size": 10**12}, None, "is (20, 16), and its config.json asks for (1000000000000, 16)"),
         ({"hidden_size": "wide"}, None, "can be read from"),
         ({}, spoil, "'encoder.layer.0.output.dense.weight' holds NaN"),
     ],
@@ -84,6 +85,38 @@ def test_weights_that_do_not_fill_their_model_are_refused_by_name(tmp_path, caps
     capsys.readouterr()  # the library's bar
     code, _, err = call(capsys, "compress", folder, "--keep", "0.5", "--measure", "weights")
     assert code == 2 and says in err and err.count("\n") == 1
+
+
+def vocabulary(folder):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+    return folder
+
+
+def no_pooler(tensors):
+    for name in [name for name in tensors if name.startswith("pooler.")]:
+        del tensors[name]
+
+
+@pytest.mark.parametrize(
+    ("changes", "change", "says"),
+    [
+        ({}, lose, "lack 'encoder.layer.1.attention.self.query.weight'"),
+        ({"num_hidden_layers": 3}, None, "lack 'encoder.layer.2."),
+        ({}, spoil, "'encoder.layer.0.output.dense.weight' holds NaN"),
+        ({"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}}, None, "no model can be read"),
+        ({}, no_pooler, ""),
+    ],
+)
+def test_a_lens_looks_at_no_weights_that_were_filled_in(tmp_path, capsys, changes, change, says):
+    pytest.importorskip("transformers")
+    folder = vocabulary(bert(tmp_path, **changes))
+    if change:
+        rewritten(folder, change)
+    capsys.readouterr()  # the library's bar
+    code, _, err = call(capsys, "lens", folder, "--text", "a b")
+    assert code == (2 if says else 0) and says in err and err.count("\n") == bool(says)
 
 
 def test_a_cut_file_of_weights_and_an_index_that_leads_outside_are_one_line(tmp_path, capsys):
@@ -341,7 +374,7 @@ def test_control_c_at_any_import_is_130_and_one_line(tmp_path, at):
     (tmp_path / "x.toml").write_text(SPEC)
     here = os.pathsep.join((str(tmp_path), str(Path(__file__).parents[2])))
     process = start("sweep", "x.toml", cwd=tmp_path, PYTHONPATH=here)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130 and err.startswith("headcount: interrupted.") and err.count("\n") == 1, err
     assert not (tmp_path / "runs").exists() or at > 400
 
@@ -350,9 +383,39 @@ def test_control_c_in_training_is_130_and_one_line_that_says_what_is_kept(tmp_pa
     (tmp_path / "x.toml").write_text(with_(("epochs = 2", "epochs = 100000")))
     process = start("sweep", "x.toml", "--checkpoint", "0.05s", cwd=tmp_path)
     states = tmp_path / "runs" / "small" / "checkpoints"
-    while not (states.is_dir() and list(states.iterdir())):
-        assert process.poll() is None, "it ended before it began to train"
-        time.sleep(0.02)
+    wait_until(lambda: states.is_dir() and any(states.iterdir()), process)  # it trains, and not to the end
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=LIMIT)
+    err = without_progress(err)
     assert process.returncode == 130 and err.startswith("headcount: interrupted. 0 of 8") and err.count("\n") == 1
+
+
+DELETED = """
+import os, signal, sys, time
+import headcount.tasks.catalogue as listed
+from headcount.__main__ import main
+
+class Deleted:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(100):  # the signal is met in here, where Python ignores whatever is raised
+            pass
+
+def catalogue():
+    deleted = Deleted()
+    del deleted
+    time.sleep(3600)
+    print("went on")
+    return []
+
+import headcount.tasks
+headcount.tasks.catalogue = listed.catalogue = catalogue
+sys.argv = ["headcount", "tasks"]
+main()
+"""
+
+
+def test_an_interruption_that_python_can_only_ignore_comes_again(tmp_path):
+    process = start(program=("-c", DELETED))
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130 and err == "headcount: interrupted.\n" and out == ""

@@ -4,16 +4,16 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sqlite3
-import threading
-import time
 
 import pytest
 
+import headcount.results.store as store_module
 from headcount.cli import main
-from headcount.results import Store, read_study
+from headcount.results import Store, database, read_study
 from headcount.results.claims import Claims
-from headcount.results.database import StoreError
+from headcount.results.database import StoreError, checksum
 from headcount.results.upkeep import merge_stores, repair_store, verify_store
 from headcount.training import Sweep
 from headcount.training.sweeps import run
@@ -137,6 +137,17 @@ def test_repair_drops_damaged_rows_alone_and_keeps_the_file_as_it_was(tmp_path, 
     assert [r["run"] for r in store.study()] == ["a", "c"] and store.study().spec["is"] == "first"
 
 
+@pytest.mark.parametrize("odd", ['"text"', "2.5", "[]", "null"])
+def test_a_row_that_is_no_table_is_damage_even_where_its_checksum_fits(tmp_path, odd):
+    store = filled(tmp_path)
+    with sqlite3.connect(store.path) as db:
+        (member, env) = db.execute("SELECT member, environment FROM rows WHERE run = 'b'").fetchone()
+        db.execute("UPDATE rows SET row = ?, checksum = ? WHERE run = 'b'", (odd, checksum("b", member, odd, env)))
+    assert verify_store(tmp_path).damaged == ("b",)
+    assert repair_store(tmp_path).dropped == ("b",)
+    assert [r["run"] for r in store.study()] == ["a", "c"] and verify_store(tmp_path).sound
+
+
 def test_repair_saves_what_stands_on_pages_that_can_be_read(tmp_path):
     names = [f"{i:04d}" for i in range(400)]
     store = filled(tmp_path, names)
@@ -171,17 +182,62 @@ def test_merging_brings_rows_and_specs_once_and_names_those_that_differ(tmp_path
     assert code == 2 and "give another" in err
 
 
-def test_a_finished_bank_waits_for_a_lock_that_outlasts_one_wait(tmp_path):
+def test_a_finished_bank_waits_for_a_lock_that_outlasts_several_waits(tmp_path, monkeypatch):
     store = filled(tmp_path)
-    store.wait = 0.1
-    other = sqlite3.connect(store.path, check_same_thread=False, isolation_level=None)
+    store.wait = 0.01
+    other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    threading.Timer(0.6, lambda: other.execute("ROLLBACK")).start()
-    began = time.monotonic()
+    tries, true_writing = [], store_module.writing
+
+    def writing(*rest):
+        tries.append(other.in_transaction)
+        if len(tries) == 4:
+            other.execute("ROLLBACK")
+        return true_writing(*rest)
+
+    monkeypatch.setattr(store_module, "writing", writing)
     store.add([row("d")], {})
-    assert time.monotonic() - began > 0.4
-    assert store.missing(["d"]) == []
+    assert tries == [True] * 4 and store.missing(["d"]) == []
     other.close()
+
+
+def test_a_reader_that_undoes_a_dead_writers_half_in_a_copy_notices_a_living_writer(tmp_path, monkeypatch):
+    names = [f"{i:04d}" for i in range(400)]
+    store = filled(tmp_path, names)
+    child = os.fork()
+    if child == 0:  # a writer dies with half of its transaction on the disk
+        db = sqlite3.connect(store.path, isolation_level=None)
+        db.execute("PRAGMA cache_size = 1")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("UPDATE rows SET row = replace(row, '0.5', '0.4')")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert (tmp_path / "rows.sqlite-journal").exists()
+    copied, true_copy = [], shutil.copyfile
+
+    def copyfile(source, target):
+        true_copy(source, target)
+        copied.append(source)
+        if len(copied) == 1:
+            store.add([row("d")], {"torch": "2"})  # it undoes the half itself, and the journal is gone
+
+    monkeypatch.setattr(shutil, "copyfile", copyfile)
+    assert [r["nmse"] for r in store.study()] == [0.5] * 400, "half of the dead writer's transaction was read"
+    assert verify_store(tmp_path).sound and store.missing([*names, "d"]) == []
+
+
+def test_a_store_that_changes_at_every_look_is_one_line(tmp_path, monkeypatch):
+    store = filled(tmp_path)
+    monkeypatch.setattr(database, "_undone", lambda *rest: None)
+    monkeypatch.setattr(database, "_read_only", lambda *rest: (_ for _ in ()).throw(unreadable()))
+    with pytest.raises(StoreError, match="changes faster than it can be read; run the same command again"):
+        store.study()
+
+
+def unreadable():
+    problem = sqlite3.OperationalError("attempt to write a readonly database")
+    problem.sqlite_errorname = "SQLITE_READONLY_ROLLBACK"
+    return problem
 
 
 def test_a_locked_store_is_one_line_for_a_reader(tmp_path, capsys, monkeypatch):

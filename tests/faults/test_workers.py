@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -21,11 +21,11 @@ from headcount.training.kept_networks import network_of
 from headcount.training.sharing import RETRIES
 from headcount.training.sweeps import banks, run
 from headcount.training.workers import LocalWorkers, Lost
-from tests.faults.sweep_specs import rows_of, start, with_
+from tests.faults.sweep_specs import LIMIT, rows_of, start, with_
 
 SPEC = with_(("lengths = [4, 6]", "lengths = [4, 5, 6, 7]"), ("heads = [1, 2]", "heads = [1]"))
 ASKED = Sweep.from_toml(SPEC)
-LONG = with_(("epochs = 2", "epochs = 300"), ("lengths = [4, 6]", "lengths = [4]"), ("heads = [1, 2]", "heads = [1]"))
+ONE = with_(("epochs = 2", "epochs = 12"), ("lengths = [4, 6]", "lengths = [4]"), ("heads = [1, 2]", "heads = [1]"))
 
 
 @pytest.fixture(scope="module")
@@ -84,15 +84,15 @@ def test_a_bank_lost_too_often_is_named_and_all_others_are_kept(tmp_path, alone)
 def test_a_worker_that_is_killed_is_lost_and_its_seat_is_taken_anew():
     workers = LocalWorkers(1)
     members = tuple(next(iter(banks(ASKED, "cpu"))))
-    long = BankJob(members, Sweep.from_toml(LONG).recipe)
+    long = BankJob(members, replace(ASKED.recipe, epochs=1_000_000))
     try:
         workers.submit(long)
         process = workers.seats[0].process
         os.kill(process.pid, signal.SIGKILL)
-        ((job, result),) = workers.finished(60)
+        ((job, result),) = workers.finished(LIMIT)
         assert job == long and result == Lost("its worker ended with signal 9")
         workers.submit(BankJob(members, ASKED.recipe))
-        ((_, again),) = workers.finished(60)
+        ((_, again),) = workers.finished(LIMIT)
         assert [row["run"] for row in again.rows] == [member.run(ASKED.recipe) for member in members]
     finally:
         workers.close()
@@ -128,21 +128,31 @@ def test_of_each_shape_the_best_network_alone_is_kept(tmp_path):
         network_of(tmp_path, next(row for row in study if row["run"] not in best))
 
 
+ASKED_TO_END = """
+import os, signal, sys
+from headcount.cli import main
+from headcount.training.checkpoints import Checkpoint
+
+def write(self, content, state, true_write=Checkpoint.write):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return true_write(self, content, state)
+
+Checkpoint.write = write
+main(sys.argv[1:])
+"""
+
+
 def test_asked_to_end_a_sweep_keeps_its_bank_and_goes_on_from_there(tmp_path):
-    (tmp_path / "spec.toml").write_text(LONG)
-    words = ("sweep", tmp_path / "spec.toml", "--store", tmp_path / "cut", "--checkpoint", "0.05s")
-    first = start(*words)
+    (tmp_path / "spec.toml").write_text(ONE)
+    words = ("sweep", tmp_path / "spec.toml", "--store", tmp_path / "cut", "--checkpoint", "0.001s")
+    first = start(*words, program=("-c", ASKED_TO_END))  # the signal comes while it trains, however slow it is
     state = tmp_path / "cut" / "checkpoints"
-    while not (state.is_dir() and list(state.glob("*.safetensors"))):
-        assert first.poll() is None, "it ended before it kept anything"
-        time.sleep(0.01)
-    first.terminate()
-    _, said = first.communicate(timeout=60)
+    _, said = first.communicate(timeout=LIMIT)
     assert first.returncode == 130 and "run the same command to go on" in said
-    assert list(state.iterdir())
-    run(Sweep.from_toml(LONG), Store.open(tmp_path / "cut", create=True), checkpoint=600)
+    assert list(state.glob("*.safetensors"))
+    run(Sweep.from_toml(ONE), Store.open(tmp_path / "cut", create=True), checkpoint=600)
     assert not list(state.iterdir())
-    run(Sweep.from_toml(LONG), Store.open(tmp_path / "whole", create=True))
+    run(Sweep.from_toml(ONE), Store.open(tmp_path / "whole", create=True))
     assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
 
 
@@ -186,9 +196,9 @@ def test_a_ray_cluster_of_two_nodes_has_the_rows_of_one_process(tmp_path, alone)
         address = cluster.stdout.readline().strip()
         words = ("--backend", "ray", "--address", address, "--save", "all")
         swept = start("sweep", tmp_path / "spec.toml", "--store", tmp_path / "store", *words)
-        out, said = swept.communicate(timeout=240)
+        out, said = swept.communicate(timeout=LIMIT)
         cluster.stdin.close()
-        cluster.wait(timeout=60)
+        cluster.wait(timeout=LIMIT)
     assert swept.returncode == 0, out + said
     assert rows_of(tmp_path / "store") == rows_of(alone)
     assert len(list((tmp_path / "store" / "networks").iterdir())) == len(ASKED.members)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -24,10 +24,21 @@ from headcount.nets.pretrained.model_places import folder_of
 from headcount.nets.pretrained.ragged_heads import Weights
 from headcount.refusals import RefusalError, at_least_one
 
-__all__ = ["build", "config_of", "folder_of", "load", "load_compact", "readout_for", "tokenizer_of"]
+__all__ = [
+    "build",
+    "config_of",
+    "filled_model",
+    "folder_of",
+    "load",
+    "load_compact",
+    "readout_for",
+    "stated_config",
+    "tokenizer_of",
+]
 
 LAYOUT = "headcount_layout.json"  # beside the weights of a compact checkpoint
 WEIGHTS = "model.safetensors"
+FEWEST_BYTES = 4  # of a layer
 
 
 @dataclass(frozen=True)
@@ -46,17 +57,22 @@ def config_of(name: str | Path) -> Any:
         data = _json_table(local)
         if data.get("model_type") == "headcount":
             return data
-    from transformers import AutoConfig
-
-    try:
-        with _quietly():
-            config = AutoConfig.from_pretrained(where, trust_remote_code=False)
-    except Exception as cause:  # whatever a library makes of a stranger's file
-        raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
+    config = stated_config(where, str(name))
     if config.model_type not in FAMILIES:
         known = ", ".join(n for n in FAMILIES if n != "headcount")
         raise ValueError(f"{name} is of type {config.model_type!r}, which cannot be shrunk; known: {known}")
     return config
+
+
+def stated_config(where: str, name: str) -> Any:
+    """The configuration in a folder, of whatever family the library knows."""
+    from transformers import AutoConfig
+
+    try:
+        with _quietly():
+            return AutoConfig.from_pretrained(where, trust_remote_code=False)
+    except Exception as cause:  # whatever a library makes of a stranger's file
+        raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
 
 
 def build(config: Any) -> nn.Module:
@@ -80,15 +96,28 @@ def load(name: str | Path) -> nn.Module:
     config = config_of(where)
     if isinstance(config, dict):
         raise ValueError(f"{name} names headcount's own network but has no {LAYOUT}, so no weights can be placed")
+    return filled_model(where, _kind(config), config, str(name))
+
+
+def filled_model(
+    where: str, kind: Any, config: Any, name: str, unused: tuple[str, ...] = (), **settings: Any
+) -> nn.Module:
+    """A model of this class with every weight from its folder; one that the library would fill in is refused.
+
+    Weights whose name begins with one of `unused` may be missing: nothing is read from them.
+    """
     _refuse_index_outside(Path(where))
+    _refuse_endless_layers(Path(where), config)
     try:
         with _quietly():
-            model, told = _kind(config).from_pretrained(
-                where, config=config, trust_remote_code=False, output_loading_info=True
+            model, told = kind.from_pretrained(
+                where, config=config, trust_remote_code=False, output_loading_info=True, **settings
             )
     except Exception as cause:  # whatever a library makes of a stranger's file
-        raise RefusalError(f"no weights can be read from {name!r}: {_first_line(cause)}") from None
-    _refuse_random(told, config, name)
+        said = _first_mismatch(Path(where), kind, config) or _first_line(cause)
+        raise RefusalError(f"no weights can be read from {name!r}: {said}") from None
+    read = [key for key in told.get("missing_keys") or () if not key.startswith(unused)]
+    _refuse_random({**told, "missing_keys": read}, config, name)
     refuse_not_finite(model.state_dict(), name)
     return model.eval()
 
@@ -99,7 +128,9 @@ def load_compact(folder: str | Path) -> nn.Module:
     if not (folder / LAYOUT).is_file():
         raise FileNotFoundError(f"{folder} is no compact checkpoint: it has no {LAYOUT}")
     stored_layout = decode(_StoredLayout, _json_table(folder / LAYOUT), LAYOUT)
-    model = build(config_of(folder))
+    config = config_of(folder)
+    _refuse_endless_layers(folder, config)
+    model = build(config)
     family = family_of(model)
     layers = family.layers(model)
     if len(layers) != len(stored_layout.layers):
@@ -157,6 +188,31 @@ def _refuse_random(told: Mapping[str, Any], config: Any, name: object) -> None:
         number = re.search(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.", key)
         if layers is not None and number and int(number[1]) >= layers:
             raise RefusalError(f"the weights in {name} hold {key!r}, and its config.json says {layers} layers")
+
+
+def _refuse_endless_layers(folder: Path, config: Any) -> None:
+    """Refuse more layers than the weights could fill with one number each: making them would never end."""
+    layers = getattr(config, "num_hidden_layers", 0)
+    files = [file for kind in ("*.safetensors", "*.bin") for file in folder.glob(kind)]
+    size = sum(file.stat().st_size for file in files)
+    if files and isinstance(layers, int) and layers > size // FEWEST_BYTES:
+        raise RefusalError(f"the config.json in {folder} says {layers} layers, and its weights are {size} bytes")
+
+
+def _first_mismatch(folder: Path, kind: Any, config: Any) -> str | None:
+    """The first tensor whose shape is not the one that the configuration asks for, in words."""
+    try:
+        with torch.device("meta"), _quietly():
+            wanted = {name: tuple(tensor.shape) for name, tensor in kind(config).state_dict().items()}
+        for path in sorted(folder.glob("*.safetensors")):
+            with safe_open(path, framework="pt") as file:
+                for name in sorted(file.keys()):
+                    shape = tuple(file.get_slice(name).get_shape())
+                    if wanted.get(name, shape) != shape:
+                        return f"{name!r} is {shape}, and its config.json asks for {wanted[name]}"
+    except Exception:  # then the library's own words must do
+        return None
+    return None
 
 
 def _refuse_index_outside(folder: Path) -> None:

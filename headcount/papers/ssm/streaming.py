@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headcount.certificates.built import write_onnx
 from headcount.files import whole
+from headcount.nets.exporting import traced, write_program
 from headcount.papers.ssm.interchange import to_sos
 from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
@@ -84,19 +84,13 @@ def export(system: DiagonalSSM | DeepSSM, path: Path | str) -> Path:
     path = Path(path)
     if path.suffix not in FORMATS:
         raise ValueError(f"export writes {', '.join(FORMATS)}; got {path.name!r}; {nearest(path.suffix, FORMATS)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".json":
         flat = system.flatten() if isinstance(system, DeepSSM) else system
         with whole(path) as scratch:
             scratch.write_text(json.dumps({"sos": to_sos(flat).tolist()}, indent=1) + "\n", encoding="utf-8")
         return path
     program, facts = _program(system)
-    scratch = path.with_name(f"part.{path.name}")  # the exporter looks at the ending
-    if path.suffix == ".pt2":
-        torch.export.save(program, scratch, extra_files={"headcount": json.dumps(facts)})
-    else:
-        write_onnx(program, scratch, facts)
-    scratch.replace(path)
+    write_program(program, path, facts)
     return path
 
 
@@ -104,7 +98,7 @@ def _program(system: DiagonalSSM | DeepSSM) -> tuple[torch.export.ExportedProgra
     net = to_module(system).float()
     two = (torch.zeros(2), torch.zeros(2, net.states))
     batch = torch.export.Dim("batch", min=1)
-    program = torch.export.export(net, two, dynamic_shapes=({0: batch}, {0: batch}))
+    program = traced(net, two, ({0: batch}, {0: batch}))
     return program, {"states": net.states, "largest_entry": system.largest_entry}
 
 
