@@ -116,7 +116,8 @@ def arrays_in(path: str | Path) -> dict[str, np.ndarray]:
         raise
     except Exception as problem:  # whatever a library makes of a stranger's file
         why = " ".join(str(problem).split())[:200]
-        raise RefusalError(f"{path} is not a readable .npz file of plain arrays: {why}") from None
+        said = "" if "pickle" in why else f": {why}"  # numpy takes any other file for a pickle
+        raise RefusalError(f"{path} is not a readable .npz file of plain arrays{said}") from None
 
 
 def text_in(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:

@@ -27,7 +27,7 @@ TASKS = (
     *(PairMax.random(D, 2, T) for D, T in ((1, 3), (2, 4), (3, 4))),
     OppositePair(3),
     OppositePair(4, token_dim=1),
-    *(KthLargest(rank, T) for rank, T in ((1, 2), (1, 8), (2, 4), (2, 9))),
+    *(KthLargest(rank, T) for rank, T in ((1, 2), (1, 8), (2, 4), (2, 9), (2, 2), (7, 8), (8, 8))),
     *(PositionSum(positions, T) for positions, T in (((0,), 4), ((0, 1, 2), 10), ((1, 3), 4))),
     *(Induction(vocab, T) for vocab, T in ((2, 4), (3, 6), (5, 8))),
 )

@@ -8,6 +8,8 @@ import torch
 
 import headcount as hc
 from headcount.cli import main
+from headcount.cli.printing import show_table
+from headcount.files import arrays_in
 from headcount.nets import Architecture
 from headcount.papers.infoflow import kth_largest
 from headcount.structure import Retrieval
@@ -118,3 +120,16 @@ def test_last_sentences_count_and_promise_what_they_may(capsys, words, sentence)
     text = printed(capsys, *words)
     assert sentence in text
     assert "no error is promised" not in text or "the error is at most" not in text
+
+
+def test_names_in_a_table_are_never_broken(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    show_table([{"name": "attention-svm:feasibility", "what": "many words " * 12}], ("name", "what"))
+    assert "attention-svm:feasibility" in capsys.readouterr().out
+
+
+def test_a_file_of_words_is_not_said_to_be_a_pickle(tmp_path):
+    (tmp_path / "not.npz").write_text("hello")
+    with pytest.raises(ValueError, match=r"not\.npz is not a readable \.npz file of plain arrays$"):
+        arrays_in(tmp_path / "not.npz")
