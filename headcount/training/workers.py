@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -153,6 +154,7 @@ def _serve(line: Connection, gpu: str | None, caches: Path) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before the first look at a device
     use_caches(caches)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_driver, daemon=True).start()
     with heeding_termination() as termination, contextlib.suppress(EOFError, OSError, Terminated):
         while True:
             job = line.recv()
@@ -161,6 +163,14 @@ def _serve(line: Connection, gpu: str | None, caches: Path) -> None:
             except Exception as problem:
                 result = _sendable(problem)
             line.send(result)
+
+
+def _end_with_the_driver() -> None:
+    """Ask this worker to end when its driver has died: nobody is left to take what it trains."""
+    driver = multiprocessing.parent_process()
+    if driver is not None:
+        wait([driver.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _sendable(problem: Exception) -> Exception:

@@ -43,6 +43,7 @@ def start(
     cwd: Path | None = None,
     preexec_fn: Callable[[], None] | None = None,
     program: tuple[str, str] = ("-m", "headcount"),
+    stdin: int | None = None,
     **settings: str,
 ) -> subprocess.Popen[str]:
     """`headcount ...`, or another program of Python, as a process of its own, with one thread."""
@@ -50,7 +51,7 @@ def start(
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(here), **settings}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, *program, *map(str, words)]
-    return subprocess.Popen(command, env=environment, cwd=cwd, preexec_fn=preexec_fn, **pipes)
+    return subprocess.Popen(command, env=environment, cwd=cwd, preexec_fn=preexec_fn, stdin=stdin, **pipes)
 
 
 def wait_until(happened: Callable[[], object], process: subprocess.Popen[str]) -> None:

@@ -2,10 +2,12 @@
 
 import importlib.util
 import os
+import select
 import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,7 +23,7 @@ from headcount.training.kept_networks import network_of
 from headcount.training.sharing import RETRIES
 from headcount.training.sweeps import banks, run
 from headcount.training.workers import LocalWorkers, Lost
-from tests.faults.sweep_specs import LIMIT, rows_of, start, with_
+from tests.faults.sweep_specs import LIMIT, rows_of, start, wait_until, with_
 
 SPEC = with_(("lengths = [4, 6]", "lengths = [4, 5, 6, 7]"), ("heads = [1, 2]", "heads = [1]"))
 ASKED = Sweep.from_toml(SPEC)
@@ -96,6 +98,41 @@ def test_a_worker_that_is_killed_is_lost_and_its_seat_is_taken_anew():
         assert [row["run"] for row in again.rows] == [member.run(ASKED.recipe) for member in members]
     finally:
         workers.close()
+
+
+DRIVER = """
+import os, signal, sys
+from headcount.training.workers import LocalWorkers
+from tests.faults.test_workers import long_job
+
+if __name__ == "__main__":
+    workers = LocalWorkers(1)
+    workers.submit(long_job(sys.argv[1]))
+    print(workers.seats[0].process.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def long_job(states):
+    return BankJob(
+        tuple(next(iter(banks(ASKED, "cpu")))), replace(ASKED.recipe, epochs=10**7), "cpu", Path(states), 0.1
+    )
+
+
+def test_a_worker_whose_driver_is_killed_keeps_its_state_and_ends(tmp_path):
+    (tmp_path / "driver.py").write_text(DRIVER)
+    states = tmp_path / "states"
+    driver = start(program=(str(tmp_path / "driver.py"), str(states)), stdin=subprocess.PIPE)
+    wait_until(lambda: states.is_dir() and list(states.glob("*.safetensors")), driver)  # it trains, and not to the end
+    worker = int(driver.stdout.readline())
+    ended = os.pidfd_open(worker)
+    driver.kill()
+    in_time = select.select([ended], [], [], LIMIT)[0]
+    if not in_time:
+        os.kill(worker, signal.SIGKILL)
+    driver.communicate(timeout=LIMIT)
+    os.close(ended)
+    assert in_time, "it trains on, for nobody"
 
 
 def test_a_bank_that_does_not_fit_is_trained_in_halves_and_says_so(monkeypatch):
