@@ -1,5 +1,6 @@
 """Decoders in compiled C++: the plain bank's gradients, whatever is judged, whatever the threads."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from headcount.training.decoder_paths import DecoderBatch, by_products, choose_d
 from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
 
 pytestmark = pytest.mark.skipif(native_library("float64", "decoders") is None, reason="needs a C++ compiler")
+Way = Callable[[DecoderBank, DecoderBatch], torch.Tensor]
 SHAPE = DecoderShape(((2, 4), (1, 6)), embed_dim=9, width=20, vocab=8, context=30)
 
 
@@ -38,8 +40,8 @@ def drawn(seed: int) -> tuple[DecoderBank, DecoderBatch]:
     return bank, DecoderBatch(ids, targets, judged, offset, judged.sum(dim=(1, 2)))
 
 
-def gap(bank: DecoderBank, batch: DecoderBatch, true: torch.Tensor) -> float:
-    off = (compiled_decoder_gradient(bank, batch).double() - true).norm(dim=1)
+def gap(bank: DecoderBank, batch: DecoderBatch, true: torch.Tensor, way: Way = compiled_decoder_gradient) -> float:
+    off = (way(bank, batch).double() - true).norm(dim=1)
     return (off / true.norm(dim=1).clamp(min=1e-9)).max().item()
 
 
@@ -52,7 +54,9 @@ def test_random_decoders_have_the_plain_gradients(seeds):
         true = by_products().gradient(bank, batch)
         assert gap(bank, batch, true) < 1e-10, seed
         bank.theta = bank.theta.float()
-        assert gap(bank, batch, true) < ROUNDINGS * torch.finfo(torch.float32).eps, seed
+        # The norm of two or three numbers may lose all digits: then the plain bank in float32 has lost them, too.
+        lost = gap(bank, batch, true, by_products().gradient)
+        assert gap(bank, batch, true) < max(ROUNDINGS * torch.finfo(torch.float32).eps, 4 * lost), seed
 
 
 def test_a_member_that_is_judged_nowhere_learns_nothing_and_the_others_do():

@@ -73,6 +73,8 @@ def _build(compiler: str, dtype: str, program: str, file: Path) -> None:
     with whole(file) as scratch:
         command = [compiler, *_options(dtype), str(SOURCES / f"{program}.cpp"), "-o", str(scratch)]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE)
+        if scratch.exists():
+            scratch.chmod(0o700)  # whatever the user's mask: others shall not write it
 
 
 def _ours(file: Path) -> bool:

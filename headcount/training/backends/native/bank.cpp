@@ -70,7 +70,8 @@ void compose_back(const Member& m, const real* plain, const real* turned, const 
     std::memset(d_key.at, 0, d_key.bytes);
     for (int h = 0; h < l.heads; ++h) {
         const real* d = gradient + m.question.at + h * m.question.step;
-        for (int j = 0; j < m.width; ++j) add(d_key.at + h * w.step, turned + o.turned + j * o.turned_step, d[j], w.step);
+        for (int j = 0; j < m.width; ++j)
+            add(d_key.at + h * w.step, turned + o.turned + j * o.turned_step, d[j], w.step);
         for (int e = 0; e < m.embed; ++e) add(gradient + o.at + e * o.step, d, key.at[h * w.step + e], o.step);
     }
     for (int r = 0; r < rows; ++r) {

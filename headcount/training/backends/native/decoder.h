@@ -418,7 +418,8 @@ class DecoderTile : Passage {
                 vec *p = k.weights + size_t(h * G + g) * J * wide, *d_key = d_three + g * k.three_step + h * n;
                 each(T, n, J, {p, 1, wide}, {d_out, apart, 1}, d_key + rows, far, 1);
                 each(J, T, n, {d_out, apart, 1}, {key + rows, 1, far}, some_d, wide, 1);
-                for (int j = 0; j < J; ++j) slopes(n, T, d_out + j * apart, out + j * apart, p + j * wide, some_d + j * wide);
+                for (int j = 0; j < J; ++j)
+                    slopes(n, T, d_out + j * apart, out + j * apart, p + j * wide, some_d + j * wide);
                 each(J, n, T, {p, wide, 1}, {key, far, 1}, d_query + near, apart, 1);
                 each(T, n, J, {p, 1, wide}, {k.query + near, apart, 1}, d_key, far, 1);
             }

@@ -1,5 +1,5 @@
-// Banks of causal networks over letters on a CPU: the gradient, by the function at the end. Jobs are cut and added as in
-// bank.cpp, by the batch alone.
+// Banks of causal networks over letters on a CPU: the gradient, by the function at the end. Jobs are cut and added as
+// in bank.cpp, by the batch alone.
 #include "crew.h"
 #include "decoder.h"
 #include "numbers.h"

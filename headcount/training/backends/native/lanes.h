@@ -89,7 +89,8 @@ static inline vec sums(vec* a) {
 #pragma GCC unroll 8
     for (int s = LANES / 2; s > 0; s /= 2) {
 #pragma GCC unroll 16
-        for (int i = 0; i < s; ++i) a[i] = exchange(a[i], a[i + s], s, false, false) + exchange(a[i], a[i + s], s, true, true);
+        for (int i = 0; i < s; ++i)
+            a[i] = exchange(a[i], a[i + s], s, false, false) + exchange(a[i], a[i + s], s, true, true);
     }
     return a[0];
 }

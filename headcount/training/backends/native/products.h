@@ -88,7 +88,6 @@ static void gram_block(int columns, const vec* a, int a_step, const vec* b, int 
     for (int part = 0; part < filled; part += LANES) {
         alignas(BYTES) real total[LANES];
         *(vec*)total = sums(acc + part);
-#pragma GCC unroll 16
         for (int i = 0; i < LANES && part + i < count; ++i) out[(part + i) / C * out_step + (part + i) % C] += total[i];
     }
 }
