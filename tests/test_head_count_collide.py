@@ -172,7 +172,7 @@ def test_misuse_is_refused_by_name():
     net = Smooth(1, 2, 0)
     with pytest.raises(ValueError, match="at least 2 retrievals"):
         collide(Wells(centres=[[0.0, 0.0]], length=32), net)
-    with pytest.raises(ValueError, match="are free at length 8, not 12"):
+    with pytest.raises(ValueError, match="has 6 positions free at length 8, not 12"):
         collide(Wells(centres=[[0.0, 0.0], [1.0, 1.0]], length=8), net)
     with pytest.raises(ValueError, match="levels at least 2"):
         collide(TASK, net, levels=1)

@@ -143,6 +143,7 @@ def _forked(work: Callable[[], NoReturn], folder: Path) -> Ending:
         if child == 0:
             try:
                 os.setsid()
+                faulthandler.disable()  # pytest's, which would tell the terminal of an end that the case itself reports
                 for target, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, out.fileno()), (2, err.fileno())):
                     os.dup2(source, target)
                 work()
