@@ -15,14 +15,6 @@ from headcount.nets.exporting import holding_interruptions
 from headcount.tasks import Wells
 
 
-@pytest.fixture(autouse=True)
-def interruptions_as_at_a_terminal():
-    """A program that a script started in the background ignores them from the start."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def built():
     return hc.head_count.enough_heads(Wells.random(3, 2, 16, windows=True), 1e-3)
 
