@@ -1,8 +1,6 @@
 """The test run checks every shape and type that the package states."""
 
-import contextlib
 import os
-import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share two cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -14,9 +12,6 @@ from jaxtyping import install_import_hook
 import tests.typechecker  # noqa: F401  (the hook names it)
 
 install_import_hook("headcount", "tests.typechecker.check")
-
-with contextlib.suppress(ValueError):  # not the main thread's business, then
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a script starts in the background ignores it
 
 # The ordinary run tries the same cases every time, however slow the machine; --hypothesis-profile=searching looks on.
 SLOW = [HealthCheck.too_slow]  # is no failure

@@ -15,6 +15,12 @@ from headcount.nets.exporting import holding_interruptions
 from headcount.tasks import Wells
 
 
+@pytest.fixture(autouse=True)
+def interruptions_as_at_a_terminal():
+    """A program that a script started in the background ignores them, and so may what a test before this one left."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def built():
     return hc.head_count.enough_heads(Wells.random(3, 2, 16, windows=True), 1e-3)
 

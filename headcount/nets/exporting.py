@@ -67,7 +67,7 @@ def holding_interruptions() -> Iterator[None]:
     Torch traces by calling Python from C++ where nothing may be raised: an interruption there aborts the process, or
     leaves it in a state in which no later operation works.
 
-    >>> done = []
+    >>> done, _ = [], signal.signal(signal.SIGINT, signal.default_int_handler)
     >>> try:
     ...     with holding_interruptions():
     ...         signal.raise_signal(signal.SIGINT)
