@@ -46,7 +46,7 @@ def predict(task: Any, arch: Architecture) -> Prediction:
     >>> print(short.fixes[0])
     2 heads in layer 1 (now 1)
     """
-    structure = structure_seen(task, arch)
+    structure = structure_seen(task, structure_of(task), arch)
     case = _Case(task, structure, arch)
     plan, lower = case.plan, case.lower
     made = fitting(task, arch)
@@ -76,19 +76,18 @@ def structure_of(task: Any) -> Structure:
     return stated
 
 
-def structure_seen(task: Any, arch: Architecture) -> Structure:
+def structure_seen(task: Any, structure: Structure, arch: Architecture) -> Structure:
     """The structure of a task as a network of this shape meets it.
 
     A look-up by place is beyond a network without positions only if the order of the tokens matters, and two orders of
-    one sequence with different targets prove that it does. A task that can be asked, and shows no such pair, is a
-    function of the bag of its tokens: what such a network must read is the bag.
+    one sequence with different targets prove that it does. A task that can be asked, and shows no such pair, is taken
+    for a function of the bag of its tokens, which is evidence and no proof: what such a network must read is the bag.
 
     >>> from headcount.tasks import Lookups, PlaceOf, Ridges
     >>> both = Lookups((PlaceOf(0, (1.0,)), PlaceOf(1, (1.0,))), length=2, outer=Ridges.sum(2))  # x_0 + x_1
     >>> predict(both, Architecture(((1, 2),))).verdict
     'cheap'
     """
-    structure = structure_of(task)
     if arch.positions or not hasattr(task, "sample") or unplaced(structure, arch) is None or order_matters(task):
         return structure
     numbers = structure.length * structure.token_dim
@@ -116,14 +115,13 @@ def cheap_shape(task: Any, structure: Structure, arch: Architecture) -> bool:
     """Whether `predict` would say cheap; quicker."""
     if fitting(task, arch) is not None:
         return True
-    if not arch.positions:
-        structure = structure_seen(task, arch)
+    structure = structure_seen(task, structure, arch)
     return is_cheap(structure, arch) and not _costly(one_layer_bound(structure, arch))
 
 
 def cheap_exponent(task: Any, structure: Structure, arch: Architecture) -> float:
     """The exponent that `predict` would say where the shape is cheap, else infinity."""
-    case = _Case(task, structure_seen(task, arch) if not arch.positions else structure, arch)
+    case = _Case(task, structure_seen(task, structure, arch), arch)
     return case.exponent if case.cheap else math.inf
 
 
