@@ -75,7 +75,7 @@ def _raise_ceilings(run: Run) -> None:
 
 def _compiler() -> dict[str, Any]:
     """Which compiler there is, and how long it takes for the library."""
-    found = building._compiler()
+    found = building.native_compiler()
     if found is None:
         return {}
     with tempfile.TemporaryDirectory() as folder:

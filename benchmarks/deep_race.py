@@ -90,7 +90,7 @@ def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for shape in dict.fromkeys(tuple(row[key] for key in SHAPE) for row in rows):
         here = [row for row in rows if tuple(row[key] for key in SHAPE) == shape]
         peers = [r for r in here if r["way"].startswith("JAX") and "collapsed" not in r["way"]]
-        ours = [r for r in here if r["way"].startswith(("fused", "layers", "sublayers"))]
+        ours = [r for r in here if r["way"].startswith(("fused", "layers", "sublayers", "warps"))]
         if not ours:
             continue
         best = max(ours, key=lambda row: row["rate"])

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from headcount.nets import Architecture
 from headcount.training.backends import layered as kernels
-from headcount.training.backends.choice import Path, differentiated, fused, layered, reference, rounding, sublayered
+from headcount.training.backends.choice import Path, differentiated, fused, layered, reference, rounding, warped
 from headcount.training.backends.plain import Batch, Touch, collapsed
 from headcount.training.bank import Bank
 
@@ -122,7 +122,7 @@ def examined(number: int, device: str) -> dict[str, Any]:
     if device == "cpu":  # the interpreter is slow
         case = case._replace(archs=case.archs[:2], lengths=case.lengths[:2], batch=min(3, case.batch))
     depth = case.archs[0].depth
-    path, tolerance = (fused() if depth == 1 else sublayered()), rounding(depth)
+    path, tolerance = (fused() if depth == 1 else warped()), rounding(depth)
     found = gaps(case, path, device)
     worst = int(found.argmax())
     row: dict[str, Any] = {

@@ -21,8 +21,7 @@ from benchmarks.measuring import Run
 from benchmarks.problem import Problem, Size, of_path
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.training import Member, Recipe, train
-from headcount.training.backends.choice import Path, as_it_is, fused, layered, recorded, sublayered
-from headcount.training.backends.tiles import SublayerTile
+from headcount.training.backends.choice import Path, as_it_is, fused, layered, recorded, sublayered, warped
 from headcount.training.checkpoints import Checkpoint
 from headcount.training.fresh import OnDevice
 
@@ -32,19 +31,6 @@ STAGES = ("fuzz", "race", "decoders", "recheck", "growth", "record")
 SHAPES = [*deep_race.DEEP, *deep_race.WIDE]
 DEEP = range(len(deep_race.DEEP))
 TINY = Size(2, 5, batch=4, heads=2, layers=2, width=8, steps_per_epoch=1)
-TILES = {
-    "registers=128, 255": SublayerTile(registers=(128, None)),
-    "registers=128, 168": SublayerTile(registers=(128, 168)),
-    "feed_rows=128": SublayerTile(feed_rows=128),
-    "feed_rows=32": SublayerTile(feed_rows=32),
-    "hidden=128": SublayerTile(hidden=128),
-    "chunk=16, wide=32": SublayerTile(chunk=16, wide=32),
-}
-AT = {
-    0: ("registers=128, 255", "registers=128, 168", "feed_rows=128", "chunk=16, wide=32"),
-    1: ("registers=128, 255", "hidden=128", "feed_rows=32", "chunk=16, wide=32"),
-    3: ("registers=128, 168",),
-}
 GROWTH = (64, 128, 256, 512, 1024)
 SAMPLED = 4  # every so-many-th deep cell of the battery is trained again
 RECORD = 100_000  # steps
@@ -91,8 +77,7 @@ def ways(number: int) -> dict[str, Path]:
     """Our paths at a shape: the two that are chosen from, then tiles."""
     if number not in DEEP:
         return {fused().name: fused()}
-    found = {path.name: path for path in (sublayered(), layered())}
-    return found | {f"sublayers in kernels (half), {name}": sublayered(tile=TILES[name]) for name in AT.get(number, ())}
+    return {path.name: path for path in (warped(), sublayered(), layered())}
 
 
 def published(dry: bool) -> list[Entry]:
@@ -185,7 +170,7 @@ def _recheck(round3: Round3, cell: str, out: File, limit: float) -> dict[str, An
 def _growth(round3: Round3, cell: str, out: File, limit: float) -> dict[str, Any]:
     size = TINY if round3.dry else Size(int(cell), 32, layers=2, steps_per_epoch=8)
     run = Run(round3.device, 60.0, 0.01 if round3.dry else 0.6, None, time.perf_counter)
-    row = run.measure(sublayered().name, partial(of_path, path=_on(round3, sublayered())), size)
+    row = run.measure(warped().name, partial(of_path, path=_on(round3, warped())), size)
     each = (row["peak bytes"] or 0) / size.models
     return {**row, **run.about, "microseconds per model-step": 1e6 / row["rate"], "bytes per member": each}
 

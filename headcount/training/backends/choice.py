@@ -38,6 +38,7 @@ __all__ = [
     "reference",
     "rounding",
     "sublayered",
+    "warped",
     "where_it_compiles",
 ]
 
@@ -48,6 +49,10 @@ Update = Callable[[AdamW, Tensor, Tensor, Tensor], None]
 LONG = 1000  # steps: what a CPU must have to do before a compiler is called, which takes five seconds once
 
 
+def _nowhere(bank: Bank, batch: Batch) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Path:
     """A way to compute a bank and to repeat its step; every path computes the same numbers up to rounding.
@@ -55,7 +60,8 @@ class Path:
     `gradient` is the gradient of each member's mean `loss`, `update` moves the parameters along it, `record` makes a
     step repeatable, `pack` prepares the resident data. `tolerance` is how far a member's gradient may be from the plain
     one, relative to its norm, by rounding alone (0: it is computed the plain way); `failed` says why the path gave way.
-    `rivals` are other ways to the same gradient: which of them is fastest depends on the shape, and is measured.
+    `rivals` are other ways to the same gradient: which of them is fastest depends on the shape, and is measured, except
+    where this one is `ahead`.
     """
 
     name: str
@@ -68,6 +74,7 @@ class Path:
     tolerance: float = 0.0
     failed: list[str] = field(default_factory=list)
     rivals: tuple[Path, ...] = ()
+    ahead: Callable[[Bank, Batch], bool] = _nowhere
 
     @property
     def backend(self) -> str:
@@ -100,7 +107,7 @@ def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "
     if arch.outputs > 1 or dtype != "float32":
         return recorded
     try:
-        ways = [fused()] if arch.depth == 1 else [sublayered(), layered()]
+        ways = [fused()] if arch.depth == 1 else [warped(), sublayered(), layered()]
         first, *others = (where_it_compiles(replace(way, tolerance=rounding(arch.depth))) for way in ways)
         return replace(first, rivals=tuple(others))
     except ImportError as missing:
@@ -140,7 +147,11 @@ def not_compiled(error: Exception) -> bool:
     """Whether it is the compiler that gave up: by an error of its own, or in one of its passes, which says no more."""
     from triton.errors import TritonError
 
-    return isinstance(error, TritonError) or (isinstance(error, RuntimeError) and "PassManager" in str(error))
+    from headcount.training.backends.warp_programs import NotCompiledError
+
+    return isinstance(error, (TritonError, NotCompiledError)) or (
+        isinstance(error, RuntimeError) and "PassManager" in str(error)
+    )
 
 
 def rounding(layers: int) -> float:
@@ -154,6 +165,8 @@ def proved(path: Path, bank: Bank, batch: Batch, target: Tensor) -> Path:
     If none has them, the plainer one for any loss; a line for every way that is left out.
     """
     if not path.tolerance:
+        return path
+    if path.ahead(bank, batch) and _complaint(path, bank, batch, target) is None and not path.failed:
         return path
     ways = {way.name: (way, _complaint(way, bank, batch, target)) for way in (path, *path.rivals)}
     right = [way for way, complaint in ways.values() if complaint is None]
@@ -276,6 +289,29 @@ def sublayered(precision: str = "half", tile: SublayerTile | None = None) -> Pat
 
     name = f"sublayers in kernels ({precision}), CUDA graph"
     return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half)
+
+
+def warped(tile: SublayerTile | None = None) -> Path:
+    """A bank of several layers with the tokens' part as programs of warps in CUDA C++; `sublayered` where they cannot.
+
+    Trained with float16 factors and float32 sums, evaluated in float32.
+    """
+    from headcount.training.backends import fused as kernels
+    from headcount.training.backends.class_network import held, network_gradient
+
+    tile, other = tile or SublayerTile(), sublayered(tile=tile)
+
+    def gradient(bank: Bank, batch: Batch, target: Tensor) -> Tensor:
+        if not held(bank, batch, tile, warps=True):
+            return other.gradient(bank, batch, target)
+        with _tf32(True):
+            return network_gradient(bank, batch, target, tile, warps=True)
+
+    def ahead(bank: Bank, batch: Batch) -> bool:
+        return held(bank, batch, tile, warps=True)
+
+    name = "warps (half), CUDA graph"
+    return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half, ahead=ahead)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ into two square matrices each, and its feed-forward and the read-out go through 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -16,6 +16,7 @@ from torch import Tensor
 from headcount.training.backends.plain import Batch
 from headcount.training.backends.sublayers import Attending, Feeding, Folding, Rows, begins
 from headcount.training.backends.tiles import SublayerTile
+from headcount.training.backends.warp_sublayers import WarpAttending, WarpFeeding
 from headcount.training.bank import Bank
 
 __all__ = ["held", "network_gradient"]
@@ -34,14 +35,15 @@ class _Network:
     at_cls: int
     every: bool
 
-    def programs(self, models: int, batch: int, longest: int) -> int:
-        """The most programs of a member that write a share."""
+    def programs(self, models: int, batch: int, longest: int) -> tuple[int, int]:
+        """The most programs of a member that write a share: for the tokens, and for the class token."""
         rows = batch * longest
         counts = [a.parts(models, batch, longest, back=True) for a in self.attention[:-1]]
-        return max(counts + [f.parts(models, rows, back=True) for f in (self.encoder, *self.between)])
+        counts += [f.parts(models, rows, back=True) for f in (self.encoder, *self.between)]
+        return max(counts), self.read_out.parts(models, batch, back=True)
 
 
-def held(bank: Bank, batch: Batch, tile: SublayerTile) -> bool:
+def held(bank: Bank, batch: Batch, tile: SublayerTile, warps: bool = False) -> bool:
     """Whether programs can hold this bank's sublayers, and its lengths are those of members."""
     if bank.theta.dtype != torch.float32 or (batch.present is not None and batch.present.ndim > 2):
         return False
@@ -54,30 +56,43 @@ def held(bank: Bank, batch: Batch, tile: SublayerTile) -> bool:
         tile.hidden_cut(f.inputs, f.hidden, f.outputs, True)
         for f in (network.encoder, *network.between, network.read_out)
     )
+    if warps:
+        made = _by_warps(network, bank, batch)
+        tokens = all(isinstance(f, WarpFeeding) and f.fits() for f in (made.encoder, *made.between))
+        heads = tokens and all(isinstance(a, WarpAttending) and a.fits(longest) for a in made.attention)
     # The class token's folded matrices and its last question: 64 by 64, and 16 heads of 128 rows.
     return heads and feeds and all(a.embed <= 64 and a.heads <= 16 for a in network.attention)
 
 
 def network_gradient(
-    bank: Bank, batch: Batch, target: Float[Tensor, "models batch"], tile: SublayerTile
+    bank: Bank, batch: Batch, target: Float[Tensor, "models batch"], tile: SublayerTile, warps: bool = False
 ) -> Float[Tensor, "models parameters"]:
-    """The gradient of every member's mean squared gap on its batch."""
-    theta, x = bank.theta.detach(), batch.tokens().contiguous()
-    network, (models, samples, longest, _) = _network(bank, tile), x.shape
-    programs = network.programs(models, samples, longest)
-    share = theta.new_zeros(models, programs + 2, theta.shape[1])
+    """The gradient of every member's mean squared gap on its batch; `warps`: the tokens' part as programs of warps."""
+    theta, network = bank.theta.detach(), _network(bank, tile)
+    if warps:
+        network = _by_warps(network, bank, batch)
+    there = isinstance(network.encoder, WarpFeeding) and network.encoder.source is not None
+    x = _promised(batch) if there else batch.tokens().contiguous()
+    models, samples, longest, _ = x.shape
+    tokens, classes = network.programs(models, samples, longest)
+    share = theta.new_zeros(models, tokens + classes + 1, theta.shape[1])
     lengths = None if batch.present is None else batch.present.sum(dim=1, dtype=torch.int32)
     rows = Rows(theta, share, lengths, tile.precision)
-    _Pass(network, rows, x, programs).run(target)
+    _Pass(network, rows, x, tokens).run(target)
     return share.sum(dim=1)
 
 
-class _Pass:
-    """One pass through the network and back; the two last shares are the class token's."""
+def _promised(batch: Batch) -> Tensor:
+    """The batch's tokens by their shape alone: who reads them finds them where they lie."""
+    return torch.empty(*batch.rows.shape, *batch.data.shape[2:], device="meta")
 
-    def __init__(self, network: _Network, rows: Rows, x: Tensor, programs: int) -> None:
+
+class _Pass:
+    """One pass through the network and back; shares after the tokens' are the class token's, the last its heads'."""
+
+    def __init__(self, network: _Network, rows: Rows, x: Tensor, tokens: int) -> None:
         self.network, self.rows, self.x = network, rows, x
-        self.own, self.folded = rows.part(programs), rows.part(programs + 1)
+        self.own, self.folded = rows.share[:, tokens:-1], rows.share[:, -1]
         last = network.attention[-1]
         self.cls = rows.theta[:, network.at_cls : network.at_cls + last.embed][:, None]
 
@@ -91,7 +106,7 @@ class _Pass:
         ask = _Question(network.attention[-1], rows, cls)
         heard = ask.attending.question(rows, states, ask.directions)
         answer = ask.answered(heard).contiguous()
-        out = network.read_out.forward(rows, answer, parts=1, precision=CLASS)
+        out = network.read_out.forward(rows, answer, precision=CLASS)
         slope = (out[..., 0] - target).mul_(2.0 / target.shape[1])[..., None]
         d_answer = network.read_out.backward(rows, answer, slope, self.own, precision=CLASS)
         d_heard = ask.heard_back(heard, d_answer)
@@ -144,7 +159,7 @@ class _Layer:
         self.states = feeding.forward(rows, self.middle)
         if self.ask is not None and self.heard is not None:
             self.answer = self.ask.answered(self.heard).contiguous()
-            self.cls = feeding.forward(rows, self.answer, parts=1, precision=CLASS)
+            self.cls = feeding.forward(rows, self.answer, precision=CLASS)
 
     def backward(self, rows: Rows, slope: Tensor, d_cls: Tensor, own: Tensor, folded: Tensor) -> tuple[Tensor, Tensor]:
         """The slopes of the states and the class token before the layer."""
@@ -182,3 +197,18 @@ def _network(bank: Bank, tile: SublayerTile) -> _Network:
         at["cls"],
         bank.class_token == "every",
     )
+
+
+def _by_warps(network: _Network, bank: Bank, batch: Batch) -> _Network:
+    """The same sublayers as programs of warps."""
+    device, ragged = bank.theta.device.type, batch.present is not None
+    attention = (WarpAttending(**vars(a), device=device, ragged=ragged, asks=network.every) for a in network.attention)
+    plain = (
+        batch.data.is_contiguous()
+        and batch.rows.is_contiguous()
+        and batch.rows.dtype == batch.which.dtype == torch.int64
+    )
+    source = batch if plain and batch.data.dtype == torch.float32 else None
+    encoder = WarpFeeding(**vars(network.encoder), device=device, deeper=False, source=source)
+    between = (WarpFeeding(**vars(f), device=device) for f in network.between)
+    return replace(network, encoder=encoder, attention=tuple(attention), between=tuple(between))

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from headcount.files import user_cache, whole
 
-__all__ = ["native_library", "native_name"]
+__all__ = ["native_compiler", "native_library", "native_name", "ours"]
 
 SOURCES = Path(__file__).parent / "native"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC", "-pthread")
@@ -32,7 +32,7 @@ PATIENCE = 120.0  # seconds that a compiler may take
 @cache
 def native_library(dtype: str = "float32", program: str = "bank") -> ctypes.CDLL | None:
     """A program for numbers of this type; None where it is switched off, or there is no compiler, or it fails."""
-    compiler = _compiler()
+    compiler = native_compiler()
     if compiler is None:
         return None
     try:
@@ -50,7 +50,8 @@ def native_name(compiler: str, dtype: str, program: str = "bank") -> str:
     return f"{program}-{dtype}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:24]}.so"
 
 
-def _compiler() -> str | None:
+def native_compiler() -> str | None:
+    """The machine's C++ compiler; None where there is none, or it is switched off."""
     if os.environ.get(SWITCH) == "0" or sys.platform == "win32":
         return None
     named = os.environ.get("CXX")
@@ -60,7 +61,7 @@ def _compiler() -> str | None:
 def _built(compiler: str, dtype: str, program: str = "bank") -> Path:
     name = native_name(compiler, dtype, program)
     file = user_cache() / "compiled" / name
-    if not _ours(file):
+    if not ours(file):
         try:
             _build(compiler, dtype, program, file)
         except PermissionError:  # a cache folder that cannot be written: a library for this process alone
@@ -77,7 +78,7 @@ def _build(compiler: str, dtype: str, program: str, file: Path) -> None:
             scratch.chmod(0o700)  # whatever the user's mask: others shall not write it
 
 
-def _ours(file: Path) -> bool:
+def ours(file: Path) -> bool:
     """Whether it is there, belongs to this user (or the system), and nobody else can have written it."""
     if not file.is_file():
         return False

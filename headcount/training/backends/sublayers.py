@@ -49,10 +49,6 @@ class Rows:
     def row(self) -> int:
         return self.theta.shape[1]
 
-    def part(self, number: int) -> Tensor:
-        """The share of every member's program with this number."""
-        return self.share[:, number]
-
 
 @dataclass(frozen=True)
 class Attending:
@@ -201,10 +197,10 @@ class Feeding:
         self, rows: Rows, x: Tensor, slope: Tensor, share: Tensor | None = None, deeper: bool = True,
         precision: str | None = None,
     ) -> Tensor:  # fmt: skip
-        """The gradient of x; the parameters' into the shares, or into one (models, parameters)."""
+        """The gradient of x; the parameters' into the shares, or into others (models, programs, parameters)."""
         count, into = x[0].numel() // self.inputs, rows.share if share is None else share
         d_x = torch.empty_like(x) if deeper else x
-        parts = self.parts(x.shape[0], count, back=True) if share is None else 1
+        parts = self.parts(x.shape[0], count, back=True) if share is None else share.shape[1]
         hidden_backward[x.shape[0], parts](
             x, rows.theta, slope, d_x, into, rows.row, into.stride(0), *self._places(), *self._sizes(count, True),
             **self._options(rows, True, precision), DEEPER=deeper,

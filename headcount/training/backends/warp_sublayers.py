@@ -1,0 +1,205 @@
+"""Launches of the sublayers as programs of warps; the class token's own rows go through the kernels of `sublayers`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from headcount.training.backends.plain import Batch
+from headcount.training.backends.sublayers import Attending, Feeding, Rows
+from headcount.training.backends.tiles import spread
+from headcount.training.backends.warp_programs import MOST_SHARED, Program, warp_program
+
+__all__ = ["Cut", "WarpAttending", "WarpFeeding", "feed_cut", "heads_cut"]
+
+KEPT = 80  # numbers of a thread: gradients of heads that stay in registers from tile to tile
+FED = 96  # and of hidden units
+
+
+class Cut(NamedTuple):
+    """Warps of a program, and heads or hidden units whose gradients it keeps at a time."""
+
+    warps: int
+    group: int
+
+
+def heads_cut(embed: int, heads: int, dim: int, longest: int) -> Cut:
+    """How attention is cut: in the fewest passes, with four warps where that is as good.
+
+    >>> heads_cut(32, 4, 8, 32), heads_cut(64, 6, 16, 64), heads_cut(48, 6, 8, 48)
+    (Cut(warps=4, group=4), Cut(warps=8, group=3), Cut(warps=3, group=6))
+    """
+    tiles, wide, deep = -(-longest // 16), _padded(embed), 8 if dim <= 8 else 16
+    cuts = []
+    for most in (4, 8):
+        warps = max(1, most // tiles) * tiles
+        for passes in range(1, heads + 1):
+            group = -(-heads // passes)
+            columns, rows = _padded(group * deep), 16 * warps
+            stored = 8 * columns * (wide + 16) + 4 * rows * (wide + 8) + 12 * rows * (columns + 8) + 8 * group * rows
+            if 4 * columns * wide <= 32 * warps * KEPT and stored + 20_000 <= MOST_SHARED:
+                cuts.append((passes, most, Cut(warps, group)))
+                break
+    return min(cuts)[2]
+
+
+def feed_cut(inputs: int, hidden: int, outputs: int) -> Cut:
+    """How a feed-forward is cut backwards: in the fewest passes, with four warps where that is as good.
+
+    >>> feed_cut(32, 32, 32), feed_cut(64, 128, 64), feed_cut(64, 256, 64)
+    (Cut(warps=4, group=32), Cut(warps=8, group=128), Cut(warps=8, group=128))
+    """
+    taken, given = _padded(inputs), _padded(outputs)
+    cuts = []
+    for warps in (4, 8):
+        for passes in range(1, hidden + 1):
+            group = _padded(-(-hidden // passes))
+            if group * (taken + given) <= 32 * warps * FED:
+                cuts.append((passes, Cut(warps, min(hidden, group))))
+                break
+    return min(cuts)[1]
+
+
+def _padded(count: int, to: int = 16) -> int:
+    return -(-count // to) * to
+
+
+@dataclass(frozen=True)
+class WarpAttending(Attending):
+    """The attention of one layer, and the class token's question, by warps of 16 tokens."""
+
+    device: str = "cuda"
+    ragged: bool = False
+    asks: bool = False
+
+    def fits(self, longest: int) -> bool:
+        """Whether programs hold it: four warps have 64 tokens, and one tile has sixteen heads' questions."""
+        return longest <= 64 and self.embed <= 64 and self.dim <= 16 and self.heads <= 16
+
+    def parts(self, models: int, batch: int, longest: int, back: bool) -> int:
+        program, samples = self._program(longest, back)
+        return _spread(program, "attend_backward" if back else "attend_forward", models, -(-batch // samples))
+
+    def forward(self, rows: Rows, x: Tensor, directions: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        out = torch.empty_like(x)
+        heard = None if directions is None else x.new_empty(x.shape[0], x.shape[1], self.heads, self.embed)
+        into = (_or(heard, x), out, (rows.row,))
+        self._launch("attend_forward", rows, x, directions, into)
+        return out, heard
+
+    def backward(
+        self, rows: Rows, x: Tensor, slope: Tensor, directions: Tensor | None, d_heard: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        d_x = torch.empty_like(x)
+        d_directions = None if directions is None else torch.empty_like(_or(d_heard, x))
+        into = (_or(d_heard, x), slope, d_x, rows.share, _or(d_directions, x), (rows.row,), (rows.share.stride(0),))
+        self._launch("attend_backward", rows, x, directions, into)
+        return d_x, d_directions
+
+    def _launch(self, kernel: str, rows: Rows, x: Tensor, directions: Tensor | None, into: tuple) -> None:
+        models, batch, longest, _ = x.shape
+        program, samples = self._program(longest, kernel == "attend_backward")
+        given = (x, rows.theta, self.scale, self.counts, _or(rows.lengths, self.counts), _or(directions, x))
+        places = tuple(self.at[name] for name in ("query", "key", "value", "output"))
+        grid = (models, _spread(program, kernel, models, -(-batch // samples)))
+        program.launch(kernel, grid, *given, *into, *places, self.scale.stride(0), batch, _shared(directions))
+
+    def question(self, rows: Rows, x: Tensor, directions: Tensor) -> Tensor:
+        heard = x.new_empty(x.shape[0], x.shape[1], self.heads, self.embed)
+        self._question("question_forward", rows, x, (directions, heard), _shared(directions))
+        return heard
+
+    def question_back(self, rows: Rows, x: Tensor, directions: Tensor, d_heard: Tensor) -> tuple[Tensor, Tensor]:
+        d_x, d_directions = torch.empty_like(x), torch.empty_like(d_heard)
+        into = (directions, d_heard.contiguous(), d_x, d_directions)
+        self._question("question_backward", rows, x, into, _shared(directions))
+        return d_x, d_directions
+
+    def _question(self, kernel: str, rows: Rows, x: Tensor, into: tuple[Tensor, ...], shared: int) -> None:
+        models, batch, longest, embed = x.shape
+        shape = {"EMBED": embed, "HEADS": self.heads, "LONGEST": longest, "RAGGED": int(self.ragged), "WARPS": 4}
+        program = warp_program("question.cu", self.device, **shape)
+        grid = (models, _spread(program, kernel, models, -(-batch // program.warps)))
+        program.launch(kernel, grid, x, _or(rows.lengths, self.counts), *into, batch, shared)
+
+    def _program(self, longest: int, back: bool) -> tuple[Program, int]:
+        """The program, and how many samples it takes at a time."""
+        cut = heads_cut(self.embed, self.heads, self.dim, longest)
+        samples = max(1, (cut.warps if back else 4) // -(-longest // 16))
+        shape = {"EMBED": self.embed, "HEADS": self.heads, "DIM": self.dim, "LONGEST": longest, "SAMPLES": samples}
+        shape |= {"GROUP": cut.group if back else self.heads, "RAGGED": int(self.ragged), "ASK": int(self.asks)}
+        return warp_program("attention.cu", self.device, **shape), samples
+
+
+@dataclass(frozen=True)
+class WarpFeeding(Feeding):
+    """A feed-forward of all tokens by warps of 16 rows."""
+
+    device: str = "cuda"
+    deeper: bool = True
+    source: Batch | None = None  # where the rows lie if they are not at hand one after the other
+
+    def fits(self) -> bool:
+        """Whether programs hold it."""
+        return max(self.inputs, self.outputs) <= 64 and self.hidden <= 256 and not self.gelu and not self.norm
+
+    def parts(self, models: int, rows: int, back: bool) -> int:
+        program = self._program(back)
+        kernel = "feed_backward" if back else "feed_forward"
+        return _spread(program, kernel, models, -(-rows // (16 * program.warps)))
+
+    def forward(self, rows: Rows, x: Tensor, parts: int | None = None, precision: str | None = None) -> Tensor:
+        count, out = x[0].numel() // self.inputs, rows.theta.new_empty(*x.shape[:-1], self.outputs)
+        if precision is not None:  # the class token's own rows
+            return super().forward(rows, x, parts or super().parts(len(x), count, back=False), precision)
+        grid = (len(x), self.parts(len(x), count, back=False))
+        given = (*self._rows(x), rows.theta, out, (rows.row,), *self._at(), count, self._samples())
+        self._program(False).launch("feed_forward", grid, *given)
+        return out
+
+    def backward(
+        self, rows: Rows, x: Tensor, slope: Tensor, share: Tensor | None = None, deeper: bool = True,
+        precision: str | None = None,
+    ) -> Tensor:  # fmt: skip
+        if precision is not None:
+            return super().backward(rows, x, slope, share, deeper, precision)
+        count, d_x = x[0].numel() // self.inputs, torch.empty_like(x) if deeper else rows.theta
+        grid = (len(x), self.parts(len(x), count, back=True))
+        steps = ((rows.row,), (rows.share.stride(0),))
+        given = (*self._rows(x), rows.theta, slope, d_x, rows.share, *steps, *self._at(), count, self._samples())
+        self._program(True).launch("feed_backward", grid, *given)
+        return d_x
+
+    def _rows(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return (x, x, x) if self.source is None else (self.source.data, self.source.rows, self.source.which)
+
+    def _samples(self) -> int:
+        return 0 if self.source is None else self.source.data.shape[1]
+
+    def _at(self) -> tuple[int, ...]:
+        return tuple(self.at[name] for name in ("inner", "bias", "outer", "shift"))
+
+    def _program(self, back: bool) -> Program:
+        cut = feed_cut(self.inputs, self.hidden, self.outputs) if back else Cut(4, self.hidden)
+        shape = {"INPUTS": self.inputs, "HIDDEN": self.hidden, "OUTPUTS": self.outputs, "WARPS": cut.warps}
+        shape |= {"GROUP": cut.group, "RESIDUAL": int(self.residual), "DEEPER": int(self.deeper)}
+        if self.source is not None:
+            shape |= {"GATHERED": 1, "LONGEST": self.source.data.shape[2]}
+        return warp_program("feed.cu", self.device, **shape)
+
+
+def _spread(program: Program, kernel: str, models: int, tiles: int) -> int:
+    """Programs of each member so that the device is full."""
+    return spread(models, tiles, program.warps, program.warps * program.resident(kernel), program.processors)
+
+
+def _or(tensor: Tensor | None, otherwise: Tensor) -> Tensor:
+    """What is not asked for is stood in for."""
+    return otherwise if tensor is None else tensor
+
+
+def _shared(directions: Tensor | None) -> int:
+    return int(directions is not None and directions.shape[1] == 1)

@@ -1,0 +1,298 @@
+// A feed-forward on every row: W2 relu(W1 x + b1) + b2, and x where RESIDUAL; and back.
+//
+// A warp has 16 rows; hidden activations stay in its registers, sixteen units at a time. Backwards, activations and
+// their slopes of a tile pass through shared memory once, so that every warp can add its share of the rows of dW1 and
+// dW2^T, which it keeps in registers from tile to tile. With more than GROUP hidden units this is done a group at a time,
+// and the slopes of the rows are added up in device memory. W1 x is computed with twice the bits: near zero they decide
+// which units are awake.
+#include "warp.cuh"
+
+#ifndef RESIDENT
+#define RESIDENT 1  // programs of a multiprocessor that registers must leave room for, backwards
+#endif
+
+#ifndef GATHERED
+#define GATHERED 0
+#define LONGEST 1
+#endif
+#ifndef GROUP
+#define GROUP HIDDEN
+#endif
+constexpr int IN = padded(INPUTS, 16), OUT = padded(OUTPUTS, 16), UNITS = padded(GROUP, 16), ROWS = 16 * WARPS;
+constexpr int IS = IN + 8, OS = OUT + 8, US = UNITS + 8;  // strides of rows in shared memory
+constexpr int NI = IN / 8, NO = OUT / 8, NU = UNITS / 8, MOST = NI > NO ? NI : NO;
+
+struct Layer {  // a member's matrices in shared memory: W1 by units and what rounding left out, W2 by outputs, biases
+  f16 *inner, *rest, *outer;
+  float *bias, *shift;
+  DEVICE Layer(void* memory) {
+    inner = (f16*)memory, rest = inner + UNITS * IS, outer = rest + UNITS * IS;
+    bias = (float*)(outer + OUT * US), shift = bias + UNITS;
+  }
+  DEVICE void* end() const { return shift + OUT; }
+};
+constexpr int LAYER_BYTES = 2 * (2 * UNITS * IS + OUT * US) + 4 * (UNITS + OUT);
+
+DEVICE void stage_layer(const Layer& layer, const float* theta, int at_inner, int at_bias, int at_outer, int at_shift, int first,
+                        int here, float outer_scale) {
+  const float* inner = theta + at_inner + (long long)first * INPUTS;
+  stage(layer.inner, UNITS, IS, inner, here, INPUTS, INPUTS, COLUMNS_OF_STATES, 1.0f, 32 * WARPS);
+  stage(layer.rest, UNITS, IS, inner, here, INPUTS, INPUTS, COLUMNS_OF_STATES, 1.0f, 32 * WARPS, true);
+  stage(layer.outer, OUT, US, theta + at_outer + first, OUTPUTS, here, HIDDEN, ROWS_OF_STATES, outer_scale, 32 * WARPS);
+  for (int i = thread(); i < UNITS; i += 32 * WARPS) layer.bias[i] = i < here ? theta[at_bias + first + i] : 0.0f;
+  for (int i = thread(); i < OUT; i += 32 * WARPS) layer.shift[i] = place(i) < OUTPUTS ? theta[at_shift + place(i)] : 0.0f;
+}
+
+// W1 x + b1 for sixteen units.
+DEVICE void before(float (&z)[2][4], const u32 (&seen)[NI / 2][4], const u32 (&rest)[NI / 2][4], const Layer& layer, int unit) {
+  int t = thread() % 4;
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    float2 bias = *(const float2*)(layer.bias + unit + 8 * j + 2 * t);
+    z[j][0] = z[j][2] = bias.x, z[j][1] = z[j][3] = bias.y;
+  }
+#pragma unroll
+  for (int k = 0; k < NI / 2; ++k) {
+    u32 b[4], low[4];
+    right_by_columns(b, layer.inner, IS, unit, 16 * k);
+    right_by_columns(low, layer.rest, IS, unit, 16 * k);
+    multiply16(z[0], seen[k], b[0], b[1]), multiply16(z[1], seen[k], b[2], b[3]);
+    multiply16(z[0], rest[k], b[0], b[1]), multiply16(z[1], rest[k], b[2], b[3]);
+    multiply16(z[0], seen[k], low[0], low[1]), multiply16(z[1], seen[k], low[2], low[3]);
+  }
+}
+
+// Rows of a batch: where they lie one after the other, or (GATHERED) sample by sample where `order` says.
+struct Source {
+  const float* rows;
+  const long long* order;
+  DEVICE Source(const float* x, const long long* order, const long long* which, int samples, int batch, int count) {
+    int model = program(0);
+    rows = x + (GATHERED ? which[model] * samples * LONGEST : (long long)model * count) * INPUTS;
+    this->order = order + (long long)model * batch;
+  }
+  DEVICE const float* at(int row, int count) const {
+    if (row >= count) return nullptr;
+    return rows + (GATHERED ? order[row / LONGEST] * LONGEST + row % LONGEST : (long long)row) * INPUTS;
+  }
+  DEVICE void load(float (&x)[NI][4], int row, int count) const { load_two<INPUTS>(x, at(row, count), at(row + 8, count)); }
+};
+
+// The rows of the tile after this one will be read soon.
+template <int WIDTH>
+DEVICE void next_tile(const float* x, int tile, int rows) {
+  int next = (tile + programs(1)) * ROWS, count = rows - next < ROWS ? rows - next : ROWS;
+  expect<32 * WARPS>(x + (long long)next * WIDTH, (long long)count * WIDTH);
+}
+
+KERNEL(WARPS, 1)
+feed_forward(const float* x, const long long* order, const long long* which, const float* theta, float* out, long long row,
+             int at_inner, int at_bias, int at_outer, int at_shift, int rows, int samples) {
+  SHARED;
+  int model = program(0), t = thread() % 4;
+  Layer layer(shared_bytes);
+  theta += model * row, out += (long long)model * rows * OUTPUTS;
+  Source source(x, order, which, samples, rows / LONGEST, rows);
+  stage_layer(layer, theta, at_inner, at_bias, at_outer, at_shift, 0, HIDDEN, 1.0f);
+  meet();
+  int mine = program(1) * ROWS + thread() / 32 * 16 + thread() % 32 / 4;
+  float states[NI][4];
+  source.load(states, mine, rows);
+  for (int tile = program(1); tile * ROWS < rows; tile += programs(1)) {
+    float y[NO][4];
+    u32 seen[NI / 2][4], rest[NI / 2][4];
+    as_left(seen, states), left_out(rest, states, seen);
+#pragma unroll
+    for (int j = 0; j < NO; ++j) {
+      float2 shift = *(const float2*)(layer.shift + 8 * j + 2 * t);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) y[j][i] = (i % 2 ? shift.y : shift.x) + (RESIDUAL && j < NI ? states[j < NI ? j : 0][i] : 0.0f);
+    }
+    source.load(states, mine + programs(1) * ROWS, rows);  // while this tile is computed
+#pragma unroll 2
+    for (int u = 0; u < NU / 2; ++u) {
+      float z[2][4];
+      before(z, seen, rest, layer, 16 * u);
+#pragma unroll
+      for (int j = 0; j < 2; ++j)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) z[j][i] = larger(z[j][i], 0.0f);
+      u32 active[1][4];
+      as_left(active, z);
+      times_columns(y, active, layer.outer + 16 * u, US);
+    }
+    store_rows<OUTPUTS>(y, out, mine, rows);
+    mine += programs(1) * ROWS;
+  }
+}
+
+constexpr int BANDS = UNITS / 16, MINE = (2 * BANDS + WARPS - 1) / WARPS;  // of 16 rows of dW1, and of dW2^T
+
+KERNEL(WARPS, RESIDENT)
+feed_backward(const float* x, const long long* order, const long long* which, const float* theta, const float* slope,
+              float* d_x, float* share, long long row, long long share_step, int at_inner, int at_bias, int at_outer,
+              int at_shift, int rows, int samples) {
+  SHARED;
+  int model = program(0), lane = thread() % 32, warp = thread() / 32, g = lane / 4, t = lane % 4;
+  Layer layer(shared_bytes);
+  f16 *xs = (f16*)layer.end(), *gs = xs + ROWS * IS, *as = gs + ROWS * OS, *ds = as + ROWS * US;
+  float* scratch = (float*)(ds + ROWS * US);
+  theta += model * row, share += model * share_step + program(1) * row;
+  slope += (long long)model * rows * OUTPUTS, d_x += (long long)model * rows * INPUTS;
+  Source source(x, order, which, samples, rows / LONGEST, rows);
+  const u32 ones[2] = {g == 0 ? 0x3c003c00u : 0u, g == 0 ? 0x3c003c00u : 0u};  // a column of ones
+  float d_shift[NO][2];
+#pragma unroll
+  for (int j = 0; j < NO; ++j) d_shift[j][0] = d_shift[j][1] = 0.0f;
+#pragma unroll 1
+  for (int first = 0; first < HIDDEN; first += GROUP) {
+    int here = HIDDEN - first < GROUP ? HIDDEN - first : GROUP;
+    float large = 1e-30f;  // small weights keep their digits in float16
+    for (int i = thread(); i < OUTPUTS * here; i += 32 * WARPS)
+      large = larger(large, size_of(theta[at_outer + (long long)(i / here) * HIDDEN + first + i % here]));
+    meet();  // nobody reads the last group's scratch
+    large = largest<WARPS>(large, scratch);
+    stage_layer(layer, theta, at_inner, at_bias, at_outer, at_shift, first, here, 1.0f / large);
+    float d_w[MINE][MOST][4], d_b[MINE][4], size = 0.0f;
+#pragma unroll
+    for (int i = 0; i < MINE; ++i) zero(d_w[i]);
+    zero(d_b);
+    meet();  // everyone has read the scratch
+    for (int tile = program(1); tile * ROWS < rows; tile += programs(1)) {
+      if (!GATHERED) next_tile<INPUTS>(source.rows, tile, rows);
+      next_tile<OUTPUTS>(slope, tile, rows);
+      int strip = warp * 16, mine = tile * ROWS + strip + g;
+      u32 seen[NI / 2][4], rest[NI / 2][4], risen[NO / 2][4];
+      float dx[NI][4];
+      {
+        float states[NI][4], slopes[NO][4];
+        source.load(states, mine, rows);
+        as_left(seen, states), left_out(rest, states, seen);
+        load_rows<OUTPUTS>(slopes, slope, mine, rows);
+        float now = larger(largest<WARPS>(largest_of(slopes), scratch), 1e-30f) / HIGH;
+        if (now > size) {
+          float less = size / now;
+          size = now;
+#pragma unroll
+          for (int i = 0; i < MINE; ++i) {
+#pragma unroll
+            for (int n = 0; n < 4; ++n) d_b[i][n] *= less;
+#pragma unroll
+            for (int j = 0; j < MOST; ++j)
+#pragma unroll
+              for (int n = 0; n < 4; ++n) d_w[i][j][n] *= less;
+          }
+        }
+        as_left(risen, slopes, 1.0f / size);
+        if (first == 0)
+#pragma unroll
+          for (int j = 0; j < NO; ++j) d_shift[j][0] += slopes[j][0] + slopes[j][2], d_shift[j][1] += slopes[j][1] + slopes[j][3];
+      }
+      keep(seen, xs, IS, strip), keep(risen, gs, OS, strip);
+      zero(dx);
+#pragma unroll 2
+      for (int u = 0; u < NU / 2; ++u) {
+        float z[2][4], da[2][4];
+        before(z, seen, rest, layer, 16 * u);
+        zero(da);
+        times_rows(da, risen, layer.outer, US, 0, 16 * u);
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            if (!(z[j][i] > 0.0f)) da[j][i] = 0.0f;
+            z[j][i] = larger(z[j][i], 0.0f);
+          }
+        u32 active[1][4], turned[1][4];
+        as_left(active, z), as_left(turned, da);
+        keep(active, as + 16 * u, US, strip), keep(turned, ds + 16 * u, US, strip);
+        if (DEEPER) times_rows(dx, turned, layer.inner + 16 * u * IS, IS);
+      }
+      if (DEEPER) {
+        float known[NI][4];
+        if (first || RESIDUAL)
+          load_rows<INPUTS>(known, first ? d_x : slope, mine, rows);
+        else
+          zero(known);
+#pragma unroll
+        for (int j = 0; j < NI; ++j)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) dx[j][i] = dx[j][i] * (size * large) + known[j][i];
+        store_rows<INPUTS>(dx, d_x, mine, rows);
+      }
+      meet();
+#pragma unroll
+      for (int i = 0; i < MINE; ++i) {
+        int band = warp + i * WARPS;
+        bool second = BANDS % WARPS ? band >= BANDS : i * WARPS >= BANDS;
+        const f16 *from = second ? as : ds, *by = second ? gs : xs;
+        int c = (second ? band - BANDS : band) * 16, stride = second ? OS : IS, tiles = second ? NO : NI;
+        if (band < 2 * BANDS)
+#pragma unroll
+          for (int r = 0; r < ROWS; r += 16) {
+            u32 left[4];
+            left_turned(left, from, US, r, c);
+#pragma unroll
+            for (int j = 0; j < MOST; j += 2)
+              if (j < tiles) {
+                u32 b[4];
+                right_by_rows(b, by, stride, r, 8 * j);
+                multiply16(d_w[i][j], left, b[0], b[1]), multiply16(d_w[i][j + 1], left, b[2], b[3]);
+              }
+            if (!second) multiply16(d_b[i], left, ones[0], ones[1]);
+          }
+      }
+    }
+    const float inner_size = size * large;
+#pragma unroll
+    for (int i = 0; i < MINE; ++i) {
+      int band = warp + i * WARPS;
+      bool second = BANDS % WARPS ? band >= BANDS : i * WARPS >= BANDS;
+      if (band < 2 * BANDS)
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+          int unit = (second ? band - BANDS : band) * 16 + g + n / 2 * 8;
+          if (unit >= here) continue;
+          if (!second && t == 0 && n % 2 == 0) share[at_bias + first + unit] = d_b[i][n] * inner_size;
+#pragma unroll
+          for (int j = 0; j < MOST; ++j) {
+            int column = place(8 * j + 2 * t + n % 2);
+            if (!second && column < INPUTS) share[at_inner + (long long)(first + unit) * INPUTS + column] = d_w[i][j][n] * inner_size;
+            if (second && column < OUTPUTS) share[at_outer + (long long)column * HIDDEN + first + unit] = d_w[i][j][n] * size;
+          }
+        }
+    }
+  }
+  // The rows' slopes added up: over the lanes of a column, then over warps.
+  meet();
+  float* sums = scratch + WARPS;
+#pragma unroll
+  for (int j = 0; j < NO; ++j)
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      float sum = d_shift[j][k];
+      sum += from_lane(sum, 4);
+      sum += from_lane(sum, 8);
+      sum += from_lane(sum, 16);
+      if (g == 0) sums[warp * OUT + place(8 * j + 2 * t + k)] = sum;
+    }
+  meet();
+  for (int column = thread(); column < OUTPUTS; column += 32 * WARPS) {
+    float sum = 0.0f;
+    for (int w = 0; w < WARPS; ++w) sum += sums[w * OUT + column];
+    share[at_shift + column] = sum;
+  }
+}
+
+constexpr int BACKWARD_BYTES = LAYER_BYTES + 2 * ROWS * (IS + OS + 2 * US) + 4 * WARPS * (1 + OUT);
+
+SIZES(WARPS, LAYER_BYTES, BACKWARD_BYTES);
+
+#ifdef EMULATED
+extern "C" void run_feed_forward(int x, int y, void** given) {
+  emulated::launch(feed_forward, x, y, 32 * WARPS, LAYER_BYTES, given);
+}
+extern "C" void run_feed_backward(int x, int y, void** given) {
+  emulated::launch(feed_backward, x, y, 32 * WARPS, BACKWARD_BYTES, given);
+}
+#endif
