@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.problem import TOKEN_DIM, Size
 from headcount.tasks.neighbours import Neighbour
-from headcount.training.backends import decoder_network, fused, layered, sublayers
+from headcount.training.backends import decoder_network, fused, layered, pool_launch, split_heads, sublayers
 from headcount.training.backends.choice import Path
 from headcount.training.backends.plain import Batch
 from headcount.training.bank import Bank
@@ -132,12 +132,12 @@ def recorded_step(path: Path, size: Size) -> Steps:
         setattr(bank, name, getattr(bank, name).expand(size.models, -1).contiguous().to("meta"))
     rows = torch.empty(size.models, size.batch, dtype=torch.int64, device="meta")
     data = torch.empty(1, size.samples, size.length, TOKEN_DIM + 1, device="meta")
-    packed = fused._packed(data) if path.pack is fused.pack else None
+    packed = pool_launch.packed(data) if path.pack is fused.pack else None
     batch = Batch(data, torch.empty(size.models, dtype=torch.int64, device="meta"), rows, None, packed)
     target = torch.empty(size.models, size.batch, device="meta")
     rates = torch.empty(size.models, device="meta")
     adam = AdamW(bank.theta, rates, rates, 1000, 0.05)
-    with recording(fused, layered, sublayers) as steps:
+    with recording(fused, pool_launch, split_heads, layered, sublayers) as steps:
         gradient = path.gradient(bank, batch, target)
         path.update(adam, bank.theta, gradient, torch.empty(size.models, dtype=torch.bool, device="meta"))
     return steps

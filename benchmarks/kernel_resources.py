@@ -224,7 +224,13 @@ def trips(launch: Launch) -> list[float]:
         "ask_forward": lambda: [heads],
         "ask_backward": lambda: [heads],
         "pool_forward": lambda: [_share(a["batch"], a["SAMPLES"], launch.grid[1]), 1.0],
+        "turned_forward": lambda: [_share(a["batch"], a["SAMPLES"], launch.grid[1]), 1.0],
+        "turned_backward": lambda: [_share(a["batch"], a["SAMPLES"], launch.grid[1]), 1.0],
         "pool_backward": lambda: [_share(a["batch"], a["SAMPLES"], launch.grid[1]), 1.0],
+        "tail_by_heads": lambda: [heads],
+        "maps_forward": lambda: [-(-a["embed"] // a["CHUNK"])],
+        "maps_backward": lambda: [-(-a["embed"] // a["CHUNK"])],
+        "states_backward": lambda: [-(-a["heads"] * a["head_dim"] // a["CHUNK"])],
         "compose_forward": lambda: [heads],
         "compose_backward": lambda: [heads, float(a.get("tail_parts", 1))],
     }

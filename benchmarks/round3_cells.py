@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path as File
 from typing import Any, NamedTuple
@@ -22,6 +22,8 @@ from benchmarks.problem import Problem, Size, of_path
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.training import Member, Recipe, train
 from headcount.training.backends.choice import Path, as_it_is, fused, layered, recorded, sublayered, warped
+from headcount.training.backends.fused import gradient
+from headcount.training.backends.tiles import Tile
 from headcount.training.checkpoints import Checkpoint
 from headcount.training.fresh import OnDevice
 
@@ -31,6 +33,27 @@ STAGES = ("fuzz", "race", "decoders", "recheck", "growth", "record")
 SHAPES = [*deep_race.DEEP, *deep_race.WIDE]
 DEEP = range(len(deep_race.DEEP))
 TINY = Size(2, 5, batch=4, heads=2, layers=2, width=8, steps_per_epoch=1)
+WIDE_TILES = {  # of the wide shapes, in the order of the table
+    len(deep_race.DEEP): (
+        Tile(parts=5, registers=128),
+        Tile(turned="forward", parts=6, back=8, registers=128),
+        Tile(turned="both", parts=6, back=4),
+        Tile(parts=5, back=6),
+        Tile(tail_registers=168),
+    ),
+    len(deep_race.DEEP) + 1: (
+        Tile(turned="both", parts=13, back=8),
+        Tile(turned="forward", parts=13, back=8),
+        Tile(parts=11, back=8),
+        Tile(tail_registers=168),
+    ),
+    len(deep_race.DEEP) + 2: (
+        Tile(split=16),
+        Tile(split=16, back=7, registers=128),
+        Tile(split=16, turned="forward", parts=5, back=7, registers=128),
+        Tile(split=16, turned="both", parts=5, back=7),
+    ),
+}
 GROWTH = (64, 128, 256, 512, 1024)
 SAMPLED = 4  # every so-many-th deep cell of the battery is trained again
 RECORD = 100_000  # steps
@@ -66,18 +89,27 @@ def cells_of(round3: Round3) -> list[str]:
 def _races(dry: bool, peers: bool) -> list[str]:
     if dry:
         return [f"0:{name}" for name in list(ways(0))[:1]]
-    ours = [f"{n}:{name}" for n in range(len(SHAPES)) for name in list(ways(n))[:2]]
-    tiles = [f"{n}:{name}" for n in DEEP for name in list(ways(n))[2:]]
+    ours = [f"{n}:{name}" for n in range(len(SHAPES)) for name in list(ways(n))[: 1 + (n in DEEP)]]
+    tiles = [f"{n}:{name}" for n in range(len(SHAPES)) for name in list(ways(n))[1 + (n in DEEP) :]]
     names = ["JAX vmap + scan, dot_product_attention", "JAX vmap + scan"]
     theirs = [f"{n}:{names[n not in DEEP]}" for n in range(len(SHAPES))] if peers else []
     return [*ours, *theirs, *tiles]
 
 
 def ways(number: int) -> dict[str, Path]:
-    """Our paths at a shape: the two that are chosen from, then tiles."""
+    """Our paths at a shape: first the one that is chosen, then others and tiles."""
     if number not in DEEP:
-        return {fused().name: fused()}
+        return {fused().name: fused()} | {_name(tile): _fused(tile) for tile in WIDE_TILES[number]}
     return {path.name: path for path in (warped(), sublayered(), layered())}
+
+
+def _fused(tile: Tile) -> Path:
+    return replace(fused(), gradient=partial(gradient, tile=tile))
+
+
+def _name(tile: Tile) -> str:
+    changed = {f.name: v for f in fields(tile) if (v := getattr(tile, f.name)) != f.default}
+    return "fused (half), " + ", ".join(f"{name}={value}" for name, value in changed.items())
 
 
 def published(dry: bool) -> list[Entry]:

@@ -7,7 +7,8 @@ head, with W_in, b_in the read-out's inner layer:
 
 Composing these small matrices costs nothing beside the batch, and their gradients reach the true parameters.
 A step is five kernels: compose, pool, the tail with the squared gap and its gradient, pool backwards, and the
-composition backwards; a sixth is AdamW. Between them only one vector a head and sample leaves the chip, and back.
+composition backwards; two more are AdamW. Between them only one vector a head and sample leaves the chip, and back.
+Heads of wide networks are left as two thin matrices each (`split_heads`).
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from headcount.training.backends.kernels import (
     adamw,
     compose_backward,
     compose_forward,
-    pool_backward,
-    pool_forward,
     size_slopes,
     tail,
+    tick,
 )
 from headcount.training.backends.plain import Batch, collapsed
-from headcount.training.backends.tiles import Tile, lanes, power
+from headcount.training.backends.pool_launch import PoolLaunch, packed, places
+from headcount.training.backends.split_heads import gradient_by_heads, splits
+from headcount.training.backends.tiles import Tile, power
 from headcount.training.bank import Bank, Stacked
 from headcount.training.optimiser import BETA1, BETA2, EPS, AdamW
 
@@ -39,8 +41,9 @@ __all__ = ["gradient", "pack", "pool", "update", "within_half"]
 # Numbers of a member that one program keeps on the chip: E by N when composing, h N by N in the tail. The tail of a
 # larger member is left to batched products.
 LARGEST, LARGEST_TAIL = 8192, 16384
-# Composing wider members means products of 64 rows in three TF32 parts, which on an H200 (Triton 3.6) fail now and then
-# with an illegal address; batched products compose them.
+# Composing wider members into one matrix a head failed now and then with an illegal address on an H200 (Triton 3.6).
+# Its products have 64 rows, of which eight warps leave a warp group 8 columns in TF32: a product for which Triton does
+# not pad shared memory (triton-lang/triton 7981, 10629). That this is the cause is not shown; `split_heads` has none.
 WIDEST = 32
 SIZED = 16  # samples whose slopes are brought to one size together: a tile has no more
 LARGEST_TOKEN = 65504.0  # of a float16
@@ -54,7 +57,7 @@ def pool(
     tile: Tile | None = None,
 ) -> Float[Tensor, "models batch heads width"]:
     """What `forward.pool` computes, token rows read where they lie and activations kept on the chip."""
-    out = _Pool.apply(weight, bias, directions, _Launch(batch, directions, tile or Tile()))
+    out = _Pool.apply(weight, bias, directions, PoolLaunch(batch, directions, tile or Tile()))
     assert isinstance(out, Tensor)
     return out
 
@@ -66,6 +69,8 @@ def gradient(
     tile = tile or Tile()
     heads, _, embed = bank.shapes["attention.0.query"]
     wide = max(16, power(bank.shapes["read_out.inner.bias"][0]))
+    if splits(bank, tile):
+        return gradient_by_heads(bank, batch, target, tile)
     tail_fits = power(heads) * wide * wide <= LARGEST_TAIL
     if wide <= WIDEST and power(embed) * wide <= LARGEST and tail_fits:
         return _by_kernels(bank, batch, target, tile)
@@ -88,14 +93,16 @@ def update(
     if not optimiser.usual:
         optimiser.update(theta, gradient, active)
         return
-    optimiser.step += 1
     models, parameters = theta.shape
-    rise = max(1, round(optimiser.warmup * optimiser.steps))
+    rise, now = max(1, round(optimiser.warmup * optimiser.steps)), theta.new_empty(3)
+    tick[(1,)](
+        optimiser.step, now, rise, max(1, optimiser.steps - rise),
+        LOG_BETA1=math.log(BETA1), LOG_BETA2=math.log(BETA2), num_warps=1,
+    )  # fmt: skip
     block = 1024
     adamw[(models, -(-parameters // block))](
-        theta, gradient, optimiser.first, optimiser.second, optimiser.lr, optimiser.decay, active, optimiser.step,
-        parameters, rise, max(1, optimiser.steps - rise),
-        BETA1=BETA1, BETA2=BETA2, LOG_BETA1=math.log(BETA1), LOG_BETA2=math.log(BETA2), EPS=EPS, BLOCK=block,
+        theta, gradient, optimiser.first, optimiser.second, optimiser.lr, optimiser.decay, active, now, parameters,
+        BETA1=BETA1, BETA2=BETA2, EPS=EPS, BLOCK=block,
     )  # fmt: skip
 
 
@@ -106,7 +113,7 @@ def pack(data: Float[Tensor, "sets samples length features"]) -> Float16[Tensor,
     [0.0999755859375, 0.0999755859375, 1.0, 2.4437904357910156e-05, 2.4437904357910156e-05]
     """
     within_half(data)
-    return _packed(data)
+    return packed(data)
 
 
 def within_half(data: Float[Tensor, "sets samples length features"]) -> None:
@@ -117,15 +124,6 @@ def within_half(data: Float[Tensor, "sets samples length features"]) -> None:
             f"the fused bank reads tokens up to {LARGEST_TOKEN:g}, and these reach {largest:g}: "
             "scale them, or pass path=headcount.training.backends.choice.recorded"
         )
-
-
-def _packed(data: Tensor) -> Tensor:
-    features, room = data.shape[-1], lanes(data.shape[-1])
-    out = torch.zeros(*data.shape[:-1], room, dtype=torch.float16, device=data.device)
-    out[..., :features] = data
-    out[..., features] = 1
-    out[..., room // 2 : room // 2 + features] = data - out[..., :features]
-    return out
 
 
 class Shares(NamedTuple):
@@ -148,7 +146,7 @@ def _by_kernels(bank: Bank, batch: Batch, target: Tensor, tile: Tile) -> Tensor:
     directions, mix = new(models, heads, width), new(models, heads, width, width)
     shift, out = new(models, width), torch.empty_like(theta)
     sizes = {
-        **_offsets(bank), "heads": heads, "head_dim": head_dim, "embed": embed, "width": width,
+        **places(bank), "heads": heads, "head_dim": head_dim, "embed": embed, "width": width,
         "EMBED": max(16, power(embed)), "WIDTH": max(16, power(width)), "DIM": max(16, power(head_dim)),
         "num_warps": 8 if power(embed) * power(width) > 1024 else 4, "num_stages": 1, "maxnreg": 128,
     }  # fmt: skip
@@ -195,27 +193,13 @@ def _folded(p: Stacked, scale: Float[Tensor, " models"]) -> tuple[Tensor, Tensor
     return directions.contiguous(), mix.contiguous(), shift.contiguous()
 
 
-def _offsets(bank: Bank) -> dict[str, int]:
-    """Where each parameter begins in a member's row."""
-    names = {
-        "weight": "encoder.inner.weight", "bias": "encoder.inner.bias", "outer": "encoder.outer.weight",
-        "moved": "encoder.outer.bias", "cls": "cls", "query": "attention.0.query", "key": "attention.0.key",
-        "value": "attention.0.value", "output": "attention.0.output", "inner": "read_out.inner.weight",
-        "inner_bias": "read_out.inner.bias", "out_weight": "read_out.outer.weight", "out_bias": "read_out.outer.bias",
-    }  # fmt: skip
-    begins, total = {}, 0
-    for name, shape in bank.shapes.items():
-        begins[name], total = total, total + shape.numel()
-    return {"row": total, **{f"at_{short}": begins[name] for short, name in names.items()}}
-
-
 def _shares(
     p: Stacked, directions: Tensor, mix: Tensor, shift: Tensor, batch: Batch, target: Tensor, tile: Tile
 ) -> Shares:
     """Forward, gap and backward in one go: the tail knows the loss, so it turns around."""
     weight, bias = p["encoder.inner.weight"], p["encoder.inner.bias"]
     out_weight, out_bias = p["read_out.outer.weight"], p["read_out.outer.bias"]
-    launch = _Launch(batch, directions, tile)
+    launch = PoolLaunch(batch, directions, tile)
     pooled, level = launch.forward(weight, bias, directions, launch.kind)
     models, samples, heads, width = pooled.shape
     padded, wide = power(heads), max(16, power(width))
@@ -228,9 +212,9 @@ def _shares(
         new(models, parts, width),
         new(models, parts),
     )
-    slope, delta = torch.empty_like(pooled, dtype=launch.slope_kind), torch.empty_like(level)
+    slope, delta = torch.empty_like(pooled, dtype=launch.slope_kind), torch.empty_like(level[0])
     tail[(models, parts)](
-        pooled, target.contiguous(), mix, shift, out_weight, out_bias,
+        pooled, level[1], target.contiguous(), mix, shift, out_weight, out_bias,
         loss, slope, delta, sizes, d_mix, d_shift, d_out_weight, d_out_bias,
         out_weight.stride(0), samples, heads, width,
         HEADS=padded, WIDTH=wide, SAMPLES=count, PRECISION=tile.precision,
@@ -240,71 +224,9 @@ def _shares(
     return Shares(*first, d_mix, d_shift, d_out_weight, d_out_bias)
 
 
-class _Launch:
-    """One batch cut into tiles, for the forward kernel and the backward one."""
-
-    def __init__(self, batch: Batch, directions: Tensor, tile: Tile) -> None:
-        if batch.data.dtype != torch.float32:
-            raise ValueError(f"the fused bank computes in float32, got {batch.data.dtype}")
-        _, samples, longest, features = batch.data.shape
-        self.models, self.batch = batch.rows.shape
-        self.heads, self.width = directions.shape[1:]
-        cut = tile.cut(longest, self.heads, self.width)
-        self.parts = min(-(-self.batch // cut["SAMPLES"]), tile.parts)
-        self.registers = tile.registers
-        half = tile.precision in ("half", "fine")
-        self.kind = torch.float16 if tile.precision == "half" else torch.float32  # of pooled activations, on the way
-        self.slope_kind = torch.float16 if half else torch.float32
-        data = batch.data
-        if half:
-            data = _packed(batch.data) if batch.packed is None else batch.packed
-        lengths = batch.which if batch.present is None else batch.present.sum(dim=1)
-        self.inputs = (data, batch.which, batch.rows.contiguous(), lengths)
-        self.sizes = (samples, self.batch, longest, self.heads, self.width)
-        room = lanes(features) if half else max(16, power(features + 1))
-        self.constants: dict[str, Any] = {
-            **cut,
-            "FEATURES": features,
-            "LANES": room,
-            "SLOTS": room // 2 if half else room,
-            "STRIDE": room if half else features,
-            "SINGLE": longest <= cut["TOKENS"],
-            "RAGGED": batch.present is not None,
-            "PRECISION": tile.precision,
-            "num_stages": tile.stages,
-        }
-
-    def forward(
-        self, weight: Tensor, bias: Tensor, directions: Tensor, kind: torch.dtype = torch.float32
-    ) -> tuple[Tensor, Tensor]:
-        """Pooled activations and the softmaxes' log-sums; a member's weights may be part of a longer row."""
-        pooled = weight.new_empty(self.models, self.batch, self.heads, self.width, dtype=kind)
-        level = weight.new_empty(self.models, self.batch, self.heads)
-        rows = (weight.stride(0), bias.stride(0))
-        pool_forward[(self.models, self.parts)](
-            *self.inputs, weight, bias, directions, pooled, level, *rows, *self.sizes, **self.constants
-        )
-        return pooled, level
-
-    def backward(
-        self,
-        weight: Tensor, bias: Tensor, directions: Tensor, level: Tensor, slope: Tensor, delta: Tensor, sizes: Tensor,
-        size_rows: int,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """The programs' shares of the gradients of weight, bias and directions; `slope`, `delta` come over `sizes`."""
-        shapes = (weight.shape[1:], bias.shape[1:], directions.shape[1:])
-        d_weight, d_bias, d_directions = (weight.new_empty(self.models, self.parts, *shape) for shape in shapes)
-        rows = (weight.stride(0), bias.stride(0))
-        pool_backward[(self.models, self.parts)](
-            *self.inputs, weight, bias, directions, level, slope, delta, sizes, d_weight, d_bias, d_directions,
-            sizes.shape[1], size_rows, *rows, *self.sizes, **self.constants, maxnreg=self.registers,
-        )  # fmt: skip
-        return d_weight, d_bias, d_directions
-
-
 class _Pool(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor, directions: Tensor, launch: _Launch) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, directions: Tensor, launch: PoolLaunch) -> Tensor:
         weight, bias, directions = weight.contiguous(), bias.contiguous(), directions.contiguous()
         pooled, level = launch.forward(weight, bias, directions)
         ctx.launch = launch
@@ -315,10 +237,10 @@ class _Pool(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         weight, bias, directions, pooled, level = ctx.saved_tensors
         models, samples, heads, width = slope.shape
-        scaled, delta = torch.empty_like(pooled, dtype=ctx.launch.slope_kind), torch.empty_like(level)
+        scaled, delta = torch.empty_like(pooled, dtype=ctx.launch.slope_kind), torch.empty_like(level[0])
         sizes = level.new_empty(models, -(-samples // SIZED))
         size_slopes[sizes.shape](
-            slope, pooled, scaled, delta, sizes, *slope.stride(), samples, heads, width,
+            slope, pooled, level[1], scaled, delta, sizes, *slope.stride(), samples, heads, width,
             SAMPLES=SIZED, WIDTH=max(16, power(width)), num_warps=4,
         )  # fmt: skip
         shares = ctx.launch.backward(weight, bias, directions, level, scaled, delta, sizes, SIZED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 __all__ = ["LayerTile", "SublayerTile", "Tile", "lanes", "power", "spread"]
@@ -19,10 +19,19 @@ class Tile:
     rows: int = 128
     columns: int = 16
     parts: int = 8
+    back: int | None = None  # programs a member backwards; as many without
     stages: int = 1
     registers: int | None = None
     precision: str = "half"
     tail: int = 16384
+    turned: str = ""  # "forward", "backward" or "both": passes with tiles of one warp, scores lying (head, token)
+    split: int = 64  # padded widths from which a head is kept as two thin maps
+    lines: int = 16  # queries of heads that one program composes
+    states: int = 16  # coordinates of the state whose gradients one program makes
+    chunk: int = 32  # coordinates of the state that one product adds up
+    tail_rows: int = 64  # samples of a program of the tail, where heads are two maps
+    tail_warps: int = 4
+    tail_registers: int | None = 128
 
     def cut(self, longest: int, heads: int, width: int) -> dict[str, int]:
         """Samples, tokens and padded sizes of a tile; every side of a product is at least 16.
@@ -38,6 +47,15 @@ class Tile:
         warps = min(8, max(1, samples * tokens * wide // 1024))
         padded = max(padded, 16 // samples)
         return {"WIDTH": wide, "HEADS": padded, "SAMPLES": samples, "TOKENS": tokens, "num_warps": warps}
+
+    def turned_cut(self, longest: int, heads: int, width: int) -> dict[str, int]:
+        """The same for a tile of one warp: half as many rows.
+
+        >>> Tile().turned_cut(longest=32, heads=4, width=64)
+        {'WIDTH': 64, 'HEADS': 16, 'SAMPLES': 1, 'TOKENS': 32, 'num_warps': 1}
+        """
+        out = replace(self, rows=64).cut(longest, heads, width)
+        return {**out, "num_warps": max(1, out["num_warps"] // 2)}
 
 
 @dataclass(frozen=True)

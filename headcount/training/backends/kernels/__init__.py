@@ -9,12 +9,15 @@ from headcount.training.backends.kernels import (
     class_maps,
     class_question,
     composition,
+    head_maps,
+    head_tail,
     hidden_sublayer,
     letter_table,
     pooling,
     slope_sizes,
     token_attention,
     token_layer,
+    turned_pooling,
 )
 from headcount.training.backends.kernels import feed_forward as feeding
 from headcount.training.backends.kernels import tail as samples
@@ -37,6 +40,8 @@ __all__ = [
     "layer_forward",
     "letters_backward",
     "letters_forward",
+    "maps_backward",
+    "maps_forward",
     "mix_backward",
     "mix_forward",
     "pool_backward",
@@ -45,7 +50,12 @@ __all__ = [
     "question_forward",
     "say",
     "size_slopes",
+    "states_backward",
     "tail",
+    "tail_by_heads",
+    "tick",
+    "turned_backward",
+    "turned_forward",
 ]
 
 # Any: a launch takes options, such as num_warps, that no kernel's signature shows.
@@ -55,6 +65,7 @@ pool_forward: Any = pooling.pool_forward
 pool_backward: Any = pooling.pool_backward
 tail: Any = samples.tail
 adamw: Any = optimiser.adamw
+tick: Any = optimiser.tick
 feed_forward: Any = feeding.feed_forward
 feed_backward: Any = feeding.feed_backward
 mix_forward: Any = token_attention.mix_forward
@@ -75,3 +86,9 @@ letters_forward: Any = letter_table.letters_forward
 letters_backward: Any = letter_table.letters_backward
 say: Any = letter_table.say
 size_slopes: Any = slope_sizes.size_slopes
+maps_forward: Any = head_maps.maps_forward
+maps_backward: Any = head_maps.maps_backward
+states_backward: Any = head_maps.states_backward
+tail_by_heads: Any = head_tail.tail_by_heads
+turned_forward: Any = turned_pooling.turned_forward
+turned_backward: Any = turned_pooling.turned_backward

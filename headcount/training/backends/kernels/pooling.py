@@ -107,7 +107,7 @@ def pool_forward(
     SAMPLES: tl.constexpr, TOKENS: tl.constexpr, SINGLE: tl.constexpr, RAGGED: tl.constexpr,
     PRECISION: tl.constexpr, STRIDE: tl.constexpr,
 ):  # fmt: skip
-    """pooled = sum_t softmax_t(<u_h, a_t>) a_t and level = log2 sum_t 2^(score log2 e), online over the length."""
+    """pooled = sum_t softmax_t(<u_h, a_t>) a_t, and the softmaxes' tops and inverse sums, online over the length."""
     model, parts = tl.program_id(0).to(tl.int64), tl.num_programs(1)
     n = tl.arange(0, WIDTH)
     r, c = tl.arange(0, SAMPLES * TOKENS), tl.arange(0, SAMPLES * HEADS)
@@ -120,6 +120,7 @@ def pool_forward(
     data += tl.load(which + model) * samples * longest * STRIDE
     rows += model * batch
     pooled += model * batch * heads * width
+    inverse = level + (tl.num_programs(0) + model) * batch * heads
     level += model * batch * heads
     length = longest
     if RAGGED:
@@ -150,9 +151,10 @@ def pool_forward(
                 mixed, total, top = mixed * shrink[:, None] + more, total * shrink + weights, higher
         asked = (head < heads) & (block * SAMPLES + column_sample < batch)
         place = (block * SAMPLES + column_sample) * heads + head
-        out = mixed * (1.0 / total)[:, None]
-        tl.store(pooled + place[:, None] * width + n[None, :], out, mask=asked[:, None] & wide)
-        tl.store(level + place, top + tl.log2(total), mask=asked)
+        share = 1.0 / total
+        tl.store(pooled + place[:, None] * width + n[None, :], mixed * share[:, None], mask=asked[:, None] & wide)
+        tl.store(level + place, top, mask=asked)  # not top + log2(total): a logarithm is thirty instructions
+        tl.store(inverse + place, share, mask=asked)
         x, line = coming, after
 
 
@@ -160,7 +162,7 @@ def pool_forward(
 def _slopes(
     slope, level, delta, block, column_sample, head, batch, heads, width, SAMPLES: tl.constexpr, WIDTH: tl.constexpr
 ):
-    """dL/dpooled, the softmaxes' levels and <dL/dpooled, pooled> of a tile; no weight and no slope past the batch."""
+    """Slopes, the softmaxes' tops and <slope, pooled> of a tile; no weight and no slope past the batch."""
     n = tl.arange(0, WIDTH)
     asked = (head < heads) & (block * SAMPLES + column_sample < batch)
     place = (block * SAMPLES + column_sample) * heads + head
@@ -170,10 +172,10 @@ def _slopes(
 
 
 @triton.jit
-def _tile_backward(x, first, u, scaled, g, ground, mean, own, SLOTS: tl.constexpr, PRECISION: tl.constexpr):
+def _tile_backward(x, first, u, scaled, g, top, mean, own, SLOTS: tl.constexpr, PRECISION: tl.constexpr):
     a = _hidden(x, first, SLOTS, PRECISION)
     score = _fine_dot(a, scaled, PRECISION)
-    p = tl.where(own, tl.exp2(score - ground[None, :]), 0.0)
+    p = tl.where(own, tl.exp2(score - top[None, :]), 0.0)
     ds = p * (_dot(a, tl.trans(g), PRECISION) - mean[None, :])
     da = tl.where(a > 0.0, _dot(p, g, PRECISION) + _dot(ds, u, PRECISION), 0.0)
     return _dot(tl.trans(x), da, PRECISION), _dot(tl.trans(ds), a, PRECISION)
@@ -188,9 +190,10 @@ def pool_backward(
     SAMPLES: tl.constexpr, TOKENS: tl.constexpr, SINGLE: tl.constexpr, RAGGED: tl.constexpr,
     PRECISION: tl.constexpr, STRIDE: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of W1, b1 and the directions from `slope` = dL/dpooled and `delta` = <slope, pooled>.
+    """Gradients of W1, b1 and the directions from `slope` and `delta` = <slope, pooled>.
 
-    With p recomputed from `level`, and sums over the tokens of one sample:
+    A softmax's weights are p / S, with p <= 1 recomputed from its top and S their sum; slope = (1/S) dL/dpooled brings
+    the 1/S along. With sums over the tokens of one sample:
     dp = <slope, a>, ds = p (dp - delta), da = sum_h p slope + ds u, du = sum ds a, d[W1, b1] = sum relu'(a) da [x, 1].
     Slopes may be far below float16's smallest number, so they come divided by `sizes`, one for `size_rows` samples.
     """
@@ -220,27 +223,27 @@ def pool_backward(
     line = _place(rows, part, row_sample, batch, longest, SAMPLES)
     x = _tokens(data, line + within, LANES, FEATURES, PRECISION)
     line = _place(rows, part + parts, row_sample, batch, longest, SAMPLES)
-    g, ground, mean = _slopes(slope, level, delta, part, column_sample, head, batch, heads, width, SAMPLES, WIDTH)
+    g, top, mean = _slopes(slope, level, delta, part, column_sample, head, batch, heads, width, SAMPLES, WIDTH)
     for block in range(part, tl.cdiv(batch, SAMPLES), parts):
         coming = _tokens(data, line + within, LANES, FEATURES, PRECISION)
         after = _place(rows, block + 2 * parts, row_sample, batch, longest, SAMPLES)
-        next_g, next_ground, next_mean = _slopes(
+        next_g, next_top, next_mean = _slopes(
             slope, level, delta, block + parts, column_sample, head, batch, heads, width, SAMPLES, WIDTH
         )
         size = tl.load(sizes + block * SAMPLES // size_rows)
         seen = own & (t < length)[:, None]
-        more_first, more_u = _tile_backward(x, first, u, scaled, g, ground, mean, seen, SLOTS, PRECISION)
+        more_first, more_u = _tile_backward(x, first, u, scaled, g, top, mean, seen, SLOTS, PRECISION)
         if not SINGLE:
             here = _place(rows, block, row_sample, batch, longest, SAMPLES)
             for start in range(TOKENS, length, TOKENS):
                 x = _tokens(data, here + tl.minimum(start + t, longest - 1), LANES, FEATURES, PRECISION)
                 seen = own & (start + t < length)[:, None]
-                one, two = _tile_backward(x, first, u, scaled, g, ground, mean, seen, SLOTS, PRECISION)
+                one, two = _tile_backward(x, first, u, scaled, g, top, mean, seen, SLOTS, PRECISION)
                 more_first += one
                 more_u += two
         d_first += more_first * size
         d_u += more_u * size
-        x, line, g, ground, mean = coming, after, next_g, next_ground, next_mean
+        x, line, g, top, mean = coming, after, next_g, next_top, next_mean
     here = model * parts + part
     f = tl.arange(0, SLOTS)
     by_feature = tl.sum(tl.reshape(d_first, (LANES // SLOTS, SLOTS, WIDTH)), 0)

@@ -16,7 +16,7 @@ SQRT_2PI_INVERSE = tl.constexpr(0.3989422804014327)
 
 @triton.jit(do_not_specialize=("batch",))
 def tail(
-    pooled, target, mix, shift, out_weight, out_bias,
+    pooled, inverse, target, mix, shift, out_weight, out_bias,
     loss, slope, delta, sizes, d_mix, d_shift, d_out_weight, d_out_bias,
     row, batch, heads, width,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, SAMPLES: tl.constexpr, PRECISION: tl.constexpr,
@@ -24,8 +24,8 @@ def tail(
     """From pooled activations to the squared gap and back: y = <w, gelu(sum_h C_h pooled_h + c)> + b.
 
     A program takes one member and `SAMPLES` samples, each a row of all its heads' pooled activations. It leaves
-    slope = dL/dpooled divided by the program's `sizes`, delta = <slope, pooled> and its part of every other gradient
-    of the member's mean squared gap.
+    slope = dL/dpooled times the softmax's `inverse` sum, divided by the program's `sizes`, delta = <slope, pooled> and
+    its part of every other gradient of the member's mean squared gap.
     """
     model, part, parts = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(1)
     n, c = tl.arange(0, WIDTH), tl.arange(0, HEADS * WIDTH)
@@ -52,14 +52,16 @@ def tail(
     tl.store(d_shift + here * width + n, tl.sum(dz, 0), mask=wide)
     size = tl.maximum(tl.max(tl.abs(dz)), 1e-30)
     dz *= 1.0 / size
-    g = _dot(dz, m, PRECISION)
+    h = tl.arange(0, HEADS)
+    at = (model * batch + sample)[:, None] * heads + h[None, :]
+    share = tl.load(inverse + at, mask=inside[:, None] & (h < heads)[None, :], other=0.0)
+    g = tl.reshape(_dot(dz, m, PRECISION), (SAMPLES, HEADS, WIDTH)) * share[:, :, None]
+    g = tl.reshape(g, (SAMPLES, HEADS * WIDTH))
     scale = tl.maximum(tl.max(tl.abs(g)), 1e-30)
     tl.store(sizes + here, size * scale)
     g = (g * (1.0 / scale)).to(slope.dtype.element_ty)  # delta must be that of the rounded slope
     tl.store(slope + place, g, mask=inside[:, None] & real[None, :])
     by_head = tl.sum(tl.reshape(g.to(tl.float32) * x.to(tl.float32), (SAMPLES, HEADS, WIDTH)), 2)
-    h = tl.arange(0, HEADS)
-    at = (model * batch + sample)[:, None] * heads + h[None, :]
     tl.store(delta + at, by_head, mask=inside[:, None] & (h < heads)[None, :])
     dm = _dot(tl.trans(dz), x, PRECISION) * size
     tl.store(d_mix + here * heads * width * width + inner, dm, mask=wide[:, None] & real[None, :])

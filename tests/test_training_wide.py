@@ -1,0 +1,100 @@
+"""Wide one-layer banks, whose heads stay two thin maps, have the gradient of the plain bank."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.test_training_fused import TOLERANCE, on_each_device
+
+pytestmark = pytest.mark.xdist_group("wide")  # one worker asks for the answers, once
+
+
+@cache
+def answers(device: str) -> dict[str, Any]:
+    """All cases, computed once in a process of their own."""
+    chosen = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.wide_cases", device],
+        env={**os.environ, **chosen},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@on_each_device
+def test_heads_as_two_maps_have_the_gradient_of_the_plain_bank_in_float64(device):
+    found = answers(device)["gradients"]
+    assert len(found) == 25
+    assert answers(device)["fine"] < TOLERANCE["half"]
+    for name, gap in found.items():
+        assert gap < TOLERANCE[name.rsplit(", ", 1)[1]], name
+
+
+@on_each_device
+def test_half_precision_rounds_and_ieee_does_not(device):
+    found = answers(device)["gradients"]
+    rounded = [gap for name, gap in found.items() if name.endswith("half")]
+    exact = [gap for name, gap in found.items() if name.endswith("ieee")]
+    assert min(rounded) > max(exact)
+
+
+@on_each_device
+def test_what_pads_a_narrow_member_has_no_gradient(device):
+    assert answers(device)["narrow"] == [0.0, 0.0]
+
+
+@on_each_device
+def test_slopes_far_below_the_smallest_float16_keep_their_digits(device):
+    assert answers(device)["tiny"] == 0.0
+
+
+@on_each_device
+def test_the_same_call_gives_the_same_numbers_and_a_lost_member_spoils_no_other(device):
+    assert answers(device)["company"] == {"repeats": True, "neighbour": True, "lost": True}
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+def test_no_kernel_touches_an_address_outside_of_its_tensors_or_reads_what_nobody_wrote():
+    found = answers("cpu")["guarding"]
+    assert found["launches"] > 0 and found["outside"] == 0 and found["lost"] == 0
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+@pytest.mark.parametrize(("heads", "width"), [(4, 64), (12, 48), (1, 33), (16, 128)])
+def test_a_step_of_a_wide_bank_is_eight_launches_and_nothing_else(heads, width):
+    from benchmarks.kernel_launches import recorded_step
+    from benchmarks.problem import Size
+    from headcount.training.backends.choice import fused
+
+    steps = recorded_step(fused(), Size(2, 8, batch=16, heads=heads, width=width))
+    assert [launch.name for launch in steps.launches] == [
+        "maps_forward", "pool_forward", "tail_by_heads", "pool_backward", "maps_backward", "states_backward",
+        "tick", "adamw",
+    ]  # fmt: skip
+    assert not steps.others
+
+
+def test_heads_are_two_maps_from_width_33_to_128_and_up_to_head_dim_32():
+    pytest.importorskip("triton")
+    from headcount.nets import Architecture
+    from headcount.training import Bank
+    from headcount.training.backends.split_heads import splits
+    from headcount.training.backends.tiles import Tile
+
+    def split(head_dim: int, width: int, tile: Tile = Tile()) -> bool:  # noqa: B008
+        return splits(Bank([Architecture(layers=((1, head_dim),), width=width)], 3, [0]), tile)
+
+    assert [split(8, width) for width in (32, 33, 128, 129)] == [False, True, True, False]
+    assert [split(head_dim, 64) for head_dim in (1, 32, 33)] == [True, True, False]
+    assert split(8, 2, Tile(split=16))
