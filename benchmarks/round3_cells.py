@@ -21,7 +21,7 @@ from benchmarks.measuring import Run
 from benchmarks.problem import Problem, Size, of_path
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.training import Member, Recipe, train
-from headcount.training.backends.choice import Path, as_it_is, fused, layered, recorded, sublayered, warped
+from headcount.training.backends.choice import Path, as_it_is, fused, recorded, warped
 from headcount.training.backends.fused import gradient
 from headcount.training.backends.tiles import Tile
 from headcount.training.checkpoints import Checkpoint
@@ -89,18 +89,18 @@ def cells_of(round3: Round3) -> list[str]:
 def _races(dry: bool, peers: bool) -> list[str]:
     if dry:
         return [f"0:{name}" for name in list(ways(0))[:1]]
-    ours = [f"{n}:{name}" for n in range(len(SHAPES)) for name in list(ways(n))[: 1 + (n in DEEP)]]
-    tiles = [f"{n}:{name}" for n in range(len(SHAPES)) for name in list(ways(n))[1 + (n in DEEP) :]]
+    ours = [f"{n}:{next(iter(ways(n)))}" for n in range(len(SHAPES))]
+    others = [f"{n}:{name}" for n in reversed(range(len(SHAPES))) for name in list(ways(n))[1:]]
     names = ["JAX vmap + scan, dot_product_attention", "JAX vmap + scan"]
     theirs = [f"{n}:{names[n not in DEEP]}" for n in range(len(SHAPES))] if peers else []
-    return [*ours, *theirs, *tiles]
+    return [*ours, *theirs, *others]
 
 
 def ways(number: int) -> dict[str, Path]:
     """Our paths at a shape: first the one that is chosen, then others and tiles."""
     if number not in DEEP:
         return {fused().name: fused()} | {_name(tile): _fused(tile) for tile in WIDE_TILES[number]}
-    return {path.name: path for path in (warped(), sublayered(), layered())}
+    return {warped().name: warped()}
 
 
 def _fused(tile: Tile) -> Path:

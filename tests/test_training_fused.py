@@ -148,7 +148,7 @@ def test_the_path_is_chosen_by_device_depth_and_precision():
     shallow = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4),), width=8))]
     deep = [Member(KthLargest(rank=1, length=4), Architecture(layers=((1, 4), (1, 4)), width=8))]
     assert choose(shallow, "cpu") is eager
-    assert choose(deep, "cuda").name.startswith("sublayers in kernels")
+    assert choose(deep, "cuda").name.startswith("warps")
     assert choose(deep, "cuda", "float64") is recorded
     assert choose(shallow, "cuda", "float64") is recorded
 
