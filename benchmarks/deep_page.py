@@ -7,18 +7,45 @@ from typing import Any
 
 __all__ = ["deep_lines"]
 
-HEAD = """Of a layer before the last, the attention of all tokens is one kernel where a program can hold it
-(`headcount/training/backends/kernels/token_layer.py`): projections, scores, softmax, mixing, output and residual of a
-tile of samples, forwards and backwards with everything computed again; the feed-forward is another. A bank's first
-batch decides between this and the kernels part by part: whichever of the two has the plain bank's gradient, member by
-member, and is faster. A way that is off by more than rounding is left out with one line."""
+HEAD = """Banks of several layers are programs of warps in CUDA C++ (`headcount/training/backends/warps/`), compiled for
+their shape by PyTorch's own run-time compiler when it is first met and kept in the user's cache. A warp has 16 tokens:
+what one product gives on the tensor cores is, rounded to float16 and packed in pairs, the left factor of the next, so
+that projections, scores, weights and hidden units never leave its registers; keys and values pass from warp to warp
+through shared memory. Backwards everything is computed again, a warp's tokens first as those who ask, then as those
+who are asked, so that nothing is added up between warps but the gradients of the matrices, which stay in registers from
+tile to tile. What a program cannot hold (more than 64 tokens or coordinates, heads of more than 16) goes through
+kernels in Triton (`kernels/attention_sublayer.py`, `token_layer.py`). On a bank's first batch a way must have the plain
+bank's gradient, member by member; one that is off by more than rounding is left out with one line.
+
+What was tried and left: Triton for all of it pads heads of 8 to 16 and passes every product's result through shared
+memory; it kept an eighth of the warps busy that fit a multiprocessor, at 1.2 of 4 instructions a cycle, and reached 2.2
+to 3.7 times JAX in a run of the same day. More programs at a time with fewer registers for each were slower by a tenth
+to a fifth. Reading states four numbers at a time instead of two brought 3% to 7%, the next tile while one is computed
+and samples read where they lie another 4%. Left to do: the class token's own rows are some thirty small launches, which
+is what makes small banks slower by the member; attention and feed-forward of a layer in one program would save a third
+of the traffic."""
+
+
+FLOAT32, FLOAT16 = 5.08e13, 7.46e14  # measured ceilings of products, operations a second (docs/data/bank_speed.json)
+CEILING = """The shares are of the measured ceilings of large products in float32 and of float16 factors on the tensor
+cores, with all operations of a step counted as if no width or length were padded. `ours` is the way that is chosen
+without being asked."""
 
 
 def deep_lines(run: dict[str, Any] | None, fuzz: list[dict[str, Any]] | None) -> list[str]:
     """The race and the fuzz as Markdown; nothing where nothing was measured."""
     lines = []
     if run is not None:
-        lines += ["### Deep and wide banks against JAX", "", HEAD, "", *_race(run), *_ways(run), *_failed(run)]
+        lines += [
+            "### Deep and wide banks against JAX",
+            "",
+            HEAD,
+            "",
+            *_race(run),
+            *_growth(run),
+            *_ways(run),
+            *_failed(run),
+        ]
         lines += _kernels(run)
     if fuzz is not None:
         lines += ["### Random mixed banks", "", *_fuzz(fuzz), ""]
@@ -33,14 +60,36 @@ def _shape(row: dict[str, Any]) -> str:
 def _race(run: dict[str, Any]) -> list[str]:
     about = f"{run['device']}, torch {run['torch']}, {run['date']}. Model-steps per second, a batch of 256:"
     about = f"{run['note']} {about}" if "note" in run else about
-    lines = [about, "", "| shape | ours | way | JAX | ratio | losses agree |", "|---|---|---|---|---|---|"]
+    titles = ("shape", "ours", "way", "share of float32, float16 products", "JAX", "ratio", "losses agree")
+    lines = [about, "", f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
     for row in run["ratios"]:
         peer, ratio, agree = "", "", ""
         if "peer" in row:
             peer, ratio = f"{row['peer rate']:,.0f} ({row['peer']})", f"{row['ratio']:.1f}"
             agree = "to 4 digits" if row["agree"] else "no"
-        lines.append(f"| {_shape(row)} | {row['rate']:,.0f} | {row['ours']} | {peer} | {ratio} | {agree} |")
-    return [*lines, ""]
+        done = row["rate"] * _operations(run, row)
+        share = f"{done / FLOAT32:.0%}, {done / FLOAT16:.0%}"
+        lines.append(f"| {_shape(row)} | {row['rate']:,.0f} | {row['ours']} | {share} | {peer} | {ratio} | {agree} |")
+    return [*lines, "", CEILING, ""]
+
+
+def _operations(run: dict[str, Any], row: dict[str, Any]) -> float:
+    return next(cell["operations"] for cell in run["cells"] if _shape(cell) == _shape(row))
+
+
+def _growth(run: dict[str, Any]) -> list[str]:
+    """How the time of a model-step changes with the bank, two layers."""
+    rows = run.get("growth", [])
+    if not rows:
+        return []
+    shown = ", ".join(f"{row['models']}: {row['microseconds']:.1f}" for row in rows)
+    times, sizes = [row["microseconds"] for row in rows], [row["bytes"] / 2**20 for row in rows]
+    return [
+        f"Two layers, T=32, 4x8, width 32: microseconds of a model-step at so many members {shown}.",
+        f"The slowest takes {max(times) / min(times) - 1:.0%} more than the fastest (asked: 20%). A member takes",
+        f"{min(sizes):.1f} to {max(sizes):.1f} MiB, data, order, states and shares of gradients included.",
+        "",
+    ]
 
 
 def _ways(run: dict[str, Any]) -> list[str]:
@@ -80,7 +129,8 @@ def _fuzz(rows: list[dict[str, Any]]) -> list[str]:
     finite = [gap for gap in gaps if gap != float("inf")]
     lines = [
         f"{len(done)} random banks ({members} members; one to three layers, lengths to 100, 12 heads, width 128),",
-        "every member's gradient in kernels against the plain bank in float64 (`python -m benchmarks.fuzz`).",
+        "every member's gradient in Triton's kernels against the plain bank in float64 (`python -m benchmarks.fuzz`;",
+        "programs of warps were examined so only in their emulation, and by the proof on every bank's first batch).",
         f"Not finite: {len(gaps) - len(finite)}. Largest gap of a bank, median over banks: {median(finite):.1e}.",
         f"Beyond rounding: {len(beyond)} banks, {sum(r['beyond'] for r in beyond)} members, which the proof on a",
         f"bank's first batch is there to catch. Could not run: {len(lost)}.",

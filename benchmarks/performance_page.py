@@ -38,10 +38,11 @@ products in TF32 on a GPU).
 ## What a step does
 
 Collapsed (`headcount/training/backends/plain.py`), a token costs d N + 2 N h products, 416 instead of 3,232 here. Fused
-(`headcount/training/backends/fused.py`), a step is six kernels and a counter: compose each member's small matrices;
-features, scores, softmax and pooling; the tail with the squared gap and its gradient; the pooling backwards, with
-everything recomputed; the composition backwards; AdamW. Between them only one vector per head and sample goes to memory
-and back.
+(`headcount/training/backends/fused.py`), a step is seven kernels: compose each member's small matrices; features,
+scores, softmax and pooling; the tail with the squared gap and its gradient; the pooling backwards, with everything
+recomputed; the composition backwards; AdamW's schedule and its update. From width 33 on a head stays two thin maps
+instead of one matrix (`split_heads.py`), which is one kernel more. Between them only one vector per head and sample
+goes to memory and back.
 Stretches of up to 32 steps are recorded as one CUDA graph. Factors of products are rounded to float16 and summed in
 float32 ("half"): as many bits as TF32, but rounded instead of cut off; the first layer and the composed matrices keep
 twice the bits, gradients are scaled to size one, and evaluation pools with twice the bits ("fine").

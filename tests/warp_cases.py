@@ -43,10 +43,8 @@ def attention(case: str, device: str) -> dict[str, float]:
     at = {name: 2 + i * each for i, name in enumerate(("query", "key", "value", "output"))}
     lengths = torch.tensor([longest, max(1, longest - 3)], dtype=torch.int32) if ragged else None
     counts = torch.tensor([heads, max(1, heads - 1)], dtype=torch.int32)
-    x, slope, theta, counts, lengths, directions, d_heard = (
-        t if t is None else t.to(device)
-        for t in (given[0], given[1] * 1e-4, theta, counts, lengths, directions, d_heard)
-    )
+    x, slope, theta, counts = (t.to(device) for t in (given[0], given[1] * 1e-4, theta, counts))
+    lengths, directions, d_heard = (None if t is None else t.to(device) for t in (lengths, directions, d_heard))
     scale = torch.full((models,), dim**-0.5, device=device)
     tile = SublayerTile()
     attending = WarpAttending(

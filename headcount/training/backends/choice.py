@@ -49,8 +49,8 @@ Update = Callable[[AdamW, Tensor, Tensor, Tensor], None]
 LONG = 1000  # steps: what a CPU must have to do before a compiler is called, which takes five seconds once
 
 
-def _nowhere(bank: Bank, batch: Batch) -> bool:
-    return False
+def _everywhere(bank: Bank, batch: Batch) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Path:
     step repeatable, `pack` prepares the resident data. `tolerance` is how far a member's gradient may be from the plain
     one, relative to its norm, by rounding alone (0: it is computed the plain way); `failed` says why the path gave way.
     `rivals` are other ways to the same gradient: which of them is fastest depends on the shape, and is measured, except
-    where this one is `ahead`.
+    against one that is `ahead` wherever it `holds` a bank.
     """
 
     name: str
@@ -74,7 +74,8 @@ class Path:
     tolerance: float = 0.0
     failed: list[str] = field(default_factory=list)
     rivals: tuple[Path, ...] = ()
-    ahead: Callable[[Bank, Batch], bool] = _nowhere
+    holds: Callable[[Bank, Batch], bool] = _everywhere
+    ahead: bool = False
 
     @property
     def backend(self) -> str:
@@ -166,9 +167,12 @@ def proved(path: Path, bank: Bank, batch: Batch, target: Tensor) -> Path:
     """
     if not path.tolerance:
         return path
-    if path.ahead(bank, batch) and _complaint(path, bank, batch, target) is None and not path.failed:
-        return path
-    ways = {way.name: (way, _complaint(way, bank, batch, target)) for way in (path, *path.rivals)}
+    ways: dict[str, tuple[Path, str | None]] = {}
+    for way in (path, *path.rivals):
+        if way.holds(bank, batch):
+            ways[way.name] = (way, _complaint(way, bank, batch, target))
+            if way.ahead and ways[way.name][1] is None and not way.failed:
+                break
     right = [way for way, complaint in ways.values() if complaint is None]
     usable = [way for way in right if not way.failed] or right
     if len(usable) > 1 and bank.theta.is_cuda:
@@ -287,8 +291,11 @@ def sublayered(precision: str = "half", tile: SublayerTile | None = None) -> Pat
         with _tf32(precision == "half"):
             return network_gradient(bank, batch, target, tile)
 
+    def holds(bank: Bank, batch: Batch) -> bool:
+        return held(bank, batch, tile)
+
     name = f"sublayers in kernels ({precision}), CUDA graph"
-    return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half)
+    return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half, holds=holds)
 
 
 def warped(tile: SublayerTile | None = None) -> Path:
@@ -307,11 +314,11 @@ def warped(tile: SublayerTile | None = None) -> Path:
         with _tf32(True):
             return network_gradient(bank, batch, target, tile, warps=True)
 
-    def ahead(bank: Bank, batch: Batch) -> bool:
+    def holds(bank: Bank, batch: Batch) -> bool:
         return held(bank, batch, tile, warps=True)
 
     name = "warps (half), CUDA graph"
-    return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half, ahead=ahead)
+    return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half, holds=holds, ahead=True)
 
 
 @contextmanager
