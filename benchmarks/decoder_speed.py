@@ -27,8 +27,9 @@ from benchmarks.ceilings import ceilings
 from headcount.nets.causal import EPS, DecoderShape
 from headcount.tasks.neighbours import Neighbour
 from headcount.training.backends.compiled_decoders import compiled_decoder_path
+from headcount.training.backends.decoder_network import decoders_by_warps
 from headcount.training.decoder_bank import answer_loss
-from headcount.training.decoder_paths import DecoderPath, by_products, in_decoder_kernels
+from headcount.training.decoder_paths import DecoderPath, by_products, in_decoder_kernels, in_decoder_warps
 from headcount.training.decoding import STRETCH, DecoderMember, DecoderRecipe, _DecoderRun
 from headcount.training.optimiser import BETA1, BETA2
 from headcount.training.optimiser import EPS as ADAM_EPS
@@ -157,6 +158,8 @@ def ways(case: Case, device: str) -> dict[str, DecoderPath]:
         found["bfloat16"] = by_products("bfloat16")
     if device == "cuda" or os.environ.get("TRITON_INTERPRET"):
         found["kernels"] = in_decoder_kernels()
+        if decoders_by_warps(case.shape, Neighbour().longest(case.length)):
+            found["warps"] = in_decoder_warps()
     return found
 
 

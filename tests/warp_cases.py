@@ -12,14 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headcount.nets.causal import DecoderShape
 from headcount.training.backends.choice import reference, warped
 from headcount.training.backends.class_network import held
+from headcount.training.backends.decoder_network import decoder_gradient, decoders_by_warps
 from headcount.training.backends.plain import Batch
 from headcount.training.backends.sublayers import Rows
 from headcount.training.backends.tiles import SublayerTile
 from headcount.training.backends.warp_sublayers import WarpAttending, WarpFeeding
 from headcount.training.bank import Bank
-from tests.sublayer_cases import DEEP, gap, poison, problem
+from headcount.training.decoder_bank import DecoderBank
+from headcount.training.decoder_paths import by_products
+from tests.sublayer_cases import DECODERS, DEEP, gap, poison, problem, strings
 
 # embed, heads, dim, longest, batch, members of lengths that differ, the class token asks
 ATTENTION = {
@@ -29,6 +33,10 @@ ATTENTION = {
     "a group at a time": (64, 6, 16, 17, 2, False, True),
 }
 FEEDING = {"narrow": (7, 3, 9, False), "odd": (33, 50, 33, True), "a group at a time": (64, 256, 64, True)}
+LETTERS = {
+    "odd sizes and many places": DECODERS["odd sizes and many places"],
+    "a group at a time": (DecoderShape(((4, 16),), 64, 256, 8, context=24), 20, 2),
+}
 ONCE = ("mixed heads, head_dim, width and length", "the class token in the last layer")
 
 
@@ -137,6 +145,18 @@ def deep(case: str, device: str) -> float:
     return gap(got, reference.gradient(banks[1], wide, target.double()))
 
 
+def decoder(case: str, device: str) -> float:
+    """The gradient of a bank of decoders with layers by warps: a norm before each half, nobody hears a later letter."""
+    shape, length, count = LETTERS[case]
+    bank, wide = (DecoderBank(shape, [0, 1], dtype=d, device=device) for d in (torch.float32, torch.float64))
+    noise = 0.1 * torch.randn(bank.theta.shape, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    wide.theta = wide.theta + noise.to(device)
+    bank.theta = wide.theta.float()
+    assert decoders_by_warps(shape, length)
+    got, _ = decoder_gradient(shape, bank.theta, strings(shape, length, count, device), SublayerTile(), warps=True)
+    return gap(got, by_products().gradient(wide, strings(shape, length, count, device)))
+
+
 def company(device: str) -> dict[str, bool]:
     """Does the same call give the same numbers, and does a member full of NaN leave its neighbour alone?"""
     archs, batch, target = problem("mixed heads, head_dim, width and length", device)
@@ -156,6 +176,7 @@ def main(device: str, every: bool) -> None:
         "attention": {name: attention(name, device) for name in ATTENTION},
         "feeding": {name: feeding(name, device) for name in FEEDING},
         "deep": {name: deep(name, device) for name in (DEEP if every else ONCE)},
+        "decoders": {name: decoder(name, device) for name in LETTERS},
         "company": company(device),
     }
     print(json.dumps(answers))  # noqa: T201

@@ -16,7 +16,15 @@ from headcount.training.backends.choice import LONG, Update, not_compiled, round
 from headcount.training.decoder_bank import DecoderBank, answer_loss
 from headcount.training.optimiser import AdamW
 
-__all__ = ["DecoderBatch", "DecoderPath", "by_products", "choose_decoder", "in_decoder_kernels", "proved_decoder"]
+__all__ = [
+    "DecoderBatch",
+    "DecoderPath",
+    "by_products",
+    "choose_decoder",
+    "in_decoder_kernels",
+    "in_decoder_warps",
+    "proved_decoder",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +91,18 @@ def in_decoder_kernels(precision: str = "half") -> DecoderPath:
     return DecoderPath(f"decoders in kernels ({precision})", gradient, fused.update, 1.0)
 
 
+def in_decoder_warps() -> DecoderPath:
+    """The same pass with the layers as programs of warps, factors of products in float16."""
+    from headcount.training.backends import fused
+    from headcount.training.backends.decoder_network import decoder_gradient
+    from headcount.training.backends.tiles import SublayerTile
+
+    def gradient(bank: DecoderBank, batch: DecoderBatch) -> Tensor:
+        return decoder_gradient(bank.shape, bank.theta, batch, SublayerTile(), warps=True)[0]
+
+    return DecoderPath("decoders by warps (half)", gradient, fused.update, 1.0)
+
+
 def choose_decoder(
     shape: DecoderShape, length: int, device: torch.device | str, dtype: str, precision: str, steps: int = 0
 ) -> DecoderPath:
@@ -95,11 +115,12 @@ def choose_decoder(
     if torch.device(device).type != "cuda" or precision != "full":
         return plain
     try:
-        from headcount.training.backends.decoder_network import decoder_held
+        from headcount.training.backends.decoder_network import decoder_held, decoders_by_warps
         from headcount.training.backends.tiles import SublayerTile
 
-        fits = decoder_held(shape, length, getattr(torch, dtype), SublayerTile())
-        return in_decoder_kernels() if fits else plain
+        if not decoder_held(shape, length, getattr(torch, dtype), SublayerTile()):
+            return plain
+        return in_decoder_warps() if decoders_by_warps(shape, length) else in_decoder_kernels()
     except ImportError as missing:
         print(f"headcount: no kernels without Triton ({missing}); {plain.name} instead", file=sys.stderr)  # noqa: T201
         return plain

@@ -12,9 +12,10 @@ from headcount.nets.causal import EPS, DecoderShape
 from headcount.training.backends.kernels import letters_backward, letters_forward, say
 from headcount.training.backends.sublayers import Attending, Feeding, Rows, begins
 from headcount.training.backends.tiles import SublayerTile, power, spread
+from headcount.training.backends.warp_sublayers import WarpAttending, WarpFeeding
 from headcount.training.decoder_paths import DecoderBatch
 
-__all__ = ["decoder_gradient", "decoder_held"]
+__all__ = ["decoder_gradient", "decoder_held", "decoders_by_warps"]
 
 TALL = 64  # rows of a tile at the two ends
 
@@ -27,14 +28,26 @@ def decoder_held(shape: DecoderShape, length: int, dtype: torch.dtype, tile: Sub
     return heads and tile.hidden_cut(shape.embed_dim, shape.width, shape.embed_dim, True) is not None
 
 
+def decoders_by_warps(shape: DecoderShape, length: int) -> bool:
+    """Whether programs of warps can hold the layers of this shape at this length, which the kernels hold."""
+    sizes = shape.embed_dim <= 64 and shape.width <= 256 and length <= 64
+    return sizes and all(heads <= 16 and dim <= 16 for heads, dim in shape.layers)
+
+
 def decoder_gradient(
-    shape: DecoderShape, theta: Float[Tensor, "models parameters"], strings: DecoderBatch, tile: SublayerTile
+    shape: DecoderShape,
+    theta: Float[Tensor, "models parameters"],
+    strings: DecoderBatch,
+    tile: SublayerTile,
+    warps: bool = False,
 ) -> tuple[Float[Tensor, "models parameters"], Float[Tensor, " models"]]:
-    """The gradient of every member's mean cross-entropy over its judged places, and that loss."""
+    """The gradient of every member's mean cross-entropy over its judged places, and that loss; layers by `warps`."""
     theta = theta.detach()
     models, batch, length = strings.size
     parts = spread(models, -(-batch * length // TALL), 4)  # of every kernel: together they write every share whole
     layers = _layers(shape, theta, tile, parts)
+    if warps:
+        layers = [_by_warps(*layer, theta.device.type) for layer in layers]
     rows = Rows(theta, theta.new_empty(models, parts, theta.shape[1]), None, tile.precision)
     x, kept = _looked_up(shape, rows, strings), []
     for attending, feeding in layers:
@@ -64,6 +77,10 @@ def _layers(shape: DecoderShape, theta: Tensor, tile: SublayerTile, parts: int) 
         where = {short: at[f"layer{i}.{name}"] for short, name in names.items()}
         out.append((attending, Feeding(where, embed, shape.width, embed, tile, True, True, EPS, parts)))
     return out
+
+
+def _by_warps(attending: Attending, feeding: Feeding, device: str) -> tuple[Attending, Feeding]:
+    return WarpAttending(**vars(attending), device=device), WarpFeeding(**vars(feeding), device=device)
 
 
 @lru_cache(64)

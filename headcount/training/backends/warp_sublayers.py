@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from headcount.nets.causal import EPS
 from headcount.training.backends.plain import Batch
 from headcount.training.backends.sublayers import Attending, Feeding, Rows
 from headcount.training.backends.tiles import spread
@@ -77,9 +78,12 @@ class WarpAttending(Attending):
 
     def fits(self, longest: int) -> bool:
         """Whether programs hold it: four warps have 64 tokens, and one tile has sixteen heads' questions."""
-        return longest <= 64 and self.embed <= 64 and self.dim <= 16 and self.heads <= 16
+        sizes = longest <= 64 and self.embed <= 64 and self.dim <= 16 and self.heads <= 16
+        return sizes and self.norm in (0.0, EPS)
 
     def parts(self, models: int, batch: int, longest: int, back: bool) -> int:
+        if back and self.programs:
+            return self.programs
         program, samples = self._program(longest, back)
         return _spread(program, "attend_backward" if back else "attend_forward", models, -(-batch // samples))
 
@@ -101,10 +105,10 @@ class WarpAttending(Attending):
 
     def _launch(self, kernel: str, rows: Rows, x: Tensor, directions: Tensor | None, into: tuple) -> None:
         models, batch, longest, _ = x.shape
-        program, samples = self._program(longest, kernel == "attend_backward")
+        program, _ = self._program(longest, kernel == "attend_backward")
         given = (x, rows.theta, self.scale, self.counts, _or(rows.lengths, self.counts), _or(directions, x))
-        places = tuple(self.at[name] for name in ("query", "key", "value", "output"))
-        grid = (models, _spread(program, kernel, models, -(-batch // samples)))
+        places = tuple(self.at.get(name, 0) for name in ("query", "key", "value", "output", "scaling", "moving"))
+        grid = (models, self.parts(models, batch, longest, kernel == "attend_backward"))
         program.launch(kernel, grid, *given, *into, *places, self.scale.stride(0), batch, _shared(directions))
 
     def question(self, rows: Rows, x: Tensor, directions: Tensor) -> Tensor:
@@ -131,6 +135,9 @@ class WarpAttending(Attending):
         samples = max(1, (cut.warps if back else 4) // -(-longest // 16))
         shape = {"EMBED": self.embed, "HEADS": self.heads, "DIM": self.dim, "LONGEST": longest, "SAMPLES": samples}
         shape |= {"GROUP": cut.group if back else self.heads, "RAGGED": int(self.ragged), "ASK": int(self.asks)}
+        if self.causal or self.norm or self.steps != (self.embed * self.dim, self.dim):
+            shape |= {"CAUSAL": int(self.causal), "NORM": int(self.norm > 0)}
+            shape |= {"HEAD_STEP": self.steps[0], "ROW_STEP": self.steps[1]}
         return warp_program("attention.cu", self.device, **shape), samples
 
 
@@ -144,9 +151,11 @@ class WarpFeeding(Feeding):
 
     def fits(self) -> bool:
         """Whether programs hold it."""
-        return max(self.inputs, self.outputs) <= 64 and self.hidden <= 256 and not self.gelu and not self.norm
+        return max(self.inputs, self.outputs) <= 64 and self.hidden <= 256 and self.norm in (0.0, EPS)
 
     def parts(self, models: int, rows: int, back: bool) -> int:
+        if back and self.programs:
+            return self.programs
         program = self._program(back)
         kernel = "feed_backward" if back else "feed_forward"
         return _spread(program, kernel, models, -(-rows // (16 * program.warps)))
@@ -180,12 +189,14 @@ class WarpFeeding(Feeding):
         return 0 if self.source is None else self.source.data.shape[1]
 
     def _at(self) -> tuple[int, ...]:
-        return tuple(self.at[name] for name in ("inner", "bias", "outer", "shift"))
+        return tuple(self.at.get(name, 0) for name in ("inner", "bias", "outer", "shift", "scaling", "moving"))
 
     def _program(self, back: bool) -> Program:
         cut = feed_cut(self.inputs, self.hidden, self.outputs) if back else Cut(4, self.hidden)
         shape = {"INPUTS": self.inputs, "HIDDEN": self.hidden, "OUTPUTS": self.outputs, "WARPS": cut.warps}
         shape |= {"GROUP": cut.group, "RESIDUAL": int(self.residual), "DEEPER": int(self.deeper)}
+        if self.norm or self.gelu:
+            shape |= {"NORM": int(self.norm > 0), "GELU": int(self.gelu)}
         if self.source is not None:
             shape |= {"GATHERED": 1, "LONGEST": self.source.data.shape[2]}
         return warp_program("feed.cu", self.device, **shape)

@@ -16,6 +16,16 @@
 #ifndef GROUP
 #define GROUP HEADS
 #endif
+#ifndef CAUSAL
+#define CAUSAL 0
+#endif
+#ifndef NORM
+#define NORM 0
+#endif
+#ifndef HEAD_STEP  // from one head's output matrix to the next, and from one of its rows to the next
+#define HEAD_STEP (EMBED * DIM)
+#define ROW_STEP DIM
+#endif
 constexpr int DEEP = DIM <= 8 ? 8 : 16;                              // a head's dimension
 constexpr int COLUMNS = padded(GROUP * DEEP, 16), CS = COLUMNS + 8;  // of all heads of a group
 constexpr int TILES = TOKENS / 16, ROWS = SAMPLES * TOKENS, WARPS = SAMPLES * TILES;
@@ -46,7 +56,7 @@ DEVICE void stage_heads(const Weights& w, const Places& at, int first, int here,
   for (int i = thread(); i < EMBEDDED * (CS / 2); i += 32 * WARPS) {
     int e = i / (CS / 2), c = i % (CS / 2) * 2, head = c / DEEP, n = c % DEEP;
     bool real = head < here && place(e) < EMBED;
-    const float* from = at.output + ((long long)(first + head) * EMBED + place(e)) * DIM + n;
+    const float* from = at.output + (long long)(first + head) * HEAD_STEP + (long long)place(e) * ROW_STEP + n;
     float low = real && n < DIM ? from[0] : 0.0f, high = real && n + 1 < DIM ? from[1] : 0.0f;
     *(u32*)(w.output + e * CS + c) = pack(low, high);
   }
@@ -158,6 +168,18 @@ struct Sequence {  // where a warp is in a tile of samples
   }
 };
 
+// The rows after the norm, as left factors.
+DEVICE void normed(u32 (&seen)[NE / 2][4], const float (&x)[NE][4], const Norm& norm) {
+  float unit[NE][4], rate[2];
+#pragma unroll
+  for (int j = 0; j < NE; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) unit[j][i] = x[j][i];
+  norm.unit<EMBED>(unit, rate);
+  norm.scale(unit);
+  as_left(seen, unit);
+}
+
 // The states of the tile after this one will be read soon.
 DEVICE void next_tile(const float* x, int model, int tile, int batch) {
   int next = (tile + programs(1)) * SAMPLES, count = batch - next < SAMPLES ? batch - next : SAMPLES;
@@ -167,13 +189,16 @@ DEVICE void next_tile(const float* x, int model, int tile, int batch) {
 KERNEL(WARPS, 1)
 attend_forward(const float* x, const float* theta, const float* scale, const int* counts, const int* lengths,
                const float* directions, float* heard, float* out, long long row, int at_query, int at_key, int at_value,
-               int at_output, int scale_row, int batch, int shared) {
+               int at_output, int at_scaling, int at_moving, int scale_row, int batch, int shared) {
   SHARED;
   int model = program(0);
   f16* memory = (f16*)shared_bytes;
   Weights w = {memory, memory + COLUMNS * ES, memory + 2 * COLUMNS * ES, memory + 3 * COLUMNS * ES};
   f16 *queries = w.output + EMBEDDED * CS, *keys = queries + ROWS * CS, *values = keys + ROWS * CS, *xs = values + ROWS * CS;
+  float* scaling = (float*)(xs + ASK * ROWS * ES);
+  Norm norm = {scaling, scaling + EMBEDDED};
   theta += model * row;
+  if (NORM) stage_norm(scaling, theta + at_scaling, theta + at_moving, EMBED, EMBEDDED, 32 * WARPS);
   int count = counts[model * scale_row], length = RAGGED ? lengths[model] : LONGEST;
   stage_heads(w, {theta + at_query, theta + at_key, theta + at_value, theta + at_output}, 0, HEADS,
               scale[model * scale_row]);
@@ -185,8 +210,9 @@ attend_forward(const float* x, const float* theta, const float* scale, const int
     float y[NE][4];
     u32 seen[NE / 2][4];
     load_rows<EMBED>(y, x + here.begin(model, batch), here.row(), here.rows);
-    as_left(seen, y);
+    if (!NORM) as_left(seen, y);
     meet();  // the weights are there, and nobody reads the last tile's keys
+    if (NORM) normed(seen, y, norm);
     project<false>(queries, strip, seen, w.query);
     project<false>(keys, strip, seen, w.key);
     project<false>(values, strip, seen, w.value);
@@ -205,7 +231,7 @@ attend_forward(const float* x, const float* theta, const float* scale, const int
         if (head < count) {
           float p[NT][4], mixed[ND][4], top[2], total[2];
           across(p, asking, head, k_here);
-          weigh(p, length, top, total);
+          weigh<2, CAUSAL>(p, length, top, total, here.row());
           along(mixed, p, head, v_here);
           put(queries, strip, head, mixed, 1.0f / total[0], 1.0f / total[1]);
         } else {
@@ -230,7 +256,7 @@ DEVICE void keep_band(const float (&sum)[NE][4], int band, float* to, bool turne
     for (int i = 0; i < 4; ++i) {
       int c = band % (COLUMNS / 16) * 16 + g + i / 2 * 8, e = place(8 * j + 2 * t + i % 2), head = c / DEEP, n = c % DEEP;
       if (head >= here || n >= DIM || e >= EMBED) continue;
-      long long there = turned ? ((long long)(first + head) * EMBED + e) * DIM + n
+      long long there = turned ? (long long)(first + head) * HEAD_STEP + (long long)e * ROW_STEP + n
                                : ((long long)(first + head) * DIM + n) * EMBED + e;
       to[there] = sum[j][i] * by;
     }
@@ -240,7 +266,7 @@ KERNEL(WARPS, RESIDENT)
 attend_backward(const float* x, const float* theta, const float* scale, const int* counts, const int* lengths,
                 const float* directions, const float* d_heard, const float* slope, float* d_x, float* share,
                 float* d_directions, long long row, long long share_step, int at_query, int at_key, int at_value,
-                int at_output, int scale_row, int batch, int shared) {
+                int at_output, int at_scaling, int at_moving, int scale_row, int batch, int shared) {
   SHARED;
   int model = program(0), g = thread() % 32 / 4, t = thread() % 4;
   f16* memory = (f16*)shared_bytes;
@@ -250,11 +276,17 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
   f16 *dqs = os + ROWS * CS, *ks = dqs + ROWS * CS, *vs = ks + ROWS * CS, *ms = vs + ROWS * CS;  // ms: what is mixed
   float* level = (float*)(ms + ROWS * CS);                                 // GROUP by ROWS, then the rows' <p, dp>
   float *along_p = level + GROUP * ROWS, *scratch = along_p + GROUP * ROWS;
-  f16* answers = (f16*)(scratch + SCRATCH);
+  float *scaling = scratch + SCRATCH, *sums = scaling + NORM * 2 * EMBEDDED;
+  Norm norm = {scaling, scaling + EMBEDDED};
+  f16* answers = (f16*)(sums + NORM * 2 * WARPS * EMBEDDED);
   theta += model * row;
   share += model * share_step + program(1) * row;
   int count = counts[model * scale_row], length = RAGGED ? lengths[model] : LONGEST;
   float sharp = scale[model * scale_row];
+  if (NORM) {
+    stage_norm(scaling, theta + at_scaling, theta + at_moving, EMBED, EMBEDDED, 32 * WARPS);
+    for (int i = thread(); i < 2 * WARPS * EMBEDDED; i += 32 * WARPS) sums[i] = 0.0f;
+  }
 #pragma unroll 1
   for (int first = 0; first < HEADS; first += GROUP) {
     int here_heads = HEADS - first < GROUP ? HEADS - first : GROUP;
@@ -273,7 +305,10 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
         u32 seen[NE / 2][4], risen[NE / 2][4];
         float states[NE][4];
         load_rows<EMBED>(states, x + here.begin(model, batch), here.row(), here.rows);
-        as_left(seen, states);
+        if (NORM)
+          normed(seen, states, norm);
+        else
+          as_left(seen, states);
         load_rows<EMBED>(states, slope + here.begin(model, batch), here.row(), here.rows);
         // This meeting also says that the weights are there and that nobody reads the last tile any more.
         float now = larger(largest<WARPS>(largest_of(states), scratch), 1e-30f) / HIGH;
@@ -315,7 +350,7 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
           }
           float p[NT][4], dp[NT][4], top[2], total[2], sum[ND][4];
           across(p, asking, head, k_here);
-          weigh(p, length, top, total);
+          weigh<2, CAUSAL>(p, length, top, total, here.row());
           across(dp, risen, head, v_here);
           float over[2] = {1.0f / total[0], 1.0f / total[1]};
           along(sum, p, head, v_here);
@@ -366,7 +401,9 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
               float weight = exp2_of(p[j][i] * LOG2E - (i % 2 ? high.y : high.x));
-              if (!WHOLE && here.row() + i / 2 * 8 >= length) weight = 0.0f;
+              int asked_token = here.row() + i / 2 * 8;
+              if (!WHOLE && asked_token >= length) weight = 0.0f;
+              if (CAUSAL && asked_token > 8 * j + 2 * t + i % 2) weight = 0.0f;
               p[j][i] = weight;
               dp[j][i] = weight * (dp[j][i] - (i % 2 ? same.y : same.x));
             }
@@ -386,7 +423,17 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
 #pragma unroll
         for (int j = 0; j < NE; ++j)
 #pragma unroll
-          for (int i = 0; i < 4; ++i) dx[j][i] = dx[j][i] * size + before[j][i];
+          for (int i = 0; i < 4; ++i) dx[j][i] *= size;
+        if (NORM) {
+          float unit[NE][4], rate[2];
+          load_rows<EMBED>(unit, x + here.begin(model, batch), here.row(), here.rows);
+          norm.unit<EMBED>(unit, rate);
+          norm.back<EMBED>(dx, unit, rate, sums + 2 * (thread() / 32) * EMBEDDED);
+        }
+#pragma unroll
+        for (int j = 0; j < NE; ++j)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) dx[j][i] += before[j][i];
         if (ASK && first == 0 && here.rows) heard_by(dx, here.strip, kept);
         store_rows<EMBED>(dx, d_x + here.begin(model, batch), here.row(), here.rows);
       }
@@ -410,11 +457,15 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
       if (band < BANDS) keep_band(d_w[i], band, share + at, which == 3, first, here_heads, which ? size : size * sharp);
     }
   }
+  if (NORM) {
+    meet();
+    keep_norm(sums, WARPS, share + at_scaling, share + at_moving, EMBED, EMBEDDED, 32 * WARPS);
+  }
 }
 
-constexpr int FORWARD_BYTES = 2 * (3 * COLUMNS * ES + EMBEDDED * CS + 3 * ROWS * CS + ASK * ROWS * ES);
+constexpr int FORWARD_BYTES = 2 * (3 * COLUMNS * ES + EMBEDDED * CS + 3 * ROWS * CS + ASK * ROWS * ES) + NORM * 8 * EMBEDDED;
 constexpr int BACKWARD_BYTES = 2 * (3 * COLUMNS * ES + EMBEDDED * CS + 2 * ROWS * ES + 6 * ROWS * CS) + 8 * GROUP * ROWS +
-                               4 * SCRATCH + 2 * ASK * SAMPLES * ANSWERS;
+                               4 * SCRATCH + NORM * 8 * EMBEDDED * (1 + WARPS) + 2 * ASK * SAMPLES * ANSWERS;
 
 SIZES(WARPS, FORWARD_BYTES, BACKWARD_BYTES);
 

@@ -86,6 +86,7 @@ inline float half_of(u32 pair, int high) { return of_half((f16)(high ? pair >> 1
 inline u32 pack(float low, float high) { return emulated::to_half(low) | (u32)emulated::to_half(high) << 16; }
 inline float unpack(u32 pair, int high) { return emulated::half_of(pair, high); }
 inline float exp2_of(float x) { return exp2f(x); }
+inline float inverse_root(float x) { return 1.0f / sqrtf(x); }
 inline float log2_of(float x) { return log2f(x); }
 inline int thread() { return emulated::now; }
 inline int program(int axis) { return emulated::at[axis]; }

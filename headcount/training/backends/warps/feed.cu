@@ -1,10 +1,10 @@
-// A feed-forward on every row: W2 relu(W1 x + b1) + b2, and x where RESIDUAL; and back.
+// A feed-forward on every row: W2 act(W1 x + b1) + b2, and x where RESIDUAL; with NORM after a layer norm; and back.
 //
 // A warp has 16 rows; hidden activations stay in its registers, sixteen units at a time. Backwards, activations and
 // their slopes of a tile pass through shared memory once, so that every warp can add its share of the rows of dW1 and
 // dW2^T, which it keeps in registers from tile to tile. With more than GROUP hidden units this is done a group at a time,
-// and the slopes of the rows are added up in device memory. W1 x is computed with twice the bits: near zero they decide
-// which units are awake.
+// and the slopes of the rows are added up in device memory. The activation is relu or, with
+// GELU, the exact GELU; for relu W1 x is computed with twice the bits: near zero they decide which units are awake.
 #include "warp.cuh"
 
 #ifndef RESIDENT
@@ -14,6 +14,12 @@
 #ifndef GATHERED
 #define GATHERED 0
 #define LONGEST 1
+#endif
+#ifndef NORM
+#define NORM 0
+#endif
+#ifndef GELU
+#define GELU 0
 #endif
 #ifndef GROUP
 #define GROUP HIDDEN
@@ -26,18 +32,20 @@ struct Layer {  // a member's matrices in shared memory: W1 by units and what ro
   f16 *inner, *rest, *outer;
   float *bias, *shift;
   DEVICE Layer(void* memory) {
-    inner = (f16*)memory, rest = inner + UNITS * IS, outer = rest + UNITS * IS;
+    inner = (f16*)memory, rest = inner + UNITS * IS, outer = GELU ? rest : rest + UNITS * IS;
     bias = (float*)(outer + OUT * US), shift = bias + UNITS;
   }
-  DEVICE void* end() const { return shift + OUT; }
+  DEVICE float* scaling() const { return shift + OUT; }
+  DEVICE Norm norm() const { return {scaling(), scaling() + IN}; }
+  DEVICE void* end() const { return scaling() + NORM * 2 * IN; }
 };
-constexpr int LAYER_BYTES = 2 * (2 * UNITS * IS + OUT * US) + 4 * (UNITS + OUT);
+constexpr int LAYER_BYTES = 2 * ((1 + !GELU) * UNITS * IS + OUT * US) + 4 * (UNITS + OUT + NORM * 2 * IN);
 
 DEVICE void stage_layer(const Layer& layer, const float* theta, int at_inner, int at_bias, int at_outer, int at_shift, int first,
                         int here, float outer_scale) {
   const float* inner = theta + at_inner + (long long)first * INPUTS;
   stage(layer.inner, UNITS, IS, inner, here, INPUTS, INPUTS, COLUMNS_OF_STATES, 1.0f, 32 * WARPS);
-  stage(layer.rest, UNITS, IS, inner, here, INPUTS, INPUTS, COLUMNS_OF_STATES, 1.0f, 32 * WARPS, true);
+  if (!GELU) stage(layer.rest, UNITS, IS, inner, here, INPUTS, INPUTS, COLUMNS_OF_STATES, 1.0f, 32 * WARPS, true);
   stage(layer.outer, OUT, US, theta + at_outer + first, OUTPUTS, here, HIDDEN, ROWS_OF_STATES, outer_scale, 32 * WARPS);
   for (int i = thread(); i < UNITS; i += 32 * WARPS) layer.bias[i] = i < here ? theta[at_bias + first + i] : 0.0f;
   for (int i = thread(); i < OUT; i += 32 * WARPS) layer.shift[i] = place(i) < OUTPUTS ? theta[at_shift + place(i)] : 0.0f;
@@ -55,11 +63,37 @@ DEVICE void before(float (&z)[2][4], const u32 (&seen)[NI / 2][4], const u32 (&r
   for (int k = 0; k < NI / 2; ++k) {
     u32 b[4], low[4];
     right_by_columns(b, layer.inner, IS, unit, 16 * k);
-    right_by_columns(low, layer.rest, IS, unit, 16 * k);
     multiply16(z[0], seen[k], b[0], b[1]), multiply16(z[1], seen[k], b[2], b[3]);
+    if (GELU) continue;
+    right_by_columns(low, layer.rest, IS, unit, 16 * k);
     multiply16(z[0], rest[k], b[0], b[1]), multiply16(z[1], rest[k], b[2], b[3]);
     multiply16(z[0], seen[k], low[0], low[1]), multiply16(z[1], seen[k], low[2], low[3]);
   }
+}
+
+// The activation of a number, and with `slope` its derivative. P(Z < z) of a normal Z to 1e-7 by Abramowitz and Stegun,
+// Handbook of Mathematical Functions, 7.1.26.
+DEVICE float active(float z, float* slope = nullptr) {
+  if (!GELU) {
+    if (slope) *slope = z > 0.0f ? 1.0f : 0.0f;
+    return larger(z, 0.0f);
+  }
+  float t = 1.0f / (1.0f + 0.3275911f * 0.7071067811865476f * size_of(z)), bell = exp2_of(-0.5f * LOG2E * z * z);
+  float series = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+  float beyond = 0.5f * series * bell, below = z > 0.0f ? 1.0f - beyond : beyond;
+  if (slope) *slope = below + z * bell * 0.3989422804014327f;
+  return z * below;
+}
+// Rows as left factors, after the norm where there is one, and what rounding left out.
+DEVICE void enter(u32 (&seen)[NI / 2][4], u32 (&rest)[NI / 2][4], const float (&states)[NI][4], const Norm& norm) {
+  float x[NI][4], rate[2];
+#pragma unroll
+  for (int j = 0; j < NI; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[j][i] = states[j][i];
+  if (NORM) norm.unit<INPUTS>(x, rate), norm.scale(x);
+  as_left(seen, x);
+  if (!GELU) left_out(rest, x, seen);
 }
 
 // Rows of a batch: where they lie one after the other, or (GATHERED) sample by sample where `order` says.
@@ -87,13 +121,14 @@ DEVICE void next_tile(const float* x, int tile, int rows) {
 
 KERNEL(WARPS, 1)
 feed_forward(const float* x, const long long* order, const long long* which, const float* theta, float* out, long long row,
-             int at_inner, int at_bias, int at_outer, int at_shift, int rows, int samples) {
+             int at_inner, int at_bias, int at_outer, int at_shift, int at_scaling, int at_moving, int rows, int samples) {
   SHARED;
   int model = program(0), t = thread() % 4;
   Layer layer(shared_bytes);
   theta += model * row, out += (long long)model * rows * OUTPUTS;
   Source source(x, order, which, samples, rows / LONGEST, rows);
   stage_layer(layer, theta, at_inner, at_bias, at_outer, at_shift, 0, HIDDEN, 1.0f);
+  if (NORM) stage_norm(layer.scaling(), theta + at_scaling, theta + at_moving, INPUTS, IN, 32 * WARPS);
   meet();
   int mine = program(1) * ROWS + thread() / 32 * 16 + thread() % 32 / 4;
   float states[NI][4];
@@ -101,7 +136,7 @@ feed_forward(const float* x, const long long* order, const long long* which, con
   for (int tile = program(1); tile * ROWS < rows; tile += programs(1)) {
     float y[NO][4];
     u32 seen[NI / 2][4], rest[NI / 2][4];
-    as_left(seen, states), left_out(rest, states, seen);
+    enter(seen, rest, states, layer.norm());
 #pragma unroll
     for (int j = 0; j < NO; ++j) {
       float2 shift = *(const float2*)(layer.shift + 8 * j + 2 * t);
@@ -116,10 +151,10 @@ feed_forward(const float* x, const long long* order, const long long* which, con
 #pragma unroll
       for (int j = 0; j < 2; ++j)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) z[j][i] = larger(z[j][i], 0.0f);
-      u32 active[1][4];
-      as_left(active, z);
-      times_columns(y, active, layer.outer + 16 * u, US);
+        for (int i = 0; i < 4; ++i) z[j][i] = active(z[j][i]);
+      u32 awake[1][4];
+      as_left(awake, z);
+      times_columns(y, awake, layer.outer + 16 * u, US);
     }
     store_rows<OUTPUTS>(y, out, mine, rows);
     mine += programs(1) * ROWS;
@@ -131,7 +166,7 @@ constexpr int BANDS = UNITS / 16, MINE = (2 * BANDS + WARPS - 1) / WARPS;  // of
 KERNEL(WARPS, RESIDENT)
 feed_backward(const float* x, const long long* order, const long long* which, const float* theta, const float* slope,
               float* d_x, float* share, long long row, long long share_step, int at_inner, int at_bias, int at_outer,
-              int at_shift, int rows, int samples) {
+              int at_shift, int at_scaling, int at_moving, int rows, int samples) {
   SHARED;
   int model = program(0), lane = thread() % 32, warp = thread() / 32, g = lane / 4, t = lane % 4;
   Layer layer(shared_bytes);
@@ -141,6 +176,11 @@ feed_backward(const float* x, const long long* order, const long long* which, co
   slope += (long long)model * rows * OUTPUTS, d_x += (long long)model * rows * INPUTS;
   Source source(x, order, which, samples, rows / LONGEST, rows);
   const u32 ones[2] = {g == 0 ? 0x3c003c00u : 0u, g == 0 ? 0x3c003c00u : 0u};  // a column of ones
+  float* norm_sums = scratch + WARPS * (1 + OUT);
+  if (NORM) {
+    stage_norm(layer.scaling(), theta + at_scaling, theta + at_moving, INPUTS, IN, 32 * WARPS);
+    for (int i = thread(); i < 2 * WARPS * IN; i += 32 * WARPS) norm_sums[i] = 0.0f;
+  }
   float d_shift[NO][2];
 #pragma unroll
   for (int j = 0; j < NO; ++j) d_shift[j][0] = d_shift[j][1] = 0.0f;
@@ -167,7 +207,7 @@ feed_backward(const float* x, const long long* order, const long long* which, co
       {
         float states[NI][4], slopes[NO][4];
         source.load(states, mine, rows);
-        as_left(seen, states), left_out(rest, states, seen);
+        enter(seen, rest, states, layer.norm());
         load_rows<OUTPUTS>(slopes, slope, mine, rows);
         float now = larger(largest<WARPS>(largest_of(slopes), scratch), 1e-30f) / HIGH;
         if (now > size) {
@@ -200,12 +240,13 @@ feed_backward(const float* x, const long long* order, const long long* which, co
         for (int j = 0; j < 2; ++j)
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
-            if (!(z[j][i] > 0.0f)) da[j][i] = 0.0f;
-            z[j][i] = larger(z[j][i], 0.0f);
+            float rise;
+            z[j][i] = active(z[j][i], &rise);
+            da[j][i] *= rise;
           }
-        u32 active[1][4], turned[1][4];
-        as_left(active, z), as_left(turned, da);
-        keep(active, as + 16 * u, US, strip), keep(turned, ds + 16 * u, US, strip);
+        u32 awake[1][4], turned[1][4];
+        as_left(awake, z), as_left(turned, da);
+        keep(awake, as + 16 * u, US, strip), keep(turned, ds + 16 * u, US, strip);
         if (DEEPER) times_rows(dx, turned, layer.inner + 16 * u * IS, IS);
       }
       if (DEEPER) {
@@ -217,7 +258,17 @@ feed_backward(const float* x, const long long* order, const long long* which, co
 #pragma unroll
         for (int j = 0; j < NI; ++j)
 #pragma unroll
-          for (int i = 0; i < 4; ++i) dx[j][i] = dx[j][i] * (size * large) + known[j][i];
+          for (int i = 0; i < 4; ++i) dx[j][i] *= size * large;
+        if (NORM) {
+          float unit[NI][4], rate[2];
+          source.load(unit, mine, rows);
+          layer.norm().unit<INPUTS>(unit, rate);
+          layer.norm().back<INPUTS>(dx, unit, rate, norm_sums + 2 * warp * IN);
+        }
+#pragma unroll
+        for (int j = 0; j < NI; ++j)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) dx[j][i] += known[j][i];
         store_rows<INPUTS>(dx, d_x, mine, rows);
       }
       meet();
@@ -282,9 +333,10 @@ feed_backward(const float* x, const long long* order, const long long* which, co
     for (int w = 0; w < WARPS; ++w) sum += sums[w * OUT + column];
     share[at_shift + column] = sum;
   }
+  if (NORM) keep_norm(norm_sums, WARPS, share + at_scaling, share + at_moving, INPUTS, IN, 32 * WARPS);
 }
 
-constexpr int BACKWARD_BYTES = LAYER_BYTES + 2 * ROWS * (IS + OS + 2 * US) + 4 * WARPS * (1 + OUT);
+constexpr int BACKWARD_BYTES = LAYER_BYTES + 2 * ROWS * (IS + OS + 2 * US) + 4 * WARPS * (1 + OUT + NORM * 2 * IN);
 
 SIZES(WARPS, LAYER_BYTES, BACKWARD_BYTES);
 

@@ -10,16 +10,18 @@ constexpr int TOKENS = padded(LONGEST, 16), TS = TOKENS + 8;      // tokens, and
 constexpr int NE = EMBEDDED / 8, NT = TOKENS / 8;                 // tiles of eight columns
 constexpr bool WHOLE = !RAGGED && LONGEST == TOKENS;
 
-// p = exp(s - max) of rows over the tokens below `length`; the largest (times log2 e) and the sum of each of two rows.
-template <int HALVES = 2>
-DEVICE void weigh(float (&s)[NT][4], int length, float (&top)[2], float (&total)[2]) {
+// p = exp(s - max) of rows over the tokens below `length`, with EARLIER not over those after `row` (and `row` + 8); the largest (times log2 e) and the sum of each of two rows.
+template <int HALVES = 2, bool EARLIER = false>
+DEVICE void weigh(float (&s)[NT][4], int length, float (&top)[2], float (&total)[2], int row = 0) {
   int t = thread() % 4;
-  if constexpr (!WHOLE)
+  if constexpr (!WHOLE || EARLIER)
 #pragma unroll
     for (int j = 0; j < NT; ++j)
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (8 * j + 2 * t + i % 2 >= length) s[j][i] = NEVER;
+      for (int i = 0; i < 4; ++i) {
+        int token = 8 * j + 2 * t + i % 2;
+        if (token >= length || (EARLIER && token > row + i / 2 * 8)) s[j][i] = NEVER;
+      }
 #pragma unroll
   for (int half = 0; half < HALVES; ++half) {
     float high = NEVER, sum = 0.0f;

@@ -32,6 +32,11 @@ DEVICE float exp2_of(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
   return out;
 }
+DEVICE float inverse_root(float x) {
+  float out;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
 DEVICE float log2_of(float x) {
   float out;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
@@ -69,6 +74,7 @@ DEVICE int programs(int axis) { return axis ? gridDim.y : gridDim.x; }
 
 constexpr float LOG2E = 1.4426950408889634f;
 constexpr float NEVER = -1e30f;  // finite: a row that hears nobody must not become NaN
+constexpr float EPS = 1e-5f;      // of layer norms
 constexpr float HIGH = 16.0f;    // slopes are scaled to this size: float16 holds none that are much smaller
 
 EITHER constexpr int padded(int count, int to) { return (count + to - 1) / to * to; }
@@ -255,4 +261,89 @@ DEVICE float largest_of(const float (&x)[TILES][4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) out = larger(out, size_of(x[j][i]));
   return out;
+}
+
+// A layer norm of a warp's 16 rows: mean 0 and variance 1 over the WIDTH coordinates that exist, then weight and bias.
+struct Norm {
+  const float *weight, *bias;  // in shared memory, in the order of states
+  template <int WIDTH, int TILES>
+  DEVICE void unit(float (&x)[TILES][4], float (&rate)[2]) const {
+    int t = thread() % 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float sum = 0.0f, square = 0.0f;
+#pragma unroll
+      for (int j = 0; j < TILES; ++j) sum += x[j][2 * half] + x[j][2 * half + 1];
+      sum += from_lane(sum, 1);
+      sum = (sum + from_lane(sum, 2)) / WIDTH;
+#pragma unroll
+      for (int j = 0; j < TILES; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float centred = place(8 * j + 2 * t + i) < WIDTH ? x[j][2 * half + i] - sum : 0.0f;
+          x[j][2 * half + i] = centred, square += centred * centred;
+        }
+      square += from_lane(square, 1);
+      square = (square + from_lane(square, 2)) / WIDTH;
+      rate[half] = inverse_root(square + EPS);
+#pragma unroll
+      for (int j = 0; j < TILES; ++j) x[j][2 * half] *= rate[half], x[j][2 * half + 1] *= rate[half];
+    }
+  }
+  template <int TILES>
+  DEVICE void scale(float (&x)[TILES][4]) const {
+    int t = thread() % 4;
+#pragma unroll
+    for (int j = 0; j < TILES; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[j][i] = x[j][i] * weight[8 * j + 2 * t + i % 2] + bias[8 * j + 2 * t + i % 2];
+  }
+  // From the slopes of what the norm gives to those of what it takes; the rows' part of its own gradient into `sums`.
+  template <int WIDTH, int TILES>
+  DEVICE void back(float (&slope)[TILES][4], const float (&unit)[TILES][4], const float (&rate)[2], float* sums) const {
+    int lane = thread() % 32, t = lane % 4;
+#pragma unroll
+    for (int j = 0; j < TILES; ++j)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float scaled = slope[j][i] * unit[j][i] + slope[j][2 + i] * unit[j][2 + i], moved = slope[j][i] + slope[j][2 + i];
+#pragma unroll
+        for (int other = 4; other < 32; other *= 2) scaled += from_lane(scaled, other), moved += from_lane(moved, other);
+        if (lane < 4) sums[8 * j + 2 * t + i] += scaled, sums[8 * TILES + 8 * j + 2 * t + i] += moved;
+      }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float level = 0.0f, along = 0.0f;
+#pragma unroll
+      for (int j = 0; j < TILES; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float inner = slope[j][2 * half + i] * weight[8 * j + 2 * t + i];
+          slope[j][2 * half + i] = inner, level += inner, along += inner * unit[j][2 * half + i];
+        }
+      level += from_lane(level, 1), along += from_lane(along, 1);
+      level = (level + from_lane(level, 2)) / WIDTH, along = (along + from_lane(along, 2)) / WIDTH;
+#pragma unroll
+      for (int j = 0; j < TILES; ++j)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float(&one) = slope[j][2 * half + i];
+          one = (one - level - unit[j][2 * half + i] * along) * rate[half];
+        }
+    }
+  }
+};
+// Weight and bias into shared memory, and the warps' sums of their gradient from it.
+DEVICE void stage_norm(float* to, const float* weight, const float* bias, int width, int wide, int threads) {
+  for (int i = thread(); i < wide; i += threads) {
+    bool real = place(i) < width;
+    to[i] = real ? weight[place(i)] : 0.0f, to[wide + i] = real ? bias[place(i)] : 0.0f;
+  }
+}
+DEVICE void keep_norm(const float* sums, int warps, float* weight, float* bias, int width, int wide, int threads) {
+  for (int i = thread(); i < wide; i += threads) {
+    float scaled = 0.0f, moved = 0.0f;
+    for (int w = 0; w < warps; ++w) scaled += sums[2 * w * wide + i], moved += sums[(2 * w + 1) * wide + i];
+    if (place(i) < width) weight[place(i)] = scaled, bias[place(i)] = moved;
+  }
 }
