@@ -7,6 +7,9 @@ number is its smallest validation NMSE over the run; the best and the median ove
 they finish: `rates`, `sphere` (D = 2 to 6, or those of `--rows`), `gaussian` (D = 2), `near` (from the constructed
 network, disturbed), each followed by `late`: the same networks trained on with a larger batch.
 
+`--no-residual` asks the same of networks whose tokens keep nothing but what the heads of a layer mixed: the published
+networks may be such.
+
 With `--state DIR` a long part keeps its state there every minute and on SIGTERM, and goes on from it.
 """
 
@@ -52,6 +55,7 @@ def main() -> None:
     parser.add_argument("--state", type=Path, help="where a long part keeps its state")
     parser.add_argument("--parts", default="rates,sphere,gaussian,near")
     parser.add_argument("--lr", type=float, help="skip the search")
+    parser.add_argument("--no-residual", action="store_true", help="states of tokens are what heads mixed, alone")
     parser.add_argument("--out", type=Path, default=Path("docs/data/pair_table.json"))
     parser.add_argument("--tiny", action="store_true")
     options = parser.parse_args()
@@ -64,9 +68,10 @@ def main() -> None:
             start = time.perf_counter()
             made = PARTS[part](options, table)
             made |= {"seconds": round(time.perf_counter() - start, 1), "date": today(), **_where(options.device)}
-            table[part] = made | {"rows": _joined(table.get(part, {}).get("rows", []), made)}
+            name = f"{part} without residuals" if options.no_residual else part
+            table[name] = made | {"rows": _joined(table.get(name, {}).get("rows", []), made)}
             written(options.out, table)
-            _show(part, table[part])
+            _show(name, table[name])
 
 
 def _joined(known: Sequence[dict[str, Any]], made: dict[str, Any]) -> list[dict[str, Any]]:
@@ -80,7 +85,7 @@ def _joined(known: Sequence[dict[str, Any]], made: dict[str, Any]) -> list[dict[
 
 def rates(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     """The learning rate for all cells: the best by median for (D,D) at D = 2 and 3."""
-    cells = _cells("sphere", options.tiny)[0:4:3]
+    cells = _cells("sphere", options)[0:4:3]
     seeds = max(1, options.seeds // 2)
     members = [Member(c.task, c.arch, s, 0, lr, DECAY) for lr in RATES for c in cells for s in range(seeds)]
     outcome = _train(members, _recipe(options.search, options), options, None, "rates")
@@ -93,13 +98,13 @@ def rates(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
 def sphere(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     """The asked D at their three shapes, unit tokens."""
     rows = {int(D) for D in options.rows.split(",")}
-    cells = [c for c in _cells("sphere", options.tiny) if len(c.task.matrices) in rows]  # pyright: ignore[reportAttributeAccessIssue]
+    cells = [c for c in _cells("sphere", options) if len(c.task.matrices) in rows]  # pyright: ignore[reportAttributeAccessIssue]
     return _table(cells, options, table)
 
 
 def gaussian(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     """D = 2 with Gaussian tokens."""
-    return _table(_cells("gaussian", options.tiny)[:3], options, table)
+    return _table(_cells("gaussian", options)[:3], options, table)
 
 
 def near(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +112,7 @@ def near(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
 
     A tenth of every weight destroys the network (its norms cancel), so that nothing near it is left; see docs/log.md.
     """
-    cells = _cells("sphere", options.tiny)[0::3][:3]
+    cells = _cells("sphere", options)[0::3][:3]
     start = [_near(cell, seed, options.noise) for cell in cells for seed in range(options.seeds)]
     return _table(cells, options, table, start, options.near_steps)
 
@@ -115,10 +120,12 @@ def near(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
 PARTS = {"rates": rates, "sphere": sphere, "gaussian": gaussian, "near": near}
 
 
-def _cells(tokens: str, tiny: bool) -> list[Entry]:
-    size: dict[str, int] = {"length": 8, "width": 64} if tiny else {}
+def _cells(tokens: str, options: argparse.Namespace) -> list[Entry]:
+    size: dict[str, int] = {"length": 8, "width": 64} if options.tiny else {}
     cells = pair_cells(tokens, head_dim=16, **size)
-    return [replace(cell, arch=replace(cell.arch, class_token="last")) for cell in cells]
+    return [
+        replace(cell, arch=replace(cell.arch, class_token="last", residual=not options.no_residual)) for cell in cells
+    ]
 
 
 def _near(cell: Entry, seed: int, noise: float) -> Transformer:
@@ -142,7 +149,8 @@ def _table(
     start: Sequence[Transformer] | None = None,
     steps: int = 0,
 ) -> dict[str, Any]:
-    lr = options.near_lr if start is not None else options.lr or table["rates"]["chosen"]
+    rates = "rates without residuals" if options.no_residual else "rates"
+    lr = options.near_lr if start is not None else options.lr or table[rates]["chosen"]
     members = [Member(c.task, c.arch, s, 0, lr, DECAY) for c in cells for s in range(options.seeds)]
     name = "-".join(dict.fromkeys(c.name.split(" ")[0] + c.name.split(" ")[1] for c in cells))
     first = _train(members, _recipe(steps or options.steps, options), options, start, name)

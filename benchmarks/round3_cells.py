@@ -114,7 +114,7 @@ def _name(tile: Tile) -> str:
 
 def published(dry: bool) -> list[Entry]:
     """A sample of the cells of the pair table and of the battery, deep ones."""
-    pairs = pair_table._cells("sphere", dry)[: 1 if dry else 3]
+    pairs = pair_table._cells("sphere", argparse.Namespace(tiny=dry, no_residual=False))[: 1 if dry else 3]
     others = [e for group in battery(length=8 if dry else 32, width=8 if dry else 64).values() for e in group]
     return pairs + [e for e in others if e.arch.depth > 1][:: 1000 if dry else SAMPLED]
 
@@ -209,8 +209,8 @@ def _growth(round3: Round3, cell: str, out: File, limit: float) -> dict[str, Any
 
 def _record(round3: Round3, cell: str, out: File, limit: float) -> dict[str, Any]:
     """The pair task, 60 members at length 64, with a checkpoint: a run that was cut goes on."""
-    options = argparse.Namespace(tiny=round3.dry)
-    entries = pair_table._cells("sphere", round3.dry)[: 1 if round3.dry else 15]
+    options = argparse.Namespace(tiny=round3.dry, no_residual=False)
+    entries = pair_table._cells("sphere", options)[: 1 if round3.dry else 15]
     members = [Member(e.task, e.arch, s, 0, 1e-3, 1e-2) for e in entries for s in range(1 if round3.dry else 4)]
     recipe = pair_table._recipe(16 if round3.dry else RECORD, options)
     file, began, made = out / "record.json", time.perf_counter(), [0]

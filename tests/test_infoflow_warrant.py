@@ -203,3 +203,9 @@ def test_advice_names_what_can_be_built_and_builds_it():
     assert len(repr(advice)) < 200 and len(repr(advice.best.prediction)) < 100
     assert advice._repr_html_().count("<tr>") == 1 + len(advice.ranked)
     assert "by construction" in hc.predict(task, Architecture(((3, 2),)))._repr_html_()
+
+
+def test_an_architecture_without_residuals_is_not_counted():
+    arch = Architecture(layers=((2, 8), (2, 8)), residual=False)
+    with pytest.raises(ValueError, match="rides along with residuals"):
+        hc.predict(KthLargest(2, length=8), arch)

@@ -133,3 +133,13 @@ def test_a_class_token_of_the_last_layer_hears_nothing_before_and_one_of_every_l
     assert not torch.allclose(last(x), every(x))
     assert torch.allclose(last(x), last.read_out((cls + last.attention[-1](cls, tokens))[:, 0])[:, 0])
     assert Architecture.from_json(shapes["last"].to_json()) == shapes["last"]
+
+
+def test_without_residuals_a_token_is_what_its_layer_made_of_it():
+    arch = Architecture(((2, 4), (1, 4)), width=8, class_token="last", residual=False)
+    net = Transformer(arch, token_dim=3, seed=0).double()
+    x = torch.randn(5, 6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    (before, _), (after, _) = net.states(x)
+    assert torch.equal(after, net.between[0](net.attention[0](before, before)))
+    assert Architecture.from_json(arch.to_json()) == arch and '"residual":false' in arch.to_json()
+    assert Architecture(((2, 4),), residual=False) == Architecture(((2, 4),)), "with one layer there is none"

@@ -231,3 +231,26 @@ def test_a_bank_honours_a_class_token_that_attends_in_the_last_layer_only(forwar
     torch.testing.assert_close(forward(bank, bank.named(), batch), alone, atol=1e-12, rtol=1e-12)
     with pytest.raises(ValueError, match="the class tokens of a bank"):
         Bank([last[0], archs(TWO_LAYERS)[1]], token_dim=4, seeds=[0, 1])
+
+
+@each_forward
+@pytest.mark.parametrize("where", ["every", "last"])
+def test_a_bank_honours_architectures_without_residuals(forward, where):
+    bare = [replace(arch, class_token=where, residual=False) for arch in archs(TWO_LAYERS)]
+    bank = Bank(bare, token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    x = tokens(3, 6, 7, 4)
+    batch = Batch(x, torch.arange(3), torch.arange(6).expand(3, -1))
+    alone = torch.stack([bank.module(k)(x[k]) for k in range(3)])
+    torch.testing.assert_close(forward(bank, bank.named(), batch), alone, atol=1e-12, rtol=1e-12)
+    whole = Bank([replace(arch, residual=True) for arch in bare], token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    assert not torch.allclose(forward(whole, whole.named(), batch), alone)
+    with pytest.raises(ValueError, match="all carry residuals, or none does"):
+        Bank([bare[0], replace(bare[1], residual=True)], token_dim=4, seeds=[0, 1])
+
+
+def test_without_residuals_a_long_training_on_a_cpu_is_the_plain_one():
+    arch = Architecture(layers=((2, 4), (1, 4)), width=8, residual=False)
+    member = Member(KthLargest(rank=1, length=4), arch)
+    recipe = Recipe(samples=64, validation=32, epochs=250, batch=16)
+    fast, slow = train([member], recipe), train([member], recipe, path=eager)
+    assert recipe.steps >= 1000 and abs(fast.rows[0]["nmse"] / slow.rows[0]["nmse"] - 1) < 1e-3

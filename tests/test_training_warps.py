@@ -65,7 +65,7 @@ def test_a_bank_has_the_plain_gradient(device, what):
 @on_each_device
 def test_every_deep_bank_has_the_plain_gradient(device):
     found = answers(device, every=True)["deep"]
-    assert len(found) == 5 and all(gap < 16 * EPS16 for gap in found.values())
+    assert len(found) == 6 and all(gap < 16 * EPS16 for gap in found.values())
 
 
 @on_each_device

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -135,9 +136,10 @@ def _off(got: Tensor, true: Tensor) -> float:
     return (got.double() - true).norm().item() / size if size > 1e-12 else got.norm().item()
 
 
-def deep(case: str, device: str) -> float:
+def deep(case: str, device: str, residual: bool = True) -> float:
     """The gradient of a whole bank."""
     archs, batch, target = problem(case, device)
+    archs = [replace(arch, residual=residual) for arch in archs]
     banks = [Bank(archs, 3, list(range(len(archs))), dtype=d, device=device) for d in (torch.float32, torch.float64)]
     assert held(banks[0], batch, SublayerTile(), warps=True)
     got = warped().gradient(banks[0], batch, target)
@@ -175,7 +177,8 @@ def main(device: str, every: bool) -> None:
     answers = {
         "attention": {name: attention(name, device) for name in ATTENTION},
         "feeding": {name: feeding(name, device) for name in FEEDING},
-        "deep": {name: deep(name, device) for name in (DEEP if every else ONCE)},
+        "deep": {name: deep(name, device) for name in (DEEP if every else ONCE)}
+        | {"no residuals": deep("the class token in the last layer", device, residual=False)},
         "decoders": {name: decoder(name, device) for name in LETTERS},
         "company": company(device),
     }

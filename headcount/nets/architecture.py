@@ -19,7 +19,8 @@ class Architecture:
     `embed_dim` is the width E of a token's state (0: the largest heads * head_dim, as the head-count paper
     sets it); `width` the hidden size N of every feed-forward; `positions` how many position features the encoder
     sees beside the token (0: none; 1: t/T; more: cos and sin of 2 pi j t/T, j = 1, 2, ...); `outputs` how many numbers
-    the read-out returns; `class_token` where the class token attends: in every layer, or in the last one only.
+    the read-out returns; `class_token` where the class token attends: in every layer, or in the last one only;
+    `residual` whether a state stays beside what a layer before the last makes of it (with one layer there is none).
 
     >>> Architecture(layers=((4, 8),), width=32).embed_dim
     32
@@ -36,6 +37,7 @@ class Architecture:
     embed_dim: int = 0
     outputs: int = 1
     class_token: Literal["every", "last"] = "every"
+    residual: bool = True
 
     def __post_init__(self) -> None:
         try:
@@ -55,6 +57,7 @@ class Architecture:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.class_token not in ("every", "last"):
             raise ValueError(f'class_token must be "every" or "last" (layer it attends in), got {self.class_token!r}')
+        object.__setattr__(self, "residual", bool(self.residual) or self.depth == 1)
 
     @classmethod
     def parse(
@@ -66,6 +69,7 @@ class Architecture:
         embed_dim: int = 0,
         outputs: int = 1,
         class_token: str = "every",
+        residual: bool = True,
     ) -> Architecture:
         """The architecture whose layers a text gives as heads x head_dim, joined by +: what `name` prints.
 
@@ -80,7 +84,7 @@ class Architecture:
         if not all(pairs):
             raise ValueError(f"layers must read heads x head_dim, layer by layer, as 2x8+2x8; got {layers!r}")
         shape = tuple((int(pair[1]), int(pair[2])) for pair in pairs if pair)
-        return cls(shape, width, positions, embed_dim, outputs, class_token)  # pyright: ignore[reportArgumentType]
+        return cls(shape, width, positions, embed_dim, outputs, class_token, residual)  # pyright: ignore[reportArgumentType]
 
     @property
     def depth(self) -> int:
@@ -93,12 +97,12 @@ class Architecture:
         return "+".join(f"{heads}x{head_dim}" for heads, head_dim in self.layers)
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON; a single output and a class token in every layer go without saying.
+        """The fields, ready for JSON; one output, a class token in every layer and residuals go without saying.
 
         >>> Architecture(layers=((4, 8),)).as_dict()
         {'layers': ((4, 8),), 'width': 32, 'positions': 0, 'embed_dim': 32}
         """
-        unsaid = (("outputs", 1), ("class_token", "every"))
+        unsaid = (("outputs", 1), ("class_token", "every"), ("residual", True))
         return {name: value for name, value in asdict(self).items() if (name, value) not in unsaid}
 
     def to_json(self) -> str:

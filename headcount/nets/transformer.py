@@ -83,8 +83,8 @@ class Transformer(nn.Module):
 
     One layer (the head-count paper): y = F(c + attention(c; x)), without residual or norm for the tokens.
     More layers: tokens and class token carry a residual, x <- x + attention(x), then x <- x + feed-forward(x)
-    between layers; the class token only asks, in every layer or (`class_token="last"`) in the last one, and nobody
-    attends to it. Scores are divided by sqrt(head_dim) when `weigh` is not given.
+    between layers (`residual=False`: x <- attention(x), x <- feed-forward(x)); the class token only asks, in every
+    layer or (`class_token="last"`) in the last one, and nobody attends to it. Scores are divided by sqrt(head_dim) when `weigh` is not given.
     Source: Yu et al. 2025 (heads), Equation 4; Yu et al. 2026 (InfoFlow), Section 2 for more layers.
 
     >>> net = Transformer(Architecture(layers=((3, 5),), width=16), token_dim=4, seed=0)
@@ -139,8 +139,9 @@ class Transformer(nn.Module):
         seen = [(tokens, cls)]
         for attend, forward in zip(self.attention, self.between, strict=False):
             both = torch.cat([tokens, cls], dim=1) if self.arch.class_token == "every" else tokens
-            both = both + attend(both, tokens, present)
-            both = both + forward(both)
+            heard = attend(both, tokens, present)
+            both = both + heard if self.arch.residual else heard
+            both = both + forward(both) if self.arch.residual else forward(both)
             tokens, cls = (both[:, :-1], both[:, -1:]) if self.arch.class_token == "every" else (both, cls)
             seen.append((tokens, cls))
         return seen

@@ -47,6 +47,8 @@ class Bank:
             raise ValueError(f"the members of a bank share one number of outputs; got {sorted(counts)}")
         if len({arch.class_token for arch in archs}) != 1:
             raise ValueError("the class tokens of a bank all attend in every layer, or all in the last")
+        if len({arch.residual for arch in archs}) != 1:
+            raise ValueError("the members of a bank all carry residuals, or none does")
         self.archs, self.token_dim = tuple(archs), token_dim
         members = [Transformer(a, token_dim, seed=s) for a, s in zip(archs, seeds, strict=True)]
         self.shapes = {name: _largest(name, members) for name, _ in members[0].named_parameters()}
@@ -74,6 +76,11 @@ class Bank:
     def class_token(self) -> str:
         """Where every class token attends: in "every" layer, or in the "last" only."""
         return self.archs[0].class_token
+
+    @property
+    def residual(self) -> bool:
+        """Whether states stay beside what the layers before the last make of them."""
+        return self.archs[0].residual
 
     def named(self, theta: Float[Tensor, "models parameters"] | None = None) -> Stacked:
         """The stacked tensors by the names they have in `Transformer`; views of `theta`, so gradients reach it."""

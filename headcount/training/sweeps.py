@@ -238,7 +238,14 @@ def banks(asked: Sweep, device: str) -> Iterator[list[Member]]:
     groups: dict[tuple[Any, ...], list[Member]] = {}
     for member in asked.members:
         arch = member.arch
-        key = (_lengths(member, kind), member.task.token_dim, arch.depth, arch.positions, arch.class_token)
+        key = (
+            _lengths(member, kind),
+            member.task.token_dim,
+            arch.depth,
+            arch.positions,
+            arch.class_token,
+            arch.residual,
+        )
         groups.setdefault(key, []).append(member)
     for members in groups.values():
         yield from _fitting(sorted(members, key=_size), asked.recipe, kind)

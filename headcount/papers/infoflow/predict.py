@@ -46,6 +46,8 @@ def predict(task: Any, arch: Architecture) -> Prediction:
     >>> print(short.fixes[0])
     2 heads in layer 1 (now 1)
     """
+    if not arch.residual:
+        raise ValueError("what tokens found rides along with residuals, and is counted; this architecture has none")
     structure = structure_seen(task, structure_of(task), arch)
     case = _Case(task, structure, arch)
     plan, lower = case.plan, case.lower

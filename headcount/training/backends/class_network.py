@@ -8,6 +8,7 @@ into two square matrices each, and its feed-forward and the read-out go through 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -46,6 +47,8 @@ class _Network:
 def held(bank: Bank, batch: Batch, tile: SublayerTile, warps: bool = False) -> bool:
     """Whether programs can hold this bank's sublayers, and its lengths are those of members."""
     if bank.theta.dtype != torch.float32 or (batch.present is not None and batch.present.ndim > 2):
+        return False
+    if not bank.residual and not (warps and bank.class_token == "last"):
         return False
     longest = batch.data.shape[2]
     network = _network(bank, tile)
@@ -192,7 +195,7 @@ def _network(bank: Bank, tile: SublayerTile) -> _Network:
     return _Network(
         feeding("encoder", residual=False),
         tuple(attending(layer) for layer in range(bank.depth)),
-        tuple(feeding(f"between.{layer}", residual=True) for layer in range(last)),
+        tuple(feeding(f"between.{layer}", residual=bank.residual) for layer in range(last)),
         feeding("read_out", residual=False, gelu=True),
         at["cls"],
         bank.class_token == "every",
@@ -202,7 +205,8 @@ def _network(bank: Bank, tile: SublayerTile) -> _Network:
 def _by_warps(network: _Network, bank: Bank, batch: Batch) -> _Network:
     """The same sublayers as programs of warps."""
     device, ragged = bank.theta.device.type, batch.present is not None
-    attention = (WarpAttending(**vars(a), device=device, ragged=ragged, asks=network.every) for a in network.attention)
+    more: dict[str, Any] = {"device": device, "ragged": ragged, "asks": network.every, "residual": bank.residual}
+    attention = (WarpAttending(**vars(a), **more) for a in network.attention)
     plain = (
         batch.data.is_contiguous()
         and batch.rows.is_contiguous()

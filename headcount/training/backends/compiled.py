@@ -96,10 +96,10 @@ def compiled_update(adam: AdamW, theta: Tensor, gradient: Tensor, active: Tensor
 
 
 def _held(bank: Bank, batch: Batch) -> bool:
-    """Whether a tile's weights of tokens on tokens, the largest of what it keeps, fit some memory for every thread."""
+    """Whether states have residuals, and a tile's weights of tokens on tokens, the largest it keeps, fit a thread."""
     length, deep = batch.data.shape[2], range(bank.depth - 1)
     heads = max((bank.shapes[f"attention.{layer}.query"][0] for layer in deep), default=0)
-    return 64 * bank.depth * heads * length**2 <= ROOM
+    return bank.residual and 64 * bank.depth * heads * length**2 <= ROOM
 
 
 def _pass(

@@ -166,8 +166,10 @@ def by_parts(
     """A layer before the last, part by part: the tokens (models, batch, length, embed) and the class token after it."""
     scale, name = bank.scale[:, layer], f"between.{layer}"
     if bank.class_token == "every":
-        cls = _fed(p, name, _heard(p, layer, scale, cls, tokens, present, touch.ask), fed, residual=True)
-    return _fed(p, name, _mixed(p, layer, scale, tokens, present, touch.mix), touch.feed, residual=True), cls
+        answer = _heard(p, layer, scale, cls, tokens, present, touch.ask)
+        cls = _fed(p, name, answer if bank.residual else answer - cls, fed, bank.residual)
+    mixed = _mixed(p, layer, scale, tokens, present, touch.mix, bank.residual)
+    return _fed(p, name, mixed, touch.feed, bank.residual), cls
 
 
 def _fed(p: Stacked, name: str, x: Tensor, feed: Feed, residual: bool) -> Tensor:
@@ -197,7 +199,7 @@ def answered(p: Stacked, layer: int, cls: Tensor, heard: Tensor) -> Float[Tensor
 
 
 def _mixed(
-    p: Stacked, layer: int, scale: Tensor, tokens: Tensor, present: Tensor | None, mix: Mix
+    p: Stacked, layer: int, scale: Tensor, tokens: Tensor, present: Tensor | None, mix: Mix, residual: bool = True
 ) -> Float[Tensor, "models batch length embed"]:
     """The tokens after they have asked each other; queries, keys and values are one product."""
     attention = _weights(p, layer)
@@ -206,7 +208,8 @@ def _mixed(
     flat = tokens.flatten(1, 2)
     three = (flat @ weights.flatten(1, 3).mT).view(*tokens.shape[:3], *weights.shape[1:4])
     heads = mix(three, present).flatten(1, 2).flatten(2)
-    return torch.baddbmm(flat, heads, _side_by_side(attention["output"])).view(tokens.shape)
+    output = _side_by_side(attention["output"])
+    return (torch.baddbmm(flat, heads, output) if residual else heads @ output).view(tokens.shape)
 
 
 def _weights(p: Stacked, layer: int) -> Stacked:
@@ -220,8 +223,8 @@ def _states(bank: Bank, p: Stacked, batch: Batch) -> tuple[Tensor, Tensor]:
     for layer in range(bank.depth - 1):
         every = bank.class_token == "every"
         both = torch.cat([tokens, cls], dim=2) if every else tokens
-        both = both + _attend(p, layer, bank.scale[:, layer], both, tokens, batch.present)
-        both = _fed(p, f"between.{layer}", both, fed, residual=True)
+        heard = _attend(p, layer, bank.scale[:, layer], both, tokens, batch.present)
+        both = _fed(p, f"between.{layer}", both + heard if bank.residual else heard, fed, bank.residual)
         tokens, cls = (both[:, :, :-1], both[:, :, -1:]) if every else (both, cls)
     return tokens, cls
 

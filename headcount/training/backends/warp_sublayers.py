@@ -31,7 +31,7 @@ def heads_cut(embed: int, heads: int, dim: int, longest: int) -> Cut:
     """How attention is cut: in the fewest passes, with four warps where that is as good.
 
     >>> heads_cut(32, 4, 8, 32), heads_cut(64, 6, 16, 64), heads_cut(48, 6, 8, 48)
-    (Cut(warps=4, group=4), Cut(warps=8, group=3), Cut(warps=3, group=6))
+    (Cut(warps=4, group=4), Cut(warps=8, group=3), Cut(warps=6, group=6))
     """
     tiles, wide, deep = -(-longest // 16), _padded(embed), 8 if dim <= 8 else 16
     cuts = []
@@ -75,6 +75,7 @@ class WarpAttending(Attending):
     device: str = "cuda"
     ragged: bool = False
     asks: bool = False
+    residual: bool = True
 
     def fits(self, longest: int) -> bool:
         """Whether programs hold it: four warps have 64 tokens, and one tile has sixteen heads' questions."""
@@ -135,6 +136,8 @@ class WarpAttending(Attending):
         samples = max(1, (cut.warps if back else 4) // -(-longest // 16))
         shape = {"EMBED": self.embed, "HEADS": self.heads, "DIM": self.dim, "LONGEST": longest, "SAMPLES": samples}
         shape |= {"GROUP": cut.group if back else self.heads, "RAGGED": int(self.ragged), "ASK": int(self.asks)}
+        if not self.residual:
+            shape |= {"RESIDUAL": 0}
         if self.causal or self.norm or self.steps != (self.embed * self.dim, self.dim):
             shape |= {"CAUSAL": int(self.causal), "NORM": int(self.norm > 0)}
             shape |= {"HEAD_STEP": self.steps[0], "ROW_STEP": self.steps[1]}

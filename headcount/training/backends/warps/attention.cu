@@ -1,4 +1,4 @@
-// Attention of all tokens with its residual: out = x + sum_h W_O,h softmax(q_h k_h^T) v_h, and back.
+// Attention of all tokens: out = sum_h W_O,h softmax(q_h k_h^T) v_h, and x where RESIDUAL; and back.
 //
 // A warp has 16 tokens of one sample; TILES warps have the sample, SAMPLES of them a program at a time. Keys and values
 // pass from warp to warp through shared memory, everything else stays in registers. A program takes one member and every
@@ -18,6 +18,9 @@
 #endif
 #ifndef CAUSAL
 #define CAUSAL 0
+#endif
+#ifndef RESIDUAL
+#define RESIDUAL 1
 #endif
 #ifndef NORM
 #define NORM 0
@@ -240,6 +243,7 @@ attend_forward(const float* x, const float* theta, const float* scale, const int
       }
     }
     meet_warp();
+    if (!RESIDUAL) zero(y);
     collect<true>(y, queries, strip, w.output);
     store_rows<EMBED>(y, out + here.begin(model, batch), here.row(), here.rows);
   }
@@ -419,7 +423,10 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
       collect<false>(dx, vs, strip, w.value);
       {
         float before[NE][4];
-        load_rows<EMBED>(before, (first ? d_x : slope) + here.begin(model, batch), here.row(), here.rows);
+        if (first || RESIDUAL)
+          load_rows<EMBED>(before, (first ? d_x : slope) + here.begin(model, batch), here.row(), here.rows);
+        else
+          zero(before);
 #pragma unroll
         for (int j = 0; j < NE; ++j)
 #pragma unroll
