@@ -75,6 +75,11 @@ def busy() -> float:
     return (user + nice + system + sum(rest[:3])) / os.sysconf("SC_CLK_TCK")
 
 
+def loads() -> list[float]:
+    """How many processes wanted a processor, in the mean of the last 1, 5 and 15 minutes."""
+    return [round(load, 2) for load in os.getloadavg()]
+
+
 def turn(name: str, workers: int) -> dict[str, Any]:
     """One sweep: seconds by the clock and of processor, and how many processors others kept busy meanwhile."""
     before = busy()
@@ -110,8 +115,10 @@ def measured(turns: int) -> list[dict[str, Any]]:
 
 def main(turns: int = 5) -> None:
     """Measure, keep every turn, and print the two tables."""
+    began = loads()
     found = measured(turns)
-    about = {"cores": os.cpu_count(), "threads": os.environ.get("OMP_NUM_THREADS"), "turns": found}
+    machine = {"cores": os.cpu_count(), "threads": os.environ.get("OMP_NUM_THREADS")}
+    about = {**machine, "load_at_begin": began, "load_at_end": loads(), "turns": found}
     DATA.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     for name in SWEEPS:
         for workers in (0, 1, 2):

@@ -402,11 +402,27 @@ class Deleted:
             pass
 
 def catalogue():
+    sys.settrace(met)
     deleted = Deleted()
     del deleted
-    time.sleep(3600)
+    sys.settrace(None)
+    time.sleep(60)  # a signal ends it
     print("went on")
     return []
+
+events = 0
+
+def met(frame, event, argument):  # the interpreter's steps in the hook that hears of what is ignored, and below it
+    global events
+    hook = getattr(sys.unraisablehook, "func", sys.unraisablehook)
+    above = frame
+    while above is not None and above.f_code is not hook.__code__:
+        above = above.f_back
+    if above is not None:
+        events += 1
+        if events == {again}:
+            os.kill(os.getpid(), signal.SIGINT)
+    return met
 
 import headcount.tasks
 headcount.tasks.catalogue = listed.catalogue = catalogue
@@ -415,7 +431,37 @@ main()
 """
 
 
-def test_an_interruption_that_python_can_only_ignore_comes_again(tmp_path):
-    process = start(program=("-c", DELETED))
+@pytest.mark.parametrize("again", [0, 2, *(pytest.param(n, marks=pytest.mark.soak) for n in (1, 3, 4, 5))])
+def test_an_interruption_that_python_can_only_ignore_comes_again(again):
+    """So does a second one, wherever in the hook that heard of the first it comes; 0: there is none."""
+    process = start(program=("-c", DELETED.replace("{again}", str(again))))
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130 and err == "headcount: interrupted.\n" and out == ""
+
+
+TWICE = """
+import os, signal, sys
+import headcount.cli.door as door
+import headcount.tasks, headcount.tasks.catalogue as listed
+from headcount.__main__ import main
+
+def catalogue():
+    os.kill(os.getpid(), signal.SIGINT)
+    return []
+
+def say(line):
+    sys.stderr.write(line)
+    sys.stderr.flush()
+    os.kill(os.getpid(), signal.SIGINT)
+
+door._say = say
+headcount.tasks.catalogue = listed.catalogue = catalogue
+sys.argv = ["headcount", "tasks"]
+main()
+"""
+
+
+def test_a_second_interruption_as_the_first_is_told_is_no_second_line():
+    process = start(program=("-c", TWICE))
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130 and err == "headcount: interrupted.\n" and out == ""
