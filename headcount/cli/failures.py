@@ -39,6 +39,7 @@ INPUT = (
     MemoryError,
     RecursionError,
 )
+TOO_LARGE = ("not enough memory", "Storage size calculation overflowed")  # in a RuntimeError of torch
 NAMED = {"SafetensorError", "OutOfMemoryError", "ArrowInvalid"}  # the same, of libraries that are not loaded here
 
 
@@ -52,8 +53,14 @@ def foreseen(problem: BaseException) -> bool:
         isinstance(problem, INPUT)
         or type(problem).__name__ in NAMED
         or (isinstance(problem, ValueError) and _raised_here(problem))
-        or (isinstance(problem, RuntimeError) and "not enough memory" in str(problem))
+        or _is_too_large(problem)
     )
+
+
+def _is_too_large(problem: BaseException) -> bool:
+    """Whether what was asked for fits no memory, in whichever of its words a library says so."""
+    named = isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError"
+    return named or (isinstance(problem, RuntimeError) and any(words in str(problem) for words in TOO_LARGE))
 
 
 def _raised_here(problem: BaseException) -> bool:
@@ -74,7 +81,7 @@ def sentence_of(problem: BaseException) -> str:
         return f"{problem.filename}: {problem.strerror.lower()}" if problem.filename else problem.strerror.lower()
     if isinstance(problem, RecursionError):
         return "what was given is nested too deeply"
-    if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
+    if _is_too_large(problem):
         return f"there is not enough memory for this; ask for less at once. {clipped(problem)}"
     return clipped(problem)
 

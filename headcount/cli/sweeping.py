@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +14,7 @@ from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table,
 from headcount.numerals import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from headcount.results import Store, Study
     from headcount.results.store import StatedSpec
@@ -126,6 +127,7 @@ def register(app: typer.Typer) -> None:
 
         tell_other_specs(run, spec)
         study = Exported.of(run, spec)
+        tell_damaged(run, study.head)
         if as_json:
             for piece in study.json_list():
                 sys.stdout.write(piece)
@@ -205,17 +207,22 @@ def summary(study) -> list[dict[str, object]]:
             "layers": layers,
             "width": width,
             "networks": len(rows),
-            "best": min(r["nmse"] for r in rows),
-            "median": median(r["nmse"] for r in rows),
+            "best": min(map(_error_of, rows)),
+            "median": median(map(_error_of, rows)),
             "diverged": sum(r["status"] == "diverged" for r in rows),
         }
         for (length, layers, width), rows in cells.items()
     ]
 
 
+def _error_of(row: Mapping[str, Any]) -> float:
+    """The NMSE of a row, infinite where it is no number."""
+    return math.inf if row["nmse"] is None or math.isnan(row["nmse"]) else row["nmse"]
+
+
 def _best_of(study: Study) -> str:
     """The best network of a study, in words."""
-    finite = [row for row in study if row["nmse"] is not None]
+    finite = [row for row in study if math.isfinite(_error_of(row))]
     if not finite:
         return f"all {counted(len(study), 'network')} diverged"
     best = min(finite, key=lambda row: row["nmse"])
@@ -262,6 +269,13 @@ def _listed(store: Store, spec: StatedSpec) -> dict[str, object]:
         "diverged": spec.diverged,
         "device": study.environment.get("device", "-"),
     }
+
+
+def tell_damaged(run: Path, study: Study) -> None:
+    """Where rows are left out because they are not as they were written, say on stderr how many and what mends it."""
+    if run.suffix != ".json" and (damaged := study.spec.get("damaged", 0)):
+        said = f"{counted(damaged, 'damaged row')} of {run} left out; `headcount store verify` names what is damaged"
+        typer.echo(f"headcount: {said}, and the same sweep trains it again", err=True)
 
 
 def tell_other_specs(run: Path, spec: str | None) -> None:
