@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import sys
 from pathlib import Path
@@ -69,6 +68,9 @@ def register(app: typer.Typer) -> None:
         if backend == "local":  # a cluster's devices are not ours to see
             check_device(device)
             refuse_what_cannot_fit(asked.members, asked.recipe, device)
+        elif made is not None and kept.missing([member.run(asked.recipe) for member in asked.members]):
+            joined = made()  # before anything is made on the disk
+            made = lambda: joined  # noqa: E731
         try:
             groups = list(banks(asked, device))
             if not as_json:
@@ -148,9 +150,10 @@ def workers_of(count: int | None, backend: str, address: str | None, device: str
     if backend == "ray":
         if count is not None:
             raise ValueError("--workers counts processes of this machine; a Ray cluster has as many as it has room for")
-        from headcount.training.ray_workers import RayWorkers
+        from headcount.training.ray_workers import RayWorkers, loaded_ray, refuse_no_cluster
 
-        importlib.import_module("ray")  # what is missing is said before anything is begun
+        loaded_ray()  # what is missing is said before anything is begun
+        refuse_no_cluster(address)
         return lambda: RayWorkers(address, device, torch.get_num_threads())
     if address is not None:
         raise ValueError("--address is that of a Ray cluster: it goes with --backend ray")
