@@ -47,7 +47,7 @@ def refuse_no_cluster(address: str | None) -> None:
         socket.create_connection((host, int(port)), timeout=ANSWER).close()
     except (OSError, UnicodeError) as problem:
         said = (getattr(problem, "strerror", None) or str(problem)).lower()
-        raise RefusalError(f"no Ray cluster at {address!r}: {said}; `ray start --head` begins one") from None
+        raise RefusalError(f"no Ray cluster at {address!r}: {said}; `ray start` begins one") from None
 
 
 def _train(job: BankJob) -> TrainedBank:

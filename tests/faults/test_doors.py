@@ -184,7 +184,7 @@ def huge(text):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (None, "holds weights but no certificate; `headcount build --out` writes both"),
+        (None, "holds weights but no certificate; `headcount build` writes both"),
         (lambda text: "headcount.cli:main", "its certificate is not readable JSON"),
         (lambda text: text.replace('"Wells"', '"headcount.cli:main"'), "no value that a file may hold"),
         (huge, "there is not enough memory for this"),
