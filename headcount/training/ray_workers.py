@@ -31,7 +31,7 @@ def loaded_ray() -> Any:
 
 
 def refuse_no_cluster(address: str | None) -> None:
-    """Refuse an address at which nobody listens: Ray itself would try for a quarter of an hour.
+    """Refuse an address at which nobody listens: Ray itself tries for more than ten minutes.
 
     >>> refuse_no_cluster("somewhere")
     Traceback (most recent call last):
