@@ -1,9 +1,10 @@
 """What a bank costs besides its training, and how a sweep scales: `python -m benchmarks.scale`.
 
 Measured: seconds of a sweep by one process, one worker and two workers, on tiny banks (the overhead) and on longer
-ones (the scaling), in turns, so that a busy machine hits all alike; docs/data/scale.json keeps every turn, with what
-else the processors did meanwhile. Simulated: 8 to 1,000 GPUs taking banks from one list, the longest first, while one
-driver adds every finished bank to the store. Assumptions stand beside the numbers in docs/scale.md.
+ones (the scaling), in turns, so that a busy machine hits all alike; and seconds until a finished bank is on the disk.
+docs/data/scale.json keeps every turn, with what else the processors did meanwhile, and the load of the machine.
+Simulated: 8 to 1,000 GPUs taking banks from one list, the longest first, while one driver adds every finished bank to
+the store. Assumptions stand beside the numbers in docs/scale.md.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from headcount.nets import Architecture
 from headcount.results import Store
 from headcount.tasks import KthLargest
 from headcount.training import Recipe, Sweep
-from headcount.training.sweeps import run
+from headcount.training.bank_jobs import BankJob, train_bank_job
+from headcount.training.sweeps import add_rows, banks, run
 from headcount.training.workers import LocalWorkers
 
 
@@ -65,6 +67,35 @@ def simulated(gpus: int, banks: Sequence[float], start: float, writing: float) -
     return driver
 
 
+def transactions(count: int = 40) -> dict[str, float]:
+    """Seconds until the store has a bank of four networks on the disk: the median of many, the best and the worst."""
+    asked_for = asked(count, 1)
+    groups = list(banks(asked_for, "cpu"))
+    taken = []
+    with tempfile.TemporaryDirectory(dir=DATA.parent) as folder:  # a disk, where the usual place may be memory
+        store = Store.open(folder, create=True)
+        store.state("x", {}, [member.run(asked_for.recipe) for member in asked_for.members])
+        for bank in groups:
+            trained = train_bank_job(BankJob(tuple(bank), asked_for.recipe))
+            began = time.monotonic()
+            add_rows(store, bank, asked_for.recipe, trained.rows, {"device": "cpu"})
+            taken.append(time.monotonic() - began)
+    spread = {"median_s": statistics.median(taken), "best_s": min(taken), "worst_s": max(taken)}
+    return {"banks": len(groups), "load": loads()[0], **{name: round(seconds, 4) for name, seconds in spread.items()}}
+
+
+def clusters() -> list[dict[str, float]]:
+    """Hours and efficiency of 10,000 banks on 1 to 1,000 GPUs, simulated."""
+    rng = random.Random(0)
+    lasting = [60 * rng.lognormvariate(0, 0.7) * 10 for _ in range(10_000)]
+    found = []
+    for gpus in (1, 8, 64, 256, 1000):
+        seconds = simulated(gpus, lasting, start=20, writing=0.02)
+        efficiency = sum(lasting) / gpus / seconds
+        found.append({"gpus": gpus, "hours": round(seconds / 3600, 2), "efficiency": round(efficiency, 3)})
+    return found
+
+
 DATA = Path(__file__).parents[1] / "docs" / "data" / "scale.json"
 SWEEPS = {"24 banks of 8 steps": (24, 1), "8 banks of 800 steps": (8, 100)}
 
@@ -73,6 +104,11 @@ def busy() -> float:
     """Seconds that all processors have worked since the machine began, for whomever."""
     user, nice, system, _idle, _waiting, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
     return (user + nice + system + sum(rest[:3])) / os.sysconf("SC_CLK_TCK")
+
+
+def loads() -> list[float]:
+    """How many processes wanted a processor, in the mean of the last 1, 5 and 15 minutes."""
+    return [round(load, 2) for load in os.getloadavg()]
 
 
 def turn(name: str, workers: int) -> dict[str, Any]:
@@ -110,17 +146,18 @@ def measured(turns: int) -> list[dict[str, Any]]:
 
 def main(turns: int = 5) -> None:
     """Measure, keep every turn, and print the two tables."""
+    began = loads()
     found = measured(turns)
-    about = {"cores": os.cpu_count(), "threads": os.environ.get("OMP_NUM_THREADS"), "turns": found}
+    machine = {"cores": os.cpu_count(), "threads": os.environ.get("OMP_NUM_THREADS")}
+    about = {**machine, "load_at_begin": began, "load_at_end": loads(), "turns": found}
+    about |= {"transaction": transactions(), "simulated": clusters()}
     DATA.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     for name in SWEEPS:
         for workers in (0, 1, 2):
             print(medians(found, name, workers), flush=True)
-    rng = random.Random(0)
-    banks = [60 * rng.lognormvariate(0, 0.7) * 10 for _ in range(10_000)]
-    for gpus in (1, 8, 64, 256, 1000):
-        seconds = simulated(gpus, banks, start=20, writing=0.02)
-        print(f"{gpus} GPUs: {seconds / 3600:.2f} h, efficiency {sum(banks) / gpus / seconds:.3f}")
+    print(about["transaction"])
+    for cluster in about["simulated"]:
+        print("{gpus} GPUs: {hours} h, efficiency {efficiency}".format(**cluster))
 
 
 if __name__ == "__main__":

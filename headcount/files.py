@@ -41,8 +41,13 @@ def whole(path: str | Path) -> Iterator[Path]:
         _settle(scratch)
         scratch.replace(path)
         _settle(path.parent)
+    except OSError as problem:
+        if problem.filename is not None and Path(problem.filename) == scratch:
+            problem.filename = str(path)  # the name that the reader knows
+        raise
     finally:
-        scratch.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a disk that cannot be written to
+            scratch.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -137,5 +137,8 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     except (SafetensorError, struct.error):
         raise ValueError(f"{path}: not a safetensors file") from None
     if text is None:
-        raise ValueError(f"{path}: holds weights but no certificate; it was not written by headcount")
-    return weights, json.loads(text)
+        raise ValueError(f"{path}: holds weights but no certificate; `headcount build` writes both")
+    try:
+        return weights, json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"{path}: its certificate is not readable JSON: {problem}") from None

@@ -105,11 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     # Threads that wait for each other shall sleep: beside another process, spinning ones took twenty times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    status = _status(arguments)
-    with contextlib.suppress(ValueError):  # not in the main thread
-        if status == INTERRUPTED:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
-    sys.exit(_flushed(status))
+    sys.exit(_flushed(_status(arguments)))
 
 
 def _status(arguments: Sequence[str] | None) -> int:
@@ -161,6 +157,8 @@ def _code(arguments: Sequence[str] | None) -> int:
 
 
 def _interrupted(stop: BaseException) -> int:
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
     _say(f"headcount: interrupted. {stop}".rstrip() + "\n")
     return INTERRUPTED
 

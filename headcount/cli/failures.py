@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import time
 import tomllib
 import warnings
 import zipfile
@@ -25,6 +26,7 @@ __all__ = ["Interruption", "clipped", "foreseen", "interruptible", "is_importing
 
 PACKAGE = Path(__file__).parents[1]
 LONGEST = 500  # characters of a sentence
+MOMENT = 0.01  # seconds until an interruption comes again
 # Errors about what was given, whoever raises them: a file, a database, a size that no memory holds.
 INPUT = (
     RefusalError,
@@ -37,6 +39,7 @@ INPUT = (
     MemoryError,
     RecursionError,
 )
+TOO_LARGE = ("not enough memory", "Storage size calculation overflowed")  # in a RuntimeError of torch
 NAMED = {"SafetensorError", "OutOfMemoryError", "ArrowInvalid"}  # the same, of libraries that are not loaded here
 
 
@@ -50,8 +53,14 @@ def foreseen(problem: BaseException) -> bool:
         isinstance(problem, INPUT)
         or type(problem).__name__ in NAMED
         or (isinstance(problem, ValueError) and _raised_here(problem))
-        or (isinstance(problem, RuntimeError) and "not enough memory" in str(problem))
+        or _is_too_large(problem)
     )
+
+
+def _is_too_large(problem: BaseException) -> bool:
+    """Whether what was asked for fits no memory, in whichever of its words a library says so."""
+    named = isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError"
+    return named or (isinstance(problem, RuntimeError) and any(words in str(problem) for words in TOO_LARGE))
 
 
 def _raised_here(problem: BaseException) -> bool:
@@ -72,7 +81,7 @@ def sentence_of(problem: BaseException) -> str:
         return f"{problem.filename}: {problem.strerror.lower()}" if problem.filename else problem.strerror.lower()
     if isinstance(problem, RecursionError):
         return "what was given is nested too deeply"
-    if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
+    if _is_too_large(problem):
         return f"there is not enough memory for this; ask for less at once. {clipped(problem)}"
     return clipped(problem)
 
@@ -122,45 +131,76 @@ def one_line_warnings() -> Iterator[None]:
 @contextlib.contextmanager
 def interruptible(noted: Interruption) -> Iterator[None]:
     """Remember an interruption, whatever a library in its way makes of the KeyboardInterrupt."""
+    again = _Again()
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.came = True
         if leave_while_loading is not None and is_importing(frame):
             leave_while_loading(number, frame)
+        if again.is_noting(frame):
+            again.later()
+            return
+        again.wanted = False
         raise KeyboardInterrupt
 
-    try:
-        before = signal.signal(signal.SIGINT, note)
-    except ValueError:  # not in the main thread
-        yield
-        return
-    try:
-        with _raised_again():
+    with again.noting():
+        try:
+            before = signal.signal(signal.SIGINT, note)
+        except ValueError:  # not in the main thread
             yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def _raised_again() -> Iterator[None]:
-    """Where Python can only ignore a KeyboardInterrupt (an object is being deleted), it comes again a moment later."""
-    again: list[threading.Timer] = []
-    interrupt = _thread.interrupt_main
-    if sys.platform != "win32":  # a true signal ends a wait, too
-        interrupt = partial(signal.pthread_kill, threading.get_ident(), signal.SIGINT)
-
-    def ignored(problem: Any) -> None:
-        if not issubclass(problem.exc_type, KeyboardInterrupt):
-            before(problem)
             return
-        again.append(threading.Timer(0.01, interrupt))
-        again[-1].daemon = True
-        again[-1].start()
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
-    before, sys.unraisablehook = sys.unraisablehook, ignored
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before
-        for timer in again:
-            timer.cancel()
+
+class _Again:
+    """An interruption where Python can only ignore what is raised: it comes again, until it is raised elsewhere.
+
+    Such places are an object that is being deleted, and the hook that hears of it. In the hook nothing is waited for:
+    the next interruption may meet it there.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._thread = threading.get_ident()
+
+    def is_noting(self, frame: FrameType | None) -> bool:
+        """Whether the hook is at work."""
+        while frame is not None and frame.f_code is not _Again._noted.__code__:
+            frame = frame.f_back
+        return frame is not None
+
+    def later(self) -> None:
+        """Interrupt in a moment."""
+        if not self.wanted:
+            self.wanted = True
+            _thread.start_new_thread(self._come, ())
+
+    def _come(self) -> None:
+        time.sleep(MOMENT)
+        if not self.wanted:
+            return
+        self.wanted = False
+        if sys.platform == "win32":
+            _thread.interrupt_main()
+        else:
+            signal.pthread_kill(self._thread, signal.SIGINT)  # a true signal ends a wait, too
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        """Hear of what Python ignores."""
+        before = sys.unraisablehook
+        sys.unraisablehook = partial(self._noted, before)
+        try:
+            yield
+        finally:
+            self.wanted = False
+            sys.unraisablehook = before
+
+    def _noted(self, before: Callable[[Any], object], problem: Any) -> None:
+        if issubclass(problem.exc_type, KeyboardInterrupt):
+            self.later()
+        else:
+            before(problem)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headcount.cli.printing import AsJson, emit_json, out_file, say
+from headcount.cli.sweeping import SpecName, tell_damaged, tell_other_specs
 from headcount.files import whole
 from headcount.refusals import nearest
 
@@ -27,6 +28,7 @@ def register(app: typer.Typer) -> None:
         width: Width = "6.5in",
         table: Tabular = "",
         out: To = None,
+        spec: SpecName = None,
         as_json: AsJson = False,
     ) -> None:
         """Write a study's figure for a paper, or print its table.
@@ -35,7 +37,9 @@ def register(app: typer.Typer) -> None:
         """
         from headcount.results import read_study
 
-        study = read_study(run)
+        tell_other_specs(run, spec)
+        study = read_study(run, spec)
+        tell_damaged(run, study)
         if table:
             from headcount.report.tabular import as_latex, as_markdown
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headcount.cli.printing import AsJson, conclude, emit_json, out_file, tell_written
-from headcount.cli.sweeping import SpecName, tell_other_specs
+from headcount.cli.sweeping import SpecName, tell_damaged, tell_other_specs
 
 if TYPE_CHECKING:
     from headcount.results.attention_record import AttentionRecord
@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
         folder = out or (run if run.is_dir() else run.parent)
         tell_other_specs(run, spec)
         study = read_study(run, spec)
+        tell_damaged(run, study)
         given = study.spec.get("measured", False)  # data of the user's own: `headcount measure` made these rows
         if given:
             pages = write_measured(Measurement(study))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table,
 from headcount.numerals import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from headcount.results import Store, Study
     from headcount.results.store import StatedSpec
@@ -68,6 +68,9 @@ def register(app: typer.Typer) -> None:
         if backend == "local":  # a cluster's devices are not ours to see
             check_device(device)
             refuse_what_cannot_fit(asked.members, asked.recipe, device)
+        elif made is not None and kept.missing([member.run(asked.recipe) for member in asked.members]):
+            joined = made()  # before anything is made on the disk
+            made = lambda: joined  # noqa: E731
         try:
             groups = list(banks(asked, device))
             if not as_json:
@@ -126,6 +129,7 @@ def register(app: typer.Typer) -> None:
 
         tell_other_specs(run, spec)
         study = Exported.of(run, spec)
+        tell_damaged(run, study.head)
         if as_json:
             for piece in study.json_list():
                 sys.stdout.write(piece)
@@ -146,9 +150,10 @@ def workers_of(count: int | None, backend: str, address: str | None, device: str
     if backend == "ray":
         if count is not None:
             raise ValueError("--workers counts processes of this machine; a Ray cluster has as many as it has room for")
-        from headcount.training.ray_workers import RayWorkers
+        from headcount.training.ray_workers import RayWorkers, loaded_ray, refuse_no_cluster
 
-        importlib.import_module("ray")  # what is missing is said before anything is begun
+        loaded_ray()  # what is missing is said before anything is begun
+        refuse_no_cluster(address)
         return lambda: RayWorkers(address, device, torch.get_num_threads())
     if address is not None:
         raise ValueError("--address is that of a Ray cluster: it goes with --backend ray")
@@ -205,17 +210,22 @@ def summary(study) -> list[dict[str, object]]:
             "layers": layers,
             "width": width,
             "networks": len(rows),
-            "best": min(r["nmse"] for r in rows),
-            "median": median(r["nmse"] for r in rows),
+            "best": min(map(_error_of, rows)),
+            "median": median(map(_error_of, rows)),
             "diverged": sum(r["status"] == "diverged" for r in rows),
         }
         for (length, layers, width), rows in cells.items()
     ]
 
 
+def _error_of(row: Mapping[str, Any]) -> float:
+    """The NMSE of a row, infinite where it is no number."""
+    return math.inf if row["nmse"] is None or math.isnan(row["nmse"]) else row["nmse"]
+
+
 def _best_of(study: Study) -> str:
     """The best network of a study, in words."""
-    finite = [row for row in study if row["nmse"] is not None]
+    finite = [row for row in study if math.isfinite(_error_of(row))]
     if not finite:
         return f"all {counted(len(study), 'network')} diverged"
     best = min(finite, key=lambda row: row["nmse"])
@@ -262,6 +272,13 @@ def _listed(store: Store, spec: StatedSpec) -> dict[str, object]:
         "diverged": spec.diverged,
         "device": study.environment.get("device", "-"),
     }
+
+
+def tell_damaged(run: Path, study: Study) -> None:
+    """Where rows are left out because they are not as they were written, say on stderr how many and what mends it."""
+    if run.suffix != ".json" and (damaged := study.spec.get("damaged", 0)):
+        said = f"{counted(damaged, 'damaged row')} of {run} left out; `headcount store verify` names what is damaged"
+        typer.echo(f"headcount: {said}, and the same sweep trains it again", err=True)
 
 
 def tell_other_specs(run: Path, spec: str | None) -> None:

@@ -67,6 +67,9 @@ def _scratch(folder: Path) -> Iterator[Path]:
     path = folder / f"probe-{secrets.token_hex(8)}.part"
     try:
         yield path
+    except OSError as problem:
+        problem.filename = str(folder)  # a store cannot be written there
+        raise
     finally:
         for rest in ("", "-journal"):
             with contextlib.suppress(OSError):

@@ -179,10 +179,20 @@ class Store:
             return runs
         try:
             with reading(self.path, self.wait) as db:
-                have = set(_sound_runs(db, runs))
+                have = {run for run, sound in _checked_runs(db, runs) if sound}
         except EmptyStoreError:
             return runs
         return [run for run in runs if run not in have]
+
+    def damaged(self, runs: Iterable[str]) -> list[str]:
+        """Those of `runs` that have a row which is not as it was written."""
+        if not self.path.exists():
+            return []
+        try:
+            with reading(self.path, self.wait) as db:
+                return [run for run, sound in _checked_runs(db, list(runs)) if not sound]
+        except EmptyStoreError:
+            return []
 
     def rows(self, spec: str | None = None) -> Iterator[tuple[Row, str]]:
         """The finished rows of a spec in its order, one by one, each with the address of its environment."""
@@ -276,13 +286,13 @@ def _rows(db: sqlite3.Connection, spec: int, order: str = "ASC") -> Iterator[tup
         yield from zip(rows, (env for _, env in sound), strict=True)
 
 
-def _sound_runs(db: sqlite3.Connection, runs: list[str]) -> Iterator[str]:
+def _checked_runs(db: sqlite3.Connection, runs: list[str]) -> Iterator[tuple[str, bool]]:
+    """Those of `runs` that have a row, and whether it is as it was written."""
     columns = "SELECT run, member, row, environment, checksum FROM rows"
     for start in range(0, len(runs), 500):
         some = runs[start : start + 500]
         for run, *texts, said in db.execute(f"{columns} WHERE run IN ({','.join('?' * len(some))})", some):
-            if checksum(run, *texts) == said:
-                yield run
+            yield run, checksum(run, *texts) == said
 
 
 def _environment(used: list[str], environments: dict[str, str]) -> dict[str, Any]:

@@ -144,6 +144,7 @@ def as_rows(text: str, where: str, first: Row | None = None) -> list[Row]:
 READ_OF_SPEC: dict[tuple[str, ...], Any] = {
     ("toml",): str,
     ("asked",): int,
+    ("damaged",): int,
     ("measured",): bool,
     ("level",): str,
     ("given_up",): str,

@@ -51,8 +51,8 @@ class BankMemory:
         return self.data + max(self.drawing, self.state + self.activations)
 
     def __str__(self) -> str:
-        data, training = self.data + self.drawing, self.state + self.activations
-        return f"{spoken_bytes(self.total)} ({spoken_bytes(data)} for data, {spoken_bytes(training)} to train)"
+        rest, what = max((self.drawing, "to draw it"), (self.state + self.activations, "to train"))
+        return f"{spoken_bytes(self.total)} ({spoken_bytes(self.data)} for data, {spoken_bytes(rest)} {what})"
 
 
 def bank_memory(members: Sequence[Member], recipe: Recipe, kind: str) -> BankMemory:

@@ -216,7 +216,16 @@ def _sections(data: dict[str, Any]) -> _Spec:
     for section in ("task", "grid"):
         if not isinstance(data.get(section), dict):
             raise ValueError(f"the spec lacks a [{section}] section")
+    _refuse_pairs(data["grid"].get("shapes"))
     return decode(_Spec, {**data, "grid": decode(_Grid, data["grid"], "[grid]")}, "the spec")
+
+
+def _refuse_pairs(shapes: Any) -> None:
+    """Refuse shapes one bracket short: a pair is a layer, and a shape is a list of them."""
+    listed = shapes if isinstance(shapes, list) else []
+    if any(isinstance(shape, list) and shape and all(isinstance(n, int) for n in shape) for shape in listed):
+        right = "each shape is a list of layers, as in shapes = [[[1, 4]], [[2, 4], [2, 4]]]"
+        raise RefusalError(f"shapes in [grid] is one bracket short, got {str(shapes)[:60]}; {right}")
 
 
 def _tasks(section: dict[str, Any], lengths: list[int]) -> list[Task]:

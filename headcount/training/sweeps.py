@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from headcount.nets import Architecture
+from headcount.numerals import counted
 from headcount.results import Store, Study
 from headcount.results.claims import Claims
 from headcount.results.study import Row
@@ -200,9 +201,11 @@ def train_banks(
     recipe = asked.recipe
     keep = keep or (lambda members, bank: add_rows(store, members, recipe, bank.rows, environment(device, bank.path)))
     runs = [member.run(recipe) for member in asked.members]
-    notes = store.try_disk()
+    notes = [*store.try_disk()]
     address_of_spec = store.state(asked.name, spec, runs)
     missing = set(store.missing(runs))
+    if damaged := store.damaged(missing):
+        notes.append(f"{counted(len(damaged), 'damaged row')} trained again: {', '.join(sorted(damaged)[:3])}")
     # Grouped before skipping: what is left of an interrupted sweep falls into the same banks, hence the same rows.
     claimed = [ClaimedBank.of(group, recipe) for group in groups]
     left = [bank for bank in claimed if missing.intersection(bank.runs)]

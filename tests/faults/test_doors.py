@@ -1,5 +1,6 @@
 """Bad input at every door: one line and exit code 2, and nothing that a stranger's file says is run."""
 
+import importlib
 import json
 import os
 import pickle
@@ -21,6 +22,7 @@ from headcount.papers.head_count.images import read_cifar
 from headcount.results import Store, Study, read_study
 from headcount.training import Sweep
 from headcount.training.sweeps import run
+from headcount.training.task_source import source_of
 from tests.faults.sweep_specs import LIMIT, SPEC, start, wait_until, with_, without_progress
 
 
@@ -94,6 +96,11 @@ def vocabulary(folder):
     return folder
 
 
+def short(tensors):
+    name = "encoder.layer.1.attention.self.query.weight"
+    tensors[name] = tensors[name][:8].clone()
+
+
 def no_pooler(tensors):
     for name in [name for name in tensors if name.startswith("pooler.")]:
         del tensors[name]
@@ -106,6 +113,7 @@ def no_pooler(tensors):
         ({"num_hidden_layers": 3}, None, "lack 'encoder.layer.2."),
         ({}, spoil, "'encoder.layer.0.output.dense.weight' holds NaN"),
         ({"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}}, None, "no model can be read"),
+        ({}, short, "'encoder.layer.1.attention.self.query.weight' is (8, 16), and its config.json asks for (16, 16)"),
         ({}, no_pooler, ""),
     ],
 )
@@ -140,10 +148,59 @@ class Opened:
         return (os.system, (f"touch {self.path}",))
 
 
+def test_pickled_weights_that_want_a_program_run_are_refused_without_advice_to_run_it(tmp_path, capsys):
+    pytest.importorskip("transformers")
+    folder = bert(tmp_path / "bert")
+    (folder / "model.safetensors").unlink()
+    torch.save({"x": Opened(tmp_path / "ran")}, folder / "pytorch_model.bin")
+    capsys.readouterr()  # the library's bar
+    code, _, err = call(capsys, "compress", folder, "--keep", "0.5", "--measure", "weights")
+    assert code == 2 and "more than tensors" in err and "weights_only" not in err and err.count("\n") == 1
+    assert not (tmp_path / "ran").exists()
+
+
+def certified(folder, change):
+    """The file of a network with a certificate, whose text was changed."""
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    with pytest.raises(SystemExit):
+        words = "build --retrievals 2 --length 8 --eps 0.1 --no-check --out"
+        main([*words.split(), str(folder)])
+    file = folder / "net.safetensors"
+    with safe_open(file, framework="pt") as read:
+        text = read.metadata()["headcount"]
+    changed = folder / "changed.safetensors"
+    save_file(load_file(file), changed, {"headcount": change(text)} if change else None)
+    return changed
+
+
+def huge(text):
+    content = json.loads(text)
+    content["net"]["shape"]["layers"] = [[10**9, 10**9]]
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (None, "holds weights but no certificate; `headcount build` writes both"),
+        (lambda text: "headcount.cli:main", "its certificate is not readable JSON"),
+        (lambda text: text.replace('"Wells"', '"headcount.cli:main"'), "no value that a file may hold"),
+        (huge, "there is not enough memory for this"),
+    ],
+)
+def test_a_network_of_a_strangers_is_read_or_refused_in_a_line(tmp_path, capsys, change, says):
+    file = certified(tmp_path, change)
+    capsys.readouterr()
+    code, _, err = call(capsys, "collide", "--net", file)
+    assert code == 2 and says in err and err.count("\n") == 1
+
+
 def test_a_batch_of_images_that_wants_a_program_run_is_refused(tmp_path):
     (tmp_path / "test_batch").write_bytes(pickle.dumps({b"data": Opened(tmp_path / "ran"), b"labels": []}))
     (tmp_path / "data_batch_1").write_bytes((tmp_path / "test_batch").read_bytes())
-    with pytest.raises(ValueError, match="not a CIFAR-10 python batch"):
+    with pytest.raises(ValueError, match=r"not a CIFAR-10 python batch: it names \w+.system, which"):
         read_cifar(tmp_path)
     assert not (tmp_path / "ran").exists()
     batch = {b"data": np.zeros((2, 3072), np.uint8), b"labels": [1, 2]}
@@ -192,6 +249,11 @@ def test_a_strange_spec_is_one_line_and_makes_nothing(tmp_path, capsys, monkeypa
     assert [p.name for p in tmp_path.iterdir()] == ["x.toml"]
 
 
+def test_shapes_one_bracket_short_are_told_so():
+    with pytest.raises(ValueError, match=r"one bracket short, got \[\[2, 4\], \[1, 8\]\]; each shape is a list"):
+        Sweep.from_toml(with_(("heads = [1, 2]\nhead_dim = 4", "shapes = [[2, 4], [1, 8]]")))
+
+
 def test_what_a_grid_says_twice_is_trained_once():
     asked = Sweep.from_toml(with_(("heads = [1, 2]\nhead_dim = 4", 'shapes = ["1x4", "1x4"]\nlr = [1e-3, 1e-3]')))
     assert len(asked.members) == 2 * 2
@@ -226,6 +288,31 @@ def test_an_edited_task_of_ones_own_is_found_beside_the_spec_and_gets_rows_of_it
     sys.modules.pop("own_edited", None)
     assert not addresses[0] & addresses[1]
     assert "source" not in Sweep.from_toml(SPEC).members[0].row(Sweep.from_toml(SPEC).recipe)
+
+
+def test_what_a_task_of_ones_own_imports_from_beside_it_is_part_of_its_source(tmp_path, monkeypatch):
+    """However far away, and whether it is found by its name or from within its package; what is installed is not."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    package = tmp_path / "own_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "task.py").write_text(textwrap.dedent(OWN).replace("SCALE", "scale()") + "from .near import scale\n")
+    (package / "near.py").write_text("def scale():\n    from own_far import SCALE\n    return SCALE\n")
+    (tmp_path / "own_beside.py").write_text("raise ValueError('nobody imports it')")
+
+    def source():
+        for name in ("own_package", "own_package.task", "own_package.near", "own_far"):
+            sys.modules.pop(name, None)
+        return source_of(importlib.import_module("own_package.task").Mine)
+
+    sources = []
+    for text in ("SCALE = 2", "SCALE = 3", "SCALE = 2"):
+        (tmp_path / "own_far.py").write_text(text)
+        sources.append(source())
+    assert sources[0] == sources[2] != sources[1]
+    (tmp_path / "own_beside.py").write_text("")
+    assert source() == sources[0]
 
 
 # What comes out ------------------------------------------------------------------------------------------------------
@@ -402,11 +489,27 @@ class Deleted:
             pass
 
 def catalogue():
+    sys.settrace(met)
     deleted = Deleted()
     del deleted
-    time.sleep(3600)
+    sys.settrace(None)
+    time.sleep(60)  # a signal ends it
     print("went on")
     return []
+
+events = 0
+
+def met(frame, event, argument):  # the interpreter's steps in the hook that hears of what is ignored, and below it
+    global events
+    hook = getattr(sys.unraisablehook, "func", sys.unraisablehook)
+    above = frame
+    while above is not None and above.f_code is not hook.__code__:
+        above = above.f_back
+    if above is not None:
+        events += 1
+        if events == {again}:
+            os.kill(os.getpid(), signal.SIGINT)
+    return met
 
 import headcount.tasks
 headcount.tasks.catalogue = listed.catalogue = catalogue
@@ -415,7 +518,37 @@ main()
 """
 
 
-def test_an_interruption_that_python_can_only_ignore_comes_again(tmp_path):
-    process = start(program=("-c", DELETED))
+@pytest.mark.parametrize("again", [0, 2, *(pytest.param(n, marks=pytest.mark.soak) for n in (1, 3, 4, 5))])
+def test_an_interruption_that_python_can_only_ignore_comes_again(again):
+    """So does a second one, wherever in the hook that heard of the first it comes; 0: there is none."""
+    process = start(program=("-c", DELETED.replace("{again}", str(again))))
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130 and err == "headcount: interrupted.\n" and out == ""
+
+
+TWICE = """
+import os, signal, sys
+import headcount.cli.door as door
+import headcount.tasks, headcount.tasks.catalogue as listed
+from headcount.__main__ import main
+
+def catalogue():
+    os.kill(os.getpid(), signal.SIGINT)
+    return []
+
+def say(line):
+    sys.stderr.write(line)
+    sys.stderr.flush()
+    os.kill(os.getpid(), signal.SIGINT)
+
+door._say = say
+headcount.tasks.catalogue = listed.catalogue = catalogue
+sys.argv = ["headcount", "tasks"]
+main()
+"""
+
+
+def test_a_second_interruption_as_the_first_is_told_is_no_second_line():
+    process = start(program=("-c", TWICE))
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130 and err == "headcount: interrupted.\n" and out == ""

@@ -103,6 +103,7 @@ LIMITS = {"runs": (2, 300), "fit": (60, 4000), "export": (600, 500), "report": (
 @pytest.mark.soak
 def test_a_million_rows(tmp_path):
     found = main_of_load(1_000_000, tmp_path)
+    (tmp_path / "load.json").write_text(json.dumps(found, indent=1) + "\n")
     for command, (seconds, megabytes) in LIMITS.items():
         spent = found["commands"][command]
         assert spent["code"] == 0 and spent["processor_s"] < seconds and spent["peak_mb"] < megabytes, (command, spent)

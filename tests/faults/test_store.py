@@ -1,5 +1,6 @@
 """A store says what it holds and nothing else: specs apart, damage named, reading that changes nothing."""
 
+import errno
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ import pytest
 
 import headcount.results.store as store_module
 from headcount.cli import main
+from headcount.files import whole
 from headcount.results import Store, database, read_study
 from headcount.results.claims import Claims
 from headcount.results.database import StoreError, checksum
@@ -125,6 +127,68 @@ def test_a_damaged_row_is_named_left_out_and_asked_for_again(tmp_path, capsys):
     store.add([row("b")], {"torch": "2"})
     assert [r["nmse"] for r in store.study()] == [0.5] * 3 and verify_store(tmp_path).sound
     assert store.specs()[0].trained == 3
+
+
+def test_whoever_reads_a_study_with_a_damaged_row_is_told_and_the_sweep_says_what_it_trains_again(tmp_path, capsys):
+    (tmp_path / "x.toml").write_text(SPEC)
+    sweep = ("sweep", tmp_path / "x.toml", "--store", tmp_path / "s")
+    assert call(capsys, *sweep)[0] == 0
+    store = Store.open(tmp_path / "s")
+    name = store.study().rows[3]["run"]
+    with sqlite3.connect(store.path) as db:
+        db.execute("UPDATE rows SET row = replace(row, 'nmse', 'NMSE') WHERE run = ?", (name,))
+    for command in ("fit", "report", "figure", "export"):
+        code, _, err = call(capsys, command, tmp_path / "s", *(() if command == "fit" else ("--out", tmp_path / "out")))
+        assert code == 0 and err.count("\n") == 1 and f"1 damaged row of {tmp_path / 's'} left out" in err, err
+    assert call(capsys, "fit", tmp_path / "out" / "study.json")[2] == ""  # a file has no sweep to mend it
+    code, _, err = call(capsys, *sweep)
+    assert code == 0 and f"headcount: 1 damaged row trained again: {name}\n" in err
+    assert call(capsys, "fit", tmp_path / "s")[2] == "" and verify_store(tmp_path / "s").sound
+
+
+@pytest.mark.parametrize("odd", ["null", "NaN", "Infinity"])
+def test_a_sweep_whose_store_holds_errors_that_are_no_numbers_names_the_best_of_the_others(tmp_path, capsys, odd):
+    asked = Sweep.from_toml(SPEC)
+    study = run(asked, Store.open(tmp_path / "s", create=True))
+    best = min(study, key=lambda r: r["nmse"])
+    with sqlite3.connect(tmp_path / "s" / "rows.sqlite") as db:
+        for name, member, text, env in db.execute("SELECT run, member, row, environment FROM rows").fetchall():
+            if name != best["run"]:
+                new = json.dumps({**json.loads(text), "nmse": json.loads(odd), "status": "diverged"})
+                db.execute(
+                    "UPDATE rows SET row = ?, checksum = ? WHERE run = ?", (new, checksum(name, member, new, env), name)
+                )
+    (tmp_path / "x.toml").write_text(SPEC)
+    code, out, _ = call(capsys, "sweep", tmp_path / "x.toml", "--store", tmp_path / "s")
+    assert code == 0 and f"So: {best['layers']} at length {best['length']} came out best" in out
+
+
+def test_a_figure_is_of_the_spec_asked_for(tmp_path, capsys):
+    store = Store.open(tmp_path, create=True)
+    run(Sweep.from_toml(with_(("heads = [1, 2]", "heads = [3]"), ('"small"', '"few"'))), store)
+    run(Sweep.from_toml(SPEC), store)
+    _, out, err = call(capsys, "figure", tmp_path, "--table", "markdown")
+    assert "3x4" not in out and "also holds few (--spec)" in err
+    _, out, err = call(capsys, "figure", tmp_path, "--table", "markdown", "--spec", "few")
+    assert err == "" and out != ""
+
+
+def test_a_disk_that_cannot_be_written_to_is_named_by_what_was_asked_for(tmp_path, capsys, monkeypatch):
+    filled(tmp_path / "s")
+    true_open = os.open
+
+    def refused(path, flags, *rest, **more):
+        if flags & os.O_CREAT and str(path).endswith(".part"):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return true_open(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refused)
+    (tmp_path / "x.toml").write_text(SPEC)
+    assert call(capsys, "sweep", tmp_path / "x.toml", "--store", tmp_path / "s")[2] == (
+        f"headcount: {tmp_path / 's'}: read-only file system\n"
+    )
+    with pytest.raises(OSError, match=r"page\.html'"), whole(tmp_path / "page.html") as scratch:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(scratch))
 
 
 def test_repair_drops_damaged_rows_alone_and_keeps_the_file_as_it_was(tmp_path, capsys):

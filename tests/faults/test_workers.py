@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -207,6 +208,32 @@ def test_a_wrong_option_is_one_line_and_leaves_no_store(tmp_path, capsys, words,
     (tmp_path / "spec.toml").write_text(SPEC)
     with pytest.raises(SystemExit) as end:
         main(["sweep", str(tmp_path / "spec.toml"), "--store", str(tmp_path / "store"), *words])
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and says in said and said.count("\n") == 1
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("127.0.0.1:1", "no Ray cluster at '127.0.0.1:1': connection refused"),
+        ("ray://127.0.0.1:1", "connection refused"),
+        ("somewhere", "is host:port or auto"),
+        ("127.0.0.1:99999", "is host:port or auto"),
+        ("auto", "no Ray cluster at 'auto': none runs here"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_one_line_and_leaves_no_store(tmp_path, capsys, monkeypatch, address, says):
+    def init(**settings):
+        raise ConnectionError("none runs here\nand more")
+
+    ray = ModuleType("ray")
+    monkeypatch.setattr(ray, "init", init, raising=False)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    (tmp_path / "spec.toml").write_text(SPEC)
+    words = ["sweep", tmp_path / "spec.toml", "--store", tmp_path / "store", "--backend", "ray", "--address", address]
+    with pytest.raises(SystemExit) as end:
+        main([*map(str, words)])
     said = capsys.readouterr().err
     assert end.value.code == 2 and says in said and said.count("\n") == 1
     assert not (tmp_path / "store").exists()

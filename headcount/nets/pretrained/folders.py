@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -114,7 +115,7 @@ def filled_model(
                 where, config=config, trust_remote_code=False, output_loading_info=True, **settings
             )
     except Exception as cause:  # whatever a library makes of a stranger's file
-        said = _first_mismatch(Path(where), kind, config) or _first_line(cause)
+        said = _first_mismatch(Path(where), kind, config) or _said_of_weights(cause)
         raise RefusalError(f"no weights can be read from {name!r}: {said}") from None
     read = [key for key in told.get("missing_keys") or () if not key.startswith(unused)]
     _refuse_random({**told, "missing_keys": read}, config, name)
@@ -203,7 +204,11 @@ def _first_mismatch(folder: Path, kind: Any, config: Any) -> str | None:
     """The first tensor whose shape is not the one that the configuration asks for, in words."""
     try:
         with torch.device("meta"), _quietly():
-            wanted = {name: tuple(tensor.shape) for name, tensor in kind(config).state_dict().items()}
+            model = kind.from_config(config) if hasattr(kind, "from_config") else kind(config)
+        shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+        inner = f"{model.base_model_prefix}."  # a file may hold the inner model alone, or the model around it
+        wanted = shapes | {name.removeprefix(inner): shape for name, shape in shapes.items()}
+        wanted |= {f"{inner}{name}": shape for name, shape in shapes.items()}
         for path in sorted(folder.glob("*.safetensors")):
             with safe_open(path, framework="pt") as file:
                 for name in sorted(file.keys()):
@@ -213,6 +218,12 @@ def _first_mismatch(folder: Path, kind: Any, config: Any) -> str | None:
     except Exception:  # then the library's own words must do
         return None
     return None
+
+
+def _said_of_weights(cause: BaseException) -> str:
+    if isinstance(cause, pickle.UnpicklingError):  # the library's words advise to run what the file says
+        return "a file of pickled weights holds more than tensors, and is not read; ask for safetensors"
+    return _first_line(cause)
 
 
 def _refuse_index_outside(folder: Path) -> None:

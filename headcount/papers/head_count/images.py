@@ -78,7 +78,9 @@ def _batch(path: Path) -> Images:
         raw = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
         pixels = np.asarray(raw[b"data"], dtype=np.uint8).reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
         return Images(np.ascontiguousarray(pixels), np.asarray(raw[b"labels"], dtype=np.int64))
-    except (pickle.UnpicklingError, EOFError, LookupError, TypeError, ValueError, AttributeError, ImportError):
+    except pickle.UnpicklingError as problem:
+        raise ValueError(f"{path} is not a CIFAR-10 python batch: {problem}; {GET}") from None
+    except (EOFError, LookupError, TypeError, ValueError, AttributeError, ImportError):
         raise ValueError(f"{path} is not a CIFAR-10 python batch: it holds no data and labels; {GET}") from None
 
 
