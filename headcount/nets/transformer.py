@@ -84,7 +84,8 @@ class Transformer(nn.Module):
     One layer (the head-count paper): y = F(c + attention(c; x)), without residual or norm for the tokens.
     More layers: tokens and class token carry a residual, x <- x + attention(x), then x <- x + feed-forward(x)
     between layers (`residual=False`: x <- attention(x), x <- feed-forward(x)); the class token only asks, in every
-    layer or (`class_token="last"`) in the last one, and nobody attends to it. Scores are divided by sqrt(head_dim) when `weigh` is not given.
+    layer or (`class_token="last"`) in the last one, and nobody attends to it. Scores are divided by sqrt(head_dim) when
+    `weigh` is not given.
     Source: Yu et al. 2025 (heads), Equation 4; Yu et al. 2026 (InfoFlow), Section 2 for more layers.
 
     >>> net = Transformer(Architecture(layers=((3, 5),), width=16), token_dim=4, seed=0)
