@@ -33,11 +33,17 @@ class Shown:
     ratios: bool
 
 
-def page(tables: Mapping[str, Any], battery: Mapping[str, Any], looked_into: Mapping[str, str] | None = None) -> str:
-    """One self-contained HTML page of what `benchmarks.infoflow_tables` and `infoflow_battery` wrote.
+def page(
+    tables: Mapping[str, Any],
+    battery: Mapping[str, Any],
+    looked_into: Mapping[str, str] | None = None,
+    pairs: Mapping[str, Any] | None = None,
+) -> str:
+    """One self-contained HTML page of what `benchmarks.infoflow_tables`, `infoflow_battery` and `pair_table` wrote.
 
     `looked_into` holds a sentence for each cell whose disagreement somebody has followed up, by the cell's name.
     """
+    tables = {**({"once": _once(pairs["sphere"])} if pairs else {}), **tables}
     rows: list[Row] = list(battery.get("rows", []))
     notes = dict(looked_into or {})
     if rows:
@@ -77,6 +83,7 @@ def _trained(rows: Sequence[Row], run: Mapping[str, Any] | None) -> str:
 
 
 TITLES = {
+    "once": "Pair task, a class token that asks once, at the end",
     "gaussian": "Pair task, Gaussian tokens",
     "sphere": "Pair task, tokens of unit length",
     "triangle": "Triangle centre",
@@ -88,13 +95,19 @@ TITLES = {
 
 
 def _shown(name: str, table: Mapping[str, Any]) -> Shown:
-    pairs = name in ("gaussian", "sphere")
+    pairs = name in ("once", "gaussian", "sphere")
     rows = tuple(_with_ratios(table["rows"]) if pairs else table["rows"])
-    measured = f"Best and median of {table['seeds']} seeds, {table['steps']:,} steps of {table['batch']} sequences"
+    steps = " and ".join(f"{count:,}" for count in sorted({row.get("steps", table["steps"]) for row in rows}))
+    measured = f"Best and median of {table['seeds']} seeds, {steps} steps of {table['batch']} sequences"
     measured += f" ({table['device']}, {table['date']})." if "device" in table else "."
     published = any(row["published"] is not None for row in rows)
     says = " ".join(part for part in (_short_says(rows) if pairs else "", _level_says(rows)) if part)
     return Shown(TITLES[name], measured, says, rows, published, pairs)
+
+
+def _once(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of `benchmarks.pair_table` as the others are written."""
+    return {**table, "batch": 256, "rows": [{**row, "nmse": row["best"]} for row in table["rows"]]}
 
 
 def _with_ratios(rows: Sequence[Row]) -> list[Row]:

@@ -31,7 +31,7 @@ __all__ = ["GENERATED", "main"]
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "docs/data"
-INFOFLOW = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json")
+INFOFLOW = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json", "pair_table.json")
 
 
 def _json(name: str) -> Any:

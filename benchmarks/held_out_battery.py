@@ -1,4 +1,4 @@
-"""The second battery, rule fixed before training: `python -m benchmarks.held_out_battery --device cuda --jobs 4`.
+"""The second battery, rule fixed before training: `python -m benchmarks.held_out_battery --device cuda --jobs 8`.
 
 Lengths 16 and 48, neither of which a rule was tuned to. Every task has a reference (the least shape that `predict`
 calls cheap), shapes one head short and one head over, and where it reads by place the reference without positions;

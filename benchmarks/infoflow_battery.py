@@ -66,11 +66,13 @@ def trained_shares(
 
 
 def shares(groups: dict[str, list[Entry]], device: str) -> list[dict[str, list[Entry]]]:
-    """What is trained together: on a GPU the tasks whose tokens have one dimension, which fall into common banks."""
+    """What is trained together: on a GPU the tasks whose sequences have one shape, which fall into common banks."""
     if device == "cpu":
         return [{name: cells} for name, cells in groups.items()]
-    dims = dict.fromkeys(cells[0].task.token_dim for cells in groups.values())
-    return [{name: c for name, c in groups.items() if c[0].task.token_dim == dim} for dim in dims]
+    found: dict[tuple[int, int], dict[str, list[Entry]]] = {}
+    for name, cells in groups.items():
+        found.setdefault((cells[0].task.length, cells[0].task.token_dim), {})[name] = cells
+    return list(found.values())
 
 
 def learned(share: dict[str, list[Entry]], recipe: Recipe, seeds: int, device: str) -> dict[str, Rows]:

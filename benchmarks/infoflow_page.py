@@ -16,7 +16,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/infoflow.html"))
     out = parser.parse_args().out
-    names = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json")
+    names = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json", "pair_table.json")
     keep(out, page(*(stored(DATA / name) for name in names)))
     print(f"written: {out}")
 

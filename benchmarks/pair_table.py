@@ -29,6 +29,7 @@ from benchmarks.infoflow_stored import stored, today, written
 from benchmarks.pair_start import pair_start
 from benchmarks.routed import disturbed
 from headcount.nets import Transformer
+from headcount.papers.infoflow import predict
 from headcount.papers.infoflow.experiments import PAIRS, pair_cells
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.training import Member, Outcome, Recipe, train
@@ -170,12 +171,21 @@ def _table(
                 "retrievals": D,
                 "layers": cell.arch.name,
                 "published": PAIRS[D][shape],
+                **_predicted(cell),
                 **_levels(ended[mine]),
                 "before_late": _levels(begun[mine]),
             }
         )
     setup = {"lr": lr, "steps": steps or options.steps, "late": options.late, "seeds": options.seeds}
     return {"rows": rows, **setup, "backend": first.path}
+
+
+def _predicted(cell: Entry) -> dict[str, Any]:
+    """What the calculus says of a cell; it says nothing of networks without residuals."""
+    if not cell.arch.residual:
+        return {"predicted": "not counted", "exponent": None}
+    said = predict(cell.task, cell.arch)
+    return {"predicted": "cheap" if said.cheap else "costly", "exponent": said.exponent}
 
 
 def _train(

@@ -55,11 +55,15 @@ class Program:
         return self.backward_bytes if kernel.endswith("backward") else self.forward_bytes
 
 
-@cache
 def warp_program(source: str, device: str, **shape: int) -> Program:
-    """The program of a source in `warps/` at a shape, on a kind of device."""
-    defines = tuple(f"-D{name}={value}" for name, value in sorted(shape.items()))
-    return _Emulated(source, defines) if device == "cpu" else _OnDevice(source, defines)
+    """The program of a source in `warps/` at a shape, on a kind of device; of GPUs, the one that is current."""
+    return _made(source, -1 if device == "cpu" else torch.cuda.current_device(), tuple(sorted(shape.items())))
+
+
+@cache
+def _made(source: str, gpu: int, shape: tuple[tuple[str, int], ...]) -> Program:
+    defines = tuple(f"-D{name}={value}" for name, value in shape)
+    return _Emulated(source, defines) if gpu < 0 else _OnDevice(source, defines)
 
 
 def _arguments(given: Sequence[Any]) -> tuple[Any, list[Any]]:
