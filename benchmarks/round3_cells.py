@@ -23,7 +23,7 @@ from headcount.papers.infoflow.trained_cells import Entry
 from headcount.training import Member, Recipe, train
 from headcount.training.backends.choice import Path, as_it_is, fused, recorded, warped
 from headcount.training.backends.fused import gradient
-from headcount.training.backends.tiles import Tile
+from headcount.training.backends.tiles import SublayerTile, Tile
 from headcount.training.checkpoints import Checkpoint
 from headcount.training.fresh import OnDevice
 
@@ -100,7 +100,7 @@ def ways(number: int) -> dict[str, Path]:
     """Our paths at a shape: first the one that is chosen, then others and tiles."""
     if number not in DEEP:
         return {fused().name: fused()} | {_name(tile): _fused(tile) for tile in WIDE_TILES[number]}
-    return {warped().name: warped()}
+    return {path.name: path for path in (warped(), warped(SublayerTile(aside=True)))}
 
 
 def _fused(tile: Tile) -> Path:

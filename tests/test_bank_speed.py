@@ -47,14 +47,26 @@ def test_a_step_cannot_avoid_416_products_a_token_forwards():
     assert two.operations() == 3 * 2 * (160 + 1024 + 3072 + 2048 + 1024 + 2048 + 256) * two.batch * two.length
 
 
+def test_the_ratio_is_of_the_way_that_is_chosen_and_not_of_the_fastest_tile():
+    shape = {"models": 128, "length": 32, "batch": 256, "heads": 4, "layers": 1, "width": 64}
+    ways = {"fused (half), CUDA graph": 60.0, "fused (half), parts=5": 80.0, "JAX vmap + scan": 20.0}
+    (found,) = ratios([{"way": way, **shape, "rate": rate, "loss": 1.5} for way, rate in ways.items()])
+    assert found["ours"] == "fused (half), CUDA graph" and found["ratio"] == 3.0
+
+
 def test_the_page_of_deep_banks_shows_ratios_failures_and_lost_banks():
     shape = {"models": 128, "length": 32, "batch": 256, "heads": 4, "layers": 2, "width": 32}
     ours, theirs = {"way": "layers in kernels (half)", **shape}, {"way": "JAX vmap + scan", **shape}
     rows = [{**ours, "rate": 60.0, "loss": 1.5}, {**theirs, "rate": 20.0, "loss": 1.5001}]
+    rows = [{**row, "operations": 5.08e11} for row in rows]
     run = {"device": "a GPU", "torch": "2", "date": "today", "ratios": ratios(rows), "cells": rows}
+    run["growth"] = [
+        {"models": k, "rate": 1e6 / us, "microseconds": us, "bytes": 2**20} for k, us in ((64, 12), (512, 10))
+    ]
     run["failed"] = [{**ours, "error": "no room"}]
     bank = {"bank": 1, "members": 3, "gap": 1e-3, "beyond": 0}
     text = "\n".join(deep_lines(run, [bank, {"bank": 2, "error": "lost"}]))
-    assert "| 60 | layers in kernels (half) | 20 (JAX vmap + scan) | 3.0 | to 4 digits |" in text
+    assert "| 60 | layers in kernels (half) | 60%, 4% | 20 (JAX vmap + scan) | 3.0 | to 4 digits |" in text
+    assert "The slowest takes 20% more than the fastest" in text
     assert "no room" in text and "- bank 2: lost" in text and "Could not run: 1." in text
     assert deep_lines(None, None) == []

@@ -28,7 +28,7 @@ class StudyPlan:
     rate of every head count first, so that a knee is a knee and no bad learning rate.
 
     >>> StudyPlan(heads=(1, 3)).arch(3, outputs=1)
-    Architecture(layers=((3, 8),), width=32, positions=0, embed_dim=24, outputs=1, class_token='every')
+    Architecture(layers=((3, 8),), width=32, positions=0, embed_dim=24, outputs=1, class_token='every', residual=True)
     """
 
     heads: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)

@@ -7,6 +7,8 @@ into two square matrices each, and its feed-forward and the read-out go through 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,7 +83,7 @@ def network_gradient(
     share = theta.new_zeros(models, tokens + classes + 1, theta.shape[1])
     lengths = None if batch.present is None else batch.present.sum(dim=1, dtype=torch.int32)
     rows = Rows(theta, share, lengths, tile.precision)
-    _Pass(network, rows, x, tokens).run(target)
+    _Pass(network, rows, x, tokens, _Aside(theta.device, tile.aside)).run(target)
     return share.sum(dim=1)
 
 
@@ -90,23 +92,54 @@ def _promised(batch: Batch) -> Tensor:
     return torch.empty(*batch.rows.shape, *batch.data.shape[2:], device="meta")
 
 
+class _Aside:
+    """What the class token does beside the tokens; where `used`, on a GPU in a stream of its own.
+
+    What passes from one stream to the other is kept until the pass ends: neither may take its memory before.
+    """
+
+    def __init__(self, device: torch.device, used: bool) -> None:
+        self.stream = torch.cuda.Stream(device) if used and device.type == "cuda" else None
+        self.kept: list[Tensor] = []
+
+    @contextmanager
+    def begun(self, *taken: Tensor) -> Iterator[None]:
+        """Work that waits for all that was asked of the tokens' stream so far, `taken` among it."""
+        if self.stream is None:
+            yield
+            return
+        self.kept += taken
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            yield
+
+    def done(self, *given: Tensor) -> None:
+        """From here on the tokens' stream may use what was made aside, `given` among it."""
+        if self.stream is not None:
+            self.kept += given
+            torch.cuda.current_stream().wait_stream(self.stream)
+
+
 class _Pass:
     """One pass through the network and back; shares after the tokens' are the class token's, the last its heads'."""
 
-    def __init__(self, network: _Network, rows: Rows, x: Tensor, tokens: int) -> None:
-        self.network, self.rows, self.x = network, rows, x
+    def __init__(self, network: _Network, rows: Rows, x: Tensor, tokens: int, aside: _Aside) -> None:
+        self.network, self.rows, self.x, self.aside = network, rows, x, aside
         self.own, self.folded = rows.share[:, tokens:-1], rows.share[:, -1]
         last = network.attention[-1]
         self.cls = rows.theta[:, network.at_cls : network.at_cls + last.embed][:, None]
 
     def run(self, target: Tensor) -> None:
-        network, rows = self.network, self.rows
-        states, cls = network.encoder.forward(rows, self.x), self.cls
-        kept = []
-        for attending, feeding in zip(network.attention, network.between, strict=False):
-            kept.append(layer := _Layer(attending, feeding, network.every, rows, states, cls))
-            states, cls = layer.states, layer.cls
-        ask = _Question(network.attention[-1], rows, cls)
+        network, rows, aside = self.network, self.rows, self.aside
+        with aside.begun():
+            ask = _Question(network.attention[0 if network.every else -1], rows, self.cls)
+        states, kept = network.encoder.forward(rows, self.x), []
+        for number, feeding in enumerate(network.between):
+            layer = _Layer(network.attention[number], feeding, ask if network.every else None, aside)
+            kept.append(layer)
+            states = layer.forward(rows, states, network.attention[number + 1])
+            ask = layer.next or ask
+        aside.done(ask.directions)
         heard = ask.attending.question(rows, states, ask.directions)
         answer = ask.answered(heard).contiguous()
         out = network.read_out.forward(rows, answer, precision=CLASS)
@@ -114,10 +147,12 @@ class _Pass:
         d_answer = network.read_out.backward(rows, answer, slope, self.own, precision=CLASS)
         d_heard = ask.heard_back(heard, d_answer)
         slope, d_directions = ask.attending.question_back(rows, states, ask.directions, d_heard)
-        d_cls = ask.asked_back(d_answer, d_directions, self.folded)
+        with aside.begun(d_answer, d_directions):
+            d_cls = ask.asked_back(d_answer, d_directions, self.folded)
         for layer in reversed(kept):
             slope, d_cls = layer.backward(rows, slope, d_cls, self.own, self.folded)
         network.encoder.backward(rows, self.x, slope, deeper=False)
+        aside.done(d_cls)
         at = network.at_cls
         self.folded[:, at : at + d_cls.shape[-1]] = d_cls.sum(dim=1)
 
@@ -150,30 +185,39 @@ class _Question:
 
 
 class _Layer:
-    """A layer before the last, with what its way back needs."""
+    """A layer before the last, with what its way back needs; `ask` is the class token's question, if it has one."""
 
-    def __init__(
-        self, attending: Attending, feeding: Feeding, every: bool, rows: Rows, states: Tensor, cls: Tensor
-    ) -> None:
-        self.attending, self.feeding, self.before, self.cls = attending, feeding, states, cls
-        self.ask = _Question(attending, rows, cls) if every else None
-        directions = self.ask.directions if self.ask is not None else None
-        self.middle, self.heard = attending.forward(rows, states, directions)
-        self.states = feeding.forward(rows, self.middle)
-        if self.ask is not None and self.heard is not None:
-            self.answer = self.ask.answered(self.heard).contiguous()
-            self.cls = feeding.forward(rows, self.answer, precision=CLASS)
+    def __init__(self, attending: Attending, feeding: Feeding, ask: _Question | None, aside: _Aside) -> None:
+        self.attending, self.feeding, self.ask, self.aside = attending, feeding, ask, aside
+        self.next: _Question | None = None  # the class token's question in the layer after this one
+
+    def forward(self, rows: Rows, states: Tensor, after: Attending) -> Tensor:
+        """The tokens after the layer; the class token asks on in the layer `after`."""
+        self.before, directions = states, None
+        if self.ask is not None:
+            directions = self.ask.directions
+            self.aside.done(directions)
+        self.middle, heard = self.attending.forward(rows, states, directions)
+        if self.ask is not None and heard is not None:
+            with self.aside.begun(heard):
+                self.heard, self.answer = heard, self.ask.answered(heard).contiguous()
+                self.next = _Question(after, rows, self.feeding.forward(rows, self.answer, precision=CLASS))
+        return self.feeding.forward(rows, self.middle)
 
     def backward(self, rows: Rows, slope: Tensor, d_cls: Tensor, own: Tensor, folded: Tensor) -> tuple[Tensor, Tensor]:
         """The slopes of the states and the class token before the layer."""
-        slope = self.feeding.backward(rows, self.middle, slope)
-        if self.ask is None or self.heard is None:
+        if self.ask is None:
+            slope = self.feeding.backward(rows, self.middle, slope)
             return self.attending.backward(rows, self.before, slope, None, None)[0], d_cls
-        d_answer = self.feeding.backward(rows, self.answer, d_cls.contiguous(), own, precision=CLASS)
-        d_heard = self.ask.heard_back(self.heard, d_answer)
+        with self.aside.begun():
+            d_answer = self.feeding.backward(rows, self.answer, d_cls.contiguous(), own, precision=CLASS)
+            d_heard = self.ask.heard_back(self.heard, d_answer)
+        slope = self.feeding.backward(rows, self.middle, slope)
+        self.aside.done(d_heard)
         slope, d_directions = self.attending.backward(rows, self.before, slope, self.ask.directions, d_heard)
         assert d_directions is not None
-        return slope, self.ask.asked_back(d_answer, d_directions, folded)
+        with self.aside.begun(d_directions):
+            return slope, self.ask.asked_back(d_answer, d_directions, folded)
 
 
 def _network(bank: Bank, tile: SublayerTile) -> _Network:

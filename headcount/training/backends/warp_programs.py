@@ -180,7 +180,7 @@ def _compiled(source: str, defines: tuple[str, ...]) -> bytes:
     """The machine code for the device at hand; made once, it lies in the user's cache."""
     words = [(SOURCES / name).read_text(encoding="utf-8") for name in (source, *HEADERS)]
     high, low = torch.cuda.get_device_capability()
-    options = [f"--gpu-architecture=sm_{high}{low}", "-std=c++17", *defines]
+    options = [f"-arch=sm_{high}{low}", "-std=c++17", *defines]
     name = hashlib.sha256("\0".join([*options, torch.version.cuda or "", *words]).encode()).hexdigest()[:24]
     file = user_cache() / "compiled" / f"{Path(source).stem}-{name}.cubin"
     if ours(file):
