@@ -186,7 +186,7 @@ def test_the_page_is_drawn_without_torch():
 
 
 def test_the_committed_page_is_what_the_stored_measurements_draw():
-    names = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json")
+    names = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json", "pair_table.json")
     stored = [json.loads(Path("docs/data", name).read_text()) for name in names]
     assert Path("docs/infoflow.html").read_text() == page(*stored)
     apart = {row["cell"] for row in stored[1]["rows"] if not row["agree"]}
