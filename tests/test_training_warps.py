@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from headcount.training.backends.native_library import native_compiler
-from headcount.training.backends.warp_programs import MOST_SHARED
+from headcount.training.backends.warp_programs import MOST_SHARED, SOURCES
 from headcount.training.backends.warp_sublayers import FED, KEPT, feed_cut, heads_cut
 
 EPS16 = torch.finfo(torch.float16).eps
@@ -27,6 +28,17 @@ DEVICES = [
 ]
 on_each_device = pytest.mark.parametrize("device", DEVICES)
 pytestmark = pytest.mark.xdist_group("warps")  # one worker asks for the answers, once
+
+
+SHAPES = (
+    "attention.cu EMBED=32 HEADS=4 DIM=8 LONGEST=32 SAMPLES=2 RAGGED=0 ASK=1",
+    "attention.cu EMBED=31 HEADS=5 DIM=9 LONGEST=30 SAMPLES=2 RAGGED=1 ASK=0 GROUP=2 RESIDUAL=0",
+    "attention.cu EMBED=64 HEADS=4 DIM=16 LONGEST=52 SAMPLES=2 RAGGED=0 ASK=0 CAUSAL=1 NORM=1 HEAD_STEP=16 ROW_STEP=64",
+    "feed.cu INPUTS=5 HIDDEN=33 OUTPUTS=31 WARPS=4 RESIDUAL=0 DEEPER=0 GATHERED=1 LONGEST=7",
+    "feed.cu INPUTS=64 HIDDEN=256 OUTPUTS=64 WARPS=8 RESIDUAL=1 DEEPER=1 NORM=1 GELU=1 GROUP=128",
+    "question.cu EMBED=48 HEADS=6 LONGEST=64 RAGGED=0 WARPS=4",
+    "question.cu EMBED=47 HEADS=12 LONGEST=60 RAGGED=1 WARPS=4",
+)
 
 
 @cache
@@ -66,6 +78,16 @@ def test_a_bank_has_the_plain_gradient(device, what):
 def test_every_deep_bank_has_the_plain_gradient(device):
     found = answers(device, every=True)["deep"]
     assert len(found) == 6 and all(gap < 16 * EPS16 for gap in found.values())
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="needs NVIDIA's compiler")
+@pytest.mark.parametrize("case", SHAPES)
+def test_a_device_compiler_takes_every_source(case, tmp_path):
+    """The emulation is another language: what a device would refuse must not wait for one."""
+    source, *shape = case.split()
+    command = ["nvcc", "-arch=sm_90", "-std=c++17", "-cubin", *(f"-D{one}" for one in shape), str(SOURCES / source)]
+    done = subprocess.run([*command, "-o", str(tmp_path / "a")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-500:]
 
 
 @on_each_device

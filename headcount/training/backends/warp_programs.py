@@ -24,10 +24,10 @@ from torch import Tensor
 from headcount.files import user_cache, whole
 from headcount.training.backends.native_library import native_compiler, ours
 
-__all__ = ["MOST_SHARED", "NotCompiledError", "Program", "warp_program"]
+__all__ = ["MOST_SHARED", "SOURCES", "NotCompiledError", "Program", "warp_program"]
 
 SOURCES = Path(__file__).parent / "warps"
-HEADERS = ("warp.cuh", "sequences.cuh")
+HEADERS = ("warp.cuh", "sequences.cuh", "heads.cuh")
 MOST_SHARED = 227 * 1024  # bytes that a program may have on chips since Hopper
 
 

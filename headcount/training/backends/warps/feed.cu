@@ -2,8 +2,8 @@
 //
 // A warp has 16 rows; hidden activations stay in its registers, sixteen units at a time. Backwards, activations and
 // their slopes of a tile pass through shared memory once, so that every warp can add its share of the rows of dW1 and
-// dW2^T, which it keeps in registers from tile to tile. With more than GROUP hidden units this is done a group at a time,
-// and the slopes of the rows are added up in device memory. The activation is relu or, with
+// dW2^T, which it keeps in registers from tile to tile. With more than GROUP hidden units this is done a group at a
+// time, and the slopes of the rows are added up in device memory. The activation is relu or, with
 // GELU, the exact GELU; for relu W1 x is computed with twice the bits: near zero they decide which units are awake.
 #include "warp.cuh"
 
@@ -41,18 +41,20 @@ struct Layer {  // a member's matrices in shared memory: W1 by units and what ro
 };
 constexpr int LAYER_BYTES = 2 * ((1 + !GELU) * UNITS * IS + OUT * US) + 4 * (UNITS + OUT + NORM * 2 * IN);
 
-DEVICE void stage_layer(const Layer& layer, const float* theta, int at_inner, int at_bias, int at_outer, int at_shift, int first,
-                        int here, float outer_scale) {
+DEVICE void stage_layer(const Layer& layer, const float* theta, int at_inner, int at_bias, int at_outer, int at_shift,
+                        int first, int here, float outer_scale) {
   const float* inner = theta + at_inner + (long long)first * INPUTS;
   stage(layer.inner, UNITS, IS, inner, here, INPUTS, INPUTS, COLUMNS_OF_STATES, 1.0f, 32 * WARPS);
   if (!GELU) stage(layer.rest, UNITS, IS, inner, here, INPUTS, INPUTS, COLUMNS_OF_STATES, 1.0f, 32 * WARPS, true);
   stage(layer.outer, OUT, US, theta + at_outer + first, OUTPUTS, here, HIDDEN, ROWS_OF_STATES, outer_scale, 32 * WARPS);
   for (int i = thread(); i < UNITS; i += 32 * WARPS) layer.bias[i] = i < here ? theta[at_bias + first + i] : 0.0f;
-  for (int i = thread(); i < OUT; i += 32 * WARPS) layer.shift[i] = place(i) < OUTPUTS ? theta[at_shift + place(i)] : 0.0f;
+  for (int i = thread(); i < OUT; i += 32 * WARPS)
+    layer.shift[i] = place(i) < OUTPUTS ? theta[at_shift + place(i)] : 0.0f;
 }
 
 // W1 x + b1 for sixteen units.
-DEVICE void before(float (&z)[2][4], const u32 (&seen)[NI / 2][4], const u32 (&rest)[NI / 2][4], const Layer& layer, int unit) {
+DEVICE void before(float (&z)[2][4], const u32 (&seen)[NI / 2][4], const u32 (&rest)[NI / 2][4], const Layer& layer,
+                   int unit) {
   int t = thread() % 4;
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
@@ -109,7 +111,9 @@ struct Source {
     if (row >= count) return nullptr;
     return rows + (GATHERED ? order[row / LONGEST] * LONGEST + row % LONGEST : (long long)row) * INPUTS;
   }
-  DEVICE void load(float (&x)[NI][4], int row, int count) const { load_two<INPUTS>(x, at(row, count), at(row + 8, count)); }
+  DEVICE void load(float (&x)[NI][4], int row, int count) const {
+    load_two<INPUTS>(x, at(row, count), at(row + 8, count));
+  }
 };
 
 // The rows of the tile after this one will be read soon.
@@ -120,8 +124,9 @@ DEVICE void next_tile(const float* x, int tile, int rows) {
 }
 
 KERNEL(WARPS, 1)
-feed_forward(const float* x, const long long* order, const long long* which, const float* theta, float* out, long long row,
-             int at_inner, int at_bias, int at_outer, int at_shift, int at_scaling, int at_moving, int rows, int samples) {
+feed_forward(const float* x, const long long* order, const long long* which, const float* theta, float* out,
+             long long row, int at_inner, int at_bias, int at_outer, int at_shift, int at_scaling, int at_moving,
+             int rows, int samples) {
   SHARED;
   int model = program(0), t = thread() % 4;
   Layer layer(shared_bytes);
@@ -141,7 +146,10 @@ feed_forward(const float* x, const long long* order, const long long* which, con
     for (int j = 0; j < NO; ++j) {
       float2 shift = *(const float2*)(layer.shift + 8 * j + 2 * t);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) y[j][i] = (i % 2 ? shift.y : shift.x) + (RESIDUAL && j < NI ? states[j < NI ? j : 0][i] : 0.0f);
+      for (int i = 0; i < 4; ++i) {
+        y[j][i] = i % 2 ? shift.y : shift.x;
+        if (RESIDUAL && j < NI) y[j][i] += states[j < NI ? j : 0][i];
+      }
     }
     source.load(states, mine + programs(1) * ROWS, rows);  // while this tile is computed
 #pragma unroll 2
@@ -226,7 +234,9 @@ feed_backward(const float* x, const long long* order, const long long* which, co
         as_left(risen, slopes, 1.0f / size);
         if (first == 0)
 #pragma unroll
-          for (int j = 0; j < NO; ++j) d_shift[j][0] += slopes[j][0] + slopes[j][2], d_shift[j][1] += slopes[j][1] + slopes[j][3];
+          for (int j = 0; j < NO; ++j)
+#pragma unroll
+            for (int i = 0; i < 2; ++i) d_shift[j][i] += slopes[j][i] + slopes[j][2 + i];
       }
       keep(seen, xs, IS, strip), keep(risen, gs, OS, strip);
       zero(dx);
@@ -308,8 +318,9 @@ feed_backward(const float* x, const long long* order, const long long* which, co
 #pragma unroll
           for (int j = 0; j < MOST; ++j) {
             int column = place(8 * j + 2 * t + n % 2);
-            if (!second && column < INPUTS) share[at_inner + (long long)(first + unit) * INPUTS + column] = d_w[i][j][n] * inner_size;
-            if (second && column < OUTPUTS) share[at_outer + (long long)column * HIDDEN + first + unit] = d_w[i][j][n] * size;
+            long long at = second ? at_outer + (long long)column * HIDDEN + first + unit
+                                  : at_inner + (long long)(first + unit) * INPUTS + column;
+            if (column < (second ? OUTPUTS : INPUTS)) share[at] = d_w[i][j][n] * (second ? size : inner_size);
           }
         }
     }

@@ -10,11 +10,12 @@ constexpr int TOKENS = padded(LONGEST, 16), TS = TOKENS + 8;      // tokens, and
 constexpr int NE = EMBEDDED / 8, NT = TOKENS / 8;                 // tiles of eight columns
 constexpr bool WHOLE = !RAGGED && LONGEST == TOKENS;
 
-// p = exp(s - max) of rows over the tokens below `length`, with EARLIER not over those after `row` (and `row` + 8); the largest (times log2 e) and the sum of each of two rows.
+// p = exp(s - max) of rows over the tokens below `length`, with EARLIER not over those after `row` (and `row` + 8); the
+// largest (times log2 e) and the sum of each of two rows.
 template <int HALVES = 2, bool EARLIER = false>
 DEVICE void weigh(float (&s)[NT][4], int length, float (&top)[2], float (&total)[2], int row = 0) {
   int t = thread() % 4;
-  if constexpr (!WHOLE || EARLIER)
+  if (!WHOLE || EARLIER) {
 #pragma unroll
     for (int j = 0; j < NT; ++j)
 #pragma unroll
@@ -22,6 +23,7 @@ DEVICE void weigh(float (&s)[NT][4], int length, float (&top)[2], float (&total)
         int token = 8 * j + 2 * t + i % 2;
         if (token >= length || (EARLIER && token > row + i / 2 * 8)) s[j][i] = NEVER;
       }
+  }
 #pragma unroll
   for (int half = 0; half < HALVES; ++half) {
     float high = NEVER, sum = 0.0f;
@@ -38,7 +40,6 @@ DEVICE void weigh(float (&s)[NT][4], int length, float (&top)[2], float (&total)
     top[half] = high, total[half] = sum;
   }
 }
-
 
 constexpr int ASKING = HEADS <= 8 ? 1 : 2;  // halves of a tile's rows that are questions
 
@@ -81,7 +82,8 @@ struct Answers {  // what the way back to the tokens needs of a sample's questio
 constexpr int ANSWERS = 2 * 16 * TS + 2 * 16 * ES + 8;  // numbers of float16
 
 // From g = dL/dheard: dp = <g, x_t>, ds = p (dp - sum p dp), du = sum_t ds_t x_t, which is written.
-DEVICE void hear_back(const float* directions, const float* d_heard, const f16* xs, int length, float* d_directions, Answers kept) {
+DEVICE void hear_back(const float* directions, const float* d_heard, const f16* xs, int length, float* d_directions,
+                      Answers kept) {
   int g = thread() % 32 / 4;
   float p[NT][4], dp[NT][4], sum[NE][4];
   u32 u[NE / 2][4], risen[NE / 2][4], left[NT / 2][4];

@@ -1,8 +1,9 @@
-// What one warp does at once: products of 16 by 8 tiles on the tensor cores, matrices from shared memory, rows of states.
+// What one warp does at once: products of 16 by 8 tiles on the tensor cores, matrices from shared memory, rows of
+// states.
 //
 // A tile of sums is four numbers of each of 32 lanes: rows g and g + 8 (g = lane / 4), columns 2t and 2t + 1
-// (t = lane % 4). Rounded to float16 and packed in pairs, two neighbouring tiles are the left factor of another product,
-// so that what one product gives goes into the next without leaving the registers.
+// (t = lane % 4). Rounded to float16 and packed in pairs, two neighbouring tiles are the left factor of another
+// product, so that what one product gives goes into the next without leaving the registers.
 #pragma once
 
 #ifdef EMULATED
@@ -82,7 +83,8 @@ EITHER constexpr int padded(int count, int to) { return (count + to - 1) / to * 
 DEVICE float larger(float a, float b) { return a > b ? a : b; }
 DEVICE float size_of(float x) { return x < 0 ? -x : x; }
 
-// The right factor of 16 rows k by two tiles of 8 columns n, from a matrix stored by rows n (`by_columns`) or by rows k.
+// The right factor of 16 rows k by two tiles of 8 columns n, from a matrix stored by rows n (`by_columns`) or by rows
+// k.
 DEVICE void right_by_columns(u32 (&b)[4], const f16* matrix, int stride, int n, int k) {
   int lane = thread() % 32, part = lane / 8;
   fetch4(b, matrix + (n + part / 2 * 8 + lane % 8) * stride + k + part % 2 * 8);
@@ -180,7 +182,8 @@ DEVICE void load_two(float (&x)[TILES][4], const float* first, const float* seco
         if (column + 2 < WIDTH) four.z = row[column + 2];
         if (column + 3 < WIDTH) four.w = row[column + 3];
       }
-      x[j][2 * half] = four.x, x[j][2 * half + 1] = four.y, x[j + 1][2 * half] = four.z, x[j + 1][2 * half + 1] = four.w;
+      x[j][2 * half] = four.x, x[j][2 * half + 1] = four.y;
+      x[j + 1][2 * half] = four.z, x[j + 1][2 * half + 1] = four.w;
     }
 }
 // Rows g and g + 8 of a strip of states (row, WIDTH): those below `rows` exist.
@@ -228,8 +231,8 @@ DEVICE void keep(const u32 (&a)[K][4], f16* matrix, int stride, int row) {
 // A member's matrix of `height` by `width` numbers, `step` apart from row to row, rounded into shared memory; rows or
 // columns that are coordinates of states are put in their order.
 enum Order { ROWS_OF_STATES, COLUMNS_OF_STATES };
-DEVICE void stage(f16* to, int tall, int stride, const float* from, int height, int width, int step, Order order, float scale,
-                  int threads, bool rest = false) {
+DEVICE void stage(f16* to, int tall, int stride, const float* from, int height, int width, int step, Order order,
+                  float scale, int threads, bool rest = false) {
   for (int i = thread(); i < tall * (stride / 2); i += threads) {
     int row = i / (stride / 2), column = i % (stride / 2) * 2;
     int there = order == ROWS_OF_STATES ? place(row) : row, first = order == ROWS_OF_STATES ? column : place(column);
@@ -306,9 +309,13 @@ struct Norm {
     for (int j = 0; j < TILES; ++j)
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        float scaled = slope[j][i] * unit[j][i] + slope[j][2 + i] * unit[j][2 + i], moved = slope[j][i] + slope[j][2 + i];
+        float scaled = slope[j][i] * unit[j][i] + slope[j][2 + i] * unit[j][2 + i];
+        float moved = slope[j][i] + slope[j][2 + i];
 #pragma unroll
-        for (int other = 4; other < 32; other *= 2) scaled += from_lane(scaled, other), moved += from_lane(moved, other);
+        for (int other = 4; other < 32; other *= 2) {
+          scaled += from_lane(scaled, other);
+          moved += from_lane(moved, other);
+        }
         if (lane < 4) sums[8 * j + 2 * t + i] += scaled, sums[8 * TILES + 8 * j + 2 * t + i] += moved;
       }
 #pragma unroll
