@@ -18,6 +18,7 @@ from benchmarks import (
     performance_page,
     shrink_minilm,
 )
+from benchmarks.infoflow_page import INFOFLOW
 from benchmarks.infoflow_stored import stored
 from headcount.files import whole
 from headcount.papers.induction.stages_picture import stages_picture
@@ -31,7 +32,6 @@ __all__ = ["GENERATED", "main"]
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "docs/data"
-INFOFLOW = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json", "pair_table.json")
 
 
 def _json(name: str) -> Any:

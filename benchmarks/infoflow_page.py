@@ -10,14 +10,14 @@ from benchmarks.infoflow_stored import stored
 from headcount.reproduction.runner import keep
 
 DATA = Path("docs/data")
+INFOFLOW = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json", "pair_table.json")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/infoflow.html"))
     out = parser.parse_args().out
-    names = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json", "pair_table.json")
-    keep(out, page(*(stored(DATA / name) for name in names)))
+    keep(out, page(*(stored(DATA / name) for name in INFOFLOW)))
     print(f"written: {out}")
 
 

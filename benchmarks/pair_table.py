@@ -69,10 +69,14 @@ def main() -> None:
             start = time.perf_counter()
             made = PARTS[part](options, table)
             made |= {"seconds": round(time.perf_counter() - start, 1), "date": today(), **_where(options.device)}
-            name = f"{part} without residuals" if options.no_residual else part
+            name = _named(part, options)
             table[name] = made | {"rows": _joined(table.get(name, {}).get("rows", []), made)}
             written(options.out, table)
             _show(name, table[name])
+
+
+def _named(part: str, options: argparse.Namespace) -> str:
+    return f"{part} without residuals" if options.no_residual else part
 
 
 def _joined(known: Sequence[dict[str, Any]], made: dict[str, Any]) -> list[dict[str, Any]]:
@@ -150,8 +154,7 @@ def _table(
     start: Sequence[Transformer] | None = None,
     steps: int = 0,
 ) -> dict[str, Any]:
-    rates = "rates without residuals" if options.no_residual else "rates"
-    lr = options.near_lr if start is not None else options.lr or table[rates]["chosen"]
+    lr = options.near_lr if start is not None else options.lr or table[_named("rates", options)]["chosen"]
     members = [Member(c.task, c.arch, s, 0, lr, DECAY) for c in cells for s in range(options.seeds)]
     name = "-".join(dict.fromkeys(c.name.split(" ")[0] + c.name.split(" ")[1] for c in cells))
     first = _train(members, _recipe(steps or options.steps, options), options, start, name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -126,19 +127,23 @@ def tiny(device: str) -> float:
     return max((small[name] * 2.0**40 - normal[name]).abs().max().item() for name in names)
 
 
-def company(device: str) -> dict[str, bool]:
+def with_a_lost_member(
+    gradient: Callable[[Bank, Batch, Tensor], Tensor], bank: Bank, batch: Batch, target: Tensor
+) -> dict[str, bool]:
     """Does a member full of NaN change its neighbour, and does the same call give the same numbers?"""
-    case = CASES["equal members"]
-    batch, target = batch_of(case, device)
-    bank = bank_of(case, device)
-    first, again = fused.gradient(bank, batch, target), fused.gradient(bank, batch, target)
+    first, again = (gradient(bank, batch, target) for _ in range(2))
     bank.theta[0] = torch.nan
-    lost = fused.gradient(bank, batch, target)
+    lost = gradient(bank, batch, target)
     return {
         "repeats": torch.equal(first, again),
         "neighbour": torch.equal(first[1], lost[1]),
         "lost": bool(lost[0].isnan().any()),
     }
+
+
+def company(device: str) -> dict[str, bool]:
+    case = CASES["equal members"]
+    return with_a_lost_member(fused.gradient, bank_of(case, device), *batch_of(case, device))
 
 
 def update(device: str) -> dict[str, float]:

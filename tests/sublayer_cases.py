@@ -24,6 +24,7 @@ from headcount.training.bank import Bank
 from headcount.training.decoder_bank import DecoderBank
 from headcount.training.decoder_paths import DecoderBatch, by_products, in_decoder_kernels
 from headcount.training.decoding import DecoderMember, DecoderRecipe, _DecoderRun
+from tests.fused_cases import with_a_lost_member
 
 # Layers and width of each member, the members' lengths, samples in a batch, where the class token attends.
 DEEP: dict[str, tuple[list[Any], list[int], int, str]] = {
@@ -102,14 +103,8 @@ def tiny(device: str) -> float:
 
 
 def company(device: str) -> dict[str, bool]:
-    """Does a member full of NaN change its neighbour, and does the same call give the same numbers?"""
     archs, batch, target = problem("mixed heads, head_dim, width and length", device)
-    bank = Bank(archs, 3, [0, 1], device=device)
-    first, again = (sublayered().gradient(bank, batch, target) for _ in range(2))
-    bank.theta[0] = torch.nan
-    lost = sublayered().gradient(bank, batch, target)
-    same = torch.equal(first, again)
-    return {"repeats": same, "neighbour": torch.equal(first[1], lost[1]), "lost": bool(lost[0].isnan().any())}
+    return with_a_lost_member(sublayered().gradient, Bank(archs, 3, [0, 1], device=device), batch, target)
 
 
 def guarding(device: str) -> dict[str, int]:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
-import json
-import os
-import subprocess
 import sys
 import weakref
 from dataclasses import replace
@@ -23,32 +19,18 @@ from headcount.training import Bank, Member, Recipe, train
 from headcount.training.backends.choice import choose, eager, graph, proved, recorded, rounding, where_it_compiles
 from headcount.training.backends.plain import Batch
 from headcount.training.memory import bank_bytes
+from tests.kernel_answers import asked, needs_triton, on_each_device
 
 EPS32, EPS16 = torch.finfo(torch.float32).eps, torch.finfo(torch.float16).eps
 # A sum of n products rounds to about sqrt(n) eps; the longest chain here is five products of up to 150 terms deep,
 # of numbers whose scores reach 20: 64 eps in all. Weights of large scores feel the rounding of the score itself.
 TOLERANCE = {"ieee": 64 * EPS32, "half": 16 * EPS16, "fine": 16 * EPS16}
-DEVICES = [
-    pytest.param("cpu", marks=pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")),
-    pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]),
-]
-on_each_device = pytest.mark.parametrize("device", DEVICES)
 pytestmark = pytest.mark.xdist_group("fused")  # one worker asks for the answers, once
 
 
 @cache
 def answers(device: str) -> dict[str, Any]:
-    """All cases, computed once in a process of their own."""
-    chosen = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.fused_cases", device],
-        env={**os.environ, **chosen},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return asked("tests.fused_cases", device)
 
 
 @on_each_device
@@ -82,7 +64,7 @@ def test_layers_in_kernels_have_the_gradient_of_the_plain_bank_in_float64(device
         assert gap < TOLERANCE[name.rsplit(", ", 1)[1]], name
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+@needs_triton
 def test_no_kernel_touches_an_address_outside_of_its_tensors():
     found = answers("cpu")["guarding"]
     assert found["launches"] > 0 and found["outside"] == 0
@@ -179,7 +161,7 @@ def test_without_triton_the_recorded_bank_is_taken_and_a_line_says_so(monkeypatc
     assert "Triton" in said.err
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+@needs_triton
 def test_a_kernel_that_the_device_cannot_hold_gives_way_to_the_recorded_bank_with_one_line(capsys):
     from triton.runtime.errors import OutOfResources
 
@@ -246,7 +228,7 @@ def test_the_memory_of_a_bank_is_linear_in_its_members_and_grows_with_length_by_
     assert bytes_of(100, 16) - bytes_of(100, 8) == tokens * (4 * features + 2 * 16)
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+@needs_triton
 @pytest.mark.parametrize("token", [1e5, float("nan")])
 def test_tokens_that_float16_cannot_hold_are_refused_in_one_sentence(token):
     from headcount.training.backends.choice import fused, layered

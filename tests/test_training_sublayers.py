@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
-import subprocess
-import sys
 from functools import cache
 from typing import Any
 
@@ -17,26 +12,17 @@ from headcount.nets.causal import DecoderShape
 from headcount.training.backends.tiles import spread
 from headcount.training.decoder_bank import DecoderBank
 from headcount.training.decoder_paths import DecoderBatch, DecoderPath, by_products, choose_decoder, proved_decoder
+from tests.kernel_answers import asked, needs_triton, on_each_device
 
 EPS32, EPS16 = torch.finfo(torch.float32).eps, torch.finfo(torch.float16).eps
 TOLERANCE = {"ieee": 64 * EPS32, "half": 16 * EPS16}  # as in test_training_fused
-DEVICES = [
-    pytest.param("cpu", marks=pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")),
-    pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]),
-]
-on_each_device = pytest.mark.parametrize("device", DEVICES)
 pytestmark = pytest.mark.xdist_group("sublayers")  # one worker asks for the answers, once
 SHAPE = DecoderShape(((1, 4),), embed_dim=8, width=8, vocab=5, context=9)
 
 
 @cache
 def answers(device: str) -> dict[str, Any]:
-    """All cases, computed once in a process of their own."""
-    chosen = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
-    command = [sys.executable, "-W", "ignore", "-m", "tests.sublayer_cases", device]
-    done = subprocess.run(command, env={**os.environ, **chosen}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return asked("tests.sublayer_cases", device)
 
 
 @on_each_device
@@ -65,7 +51,7 @@ def test_the_same_call_gives_the_same_numbers_and_a_lost_member_spoils_no_other(
     assert answers(device)["company"] == {"repeats": True, "neighbour": True, "lost": True}
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+@needs_triton
 def test_no_sublayer_touches_an_address_outside_of_its_tensors():
     found = answers("cpu")["guarding"]
     assert found["launches"] > 10 and found["outside"] == 0
@@ -85,7 +71,7 @@ def test_decoders_on_a_cpu_in_float64_or_with_turned_places_go_by_products():
     assert choose_decoder(SHAPE, 100, "cuda", "float32", "full").name == "batched products"
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+@needs_triton
 @pytest.mark.parametrize(("factor", "stays"), [(1.0, True), (1.001, True), (1.5, False), (float("nan"), False)])
 def test_decoders_prove_themselves_on_the_first_strings_or_give_way_with_one_line(factor, stays, capsys):
     plain, bank = by_products(), DecoderBank(SHAPE, [0, 1])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
 import shutil
 import subprocess
-import sys
 from functools import cache
 from typing import Any
 
@@ -17,16 +14,13 @@ import torch
 from headcount.training.backends.native_library import native_compiler
 from headcount.training.backends.warp_programs import MOST_SHARED, SOURCES
 from headcount.training.backends.warp_sublayers import FED, KEPT, feed_cut, heads_cut
+from tests.kernel_answers import asked, on_devices
 
 EPS16 = torch.finfo(torch.float16).eps
 emulated = pytest.mark.skipif(
     native_compiler() is None or not importlib.util.find_spec("triton"), reason="needs a C++ compiler and Triton"
 )
-DEVICES = [
-    pytest.param("cpu", marks=emulated),
-    pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]),
-]
-on_each_device = pytest.mark.parametrize("device", DEVICES)
+on_each_device = on_devices(emulated)
 pytestmark = pytest.mark.xdist_group("warps")  # one worker asks for the answers, once
 
 
@@ -43,11 +37,7 @@ SHAPES = (
 
 @cache
 def answers(device: str, every: bool = False) -> dict[str, Any]:
-    chosen = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
-    command = [sys.executable, "-W", "ignore", "-m", "tests.warp_cases", device, *["all"] * every]
-    done = subprocess.run(command, env={**os.environ, **chosen}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return asked("tests.warp_cases", device, *["all"] * every)
 
 
 @on_each_device

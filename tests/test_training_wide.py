@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
-import subprocess
-import sys
 from functools import cache
 from typing import Any
 
 import pytest
 
-from tests.test_training_fused import TOLERANCE, on_each_device
+from tests.kernel_answers import asked, needs_triton, on_each_device
+from tests.test_training_fused import TOLERANCE
 
 pytestmark = pytest.mark.xdist_group("wide")  # one worker asks for the answers, once
 
 
 @cache
 def answers(device: str) -> dict[str, Any]:
-    """All cases, computed once in a process of their own."""
-    chosen = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.wide_cases", device],
-        env={**os.environ, **chosen},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return asked("tests.wide_cases", device)
 
 
 @on_each_device
@@ -64,13 +50,13 @@ def test_the_same_call_gives_the_same_numbers_and_a_lost_member_spoils_no_other(
     assert answers(device)["company"] == {"repeats": True, "neighbour": True, "lost": True}
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+@needs_triton
 def test_no_kernel_touches_an_address_outside_of_its_tensors_or_reads_what_nobody_wrote():
     found = answers("cpu")["guarding"]
     assert found["launches"] > 0 and found["outside"] == 0 and found["lost"] == 0
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs Triton")
+@needs_triton
 @pytest.mark.parametrize(("heads", "width"), [(4, 64), (12, 48), (1, 33), (16, 128)])
 def test_a_step_of_a_wide_bank_is_eight_launches_and_nothing_else(heads, width):
     from benchmarks.kernel_launches import recorded_step

@@ -24,6 +24,7 @@ from headcount.training.backends.warp_sublayers import WarpAttending, WarpFeedin
 from headcount.training.bank import Bank
 from headcount.training.decoder_bank import DecoderBank
 from headcount.training.decoder_paths import by_products
+from tests.fused_cases import with_a_lost_member
 from tests.sublayer_cases import DECODERS, DEEP, gap, poison, problem, strings
 
 # embed, heads, dim, longest, batch, members of lengths that differ, the class token asks
@@ -160,16 +161,8 @@ def decoder(case: str, device: str) -> float:
 
 
 def company(device: str) -> dict[str, bool]:
-    """Does the same call give the same numbers, and does a member full of NaN leave its neighbour alone?"""
     archs, batch, target = problem("mixed heads, head_dim, width and length", device)
-    bank = Bank(archs, 3, [0, 1], device=device)
-    first, again = (warped().gradient(bank, batch, target) for _ in range(2))
-    bank.theta[0] = torch.nan
-    lost = warped().gradient(bank, batch, target)
-    return {
-        "repeats": torch.equal(first, again), "neighbour": torch.equal(first[1], lost[1]),
-        "lost": bool(lost[0].isnan().any()),
-    }  # fmt: skip
+    return with_a_lost_member(warped().gradient, Bank(archs, 3, [0, 1], device=device), batch, target)
 
 
 def main(device: str, every: bool) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headcount.training.backends import fused
 from headcount.training.backends.tiles import Tile
-from tests.fused_cases import Case, bank_of, batch_of, gap, in_float64
+from tests.fused_cases import Case, bank_of, batch_of, gap, in_float64, with_a_lost_member
 
 CASES = {
     "mixed heads, head_dim and width": Case([(3, 8, 12), (4, 8, 55)], 8, batch=6),
@@ -65,18 +65,8 @@ def tiny(device: str) -> float:
 
 
 def company(device: str) -> dict[str, bool]:
-    """Does a member full of NaN change its neighbour, and does the same call give the same numbers?"""
     case = CASES["mixed heads, head_dim and width"]
-    batch, target = batch_of(case, device)
-    bank = bank_of(case, device)
-    first, again = (fused.gradient(bank, batch, target) for _ in range(2))
-    bank.theta[0] = torch.nan
-    lost = fused.gradient(bank, batch, target)
-    return {
-        "repeats": torch.equal(first, again),
-        "neighbour": torch.equal(first[1], lost[1]),
-        "lost": bool(lost[0].isnan().any()),
-    }
+    return with_a_lost_member(fused.gradient, bank_of(case, device), *batch_of(case, device))
 
 
 def guarding(device: str) -> dict[str, int]:

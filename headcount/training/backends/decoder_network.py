@@ -12,7 +12,7 @@ from headcount.nets.causal import EPS, DecoderShape
 from headcount.training.backends.kernels import letters_backward, letters_forward, say
 from headcount.training.backends.sublayers import Attending, Feeding, Rows, begins
 from headcount.training.backends.tiles import SublayerTile, power, spread
-from headcount.training.backends.warp_sublayers import WarpAttending, WarpFeeding
+from headcount.training.backends.warp_sublayers import WarpAttending, WarpFeeding, feed_fits, heads_fit
 from headcount.training.decoder_paths import DecoderBatch
 
 __all__ = ["decoder_gradient", "decoder_held", "decoders_by_warps"]
@@ -30,8 +30,8 @@ def decoder_held(shape: DecoderShape, length: int, dtype: torch.dtype, tile: Sub
 
 def decoders_by_warps(shape: DecoderShape, length: int) -> bool:
     """Whether programs of warps can hold the layers of this shape at this length, which the kernels hold."""
-    sizes = shape.embed_dim <= 64 and shape.width <= 256 and length <= 64
-    return sizes and all(heads <= 16 and dim <= 16 for heads, dim in shape.layers)
+    embed, width = shape.embed_dim, shape.width
+    return feed_fits(embed, width, embed) and all(heads_fit(length, embed, heads, dim) for heads, dim in shape.layers)
 
 
 def decoder_gradient(

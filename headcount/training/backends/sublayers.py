@@ -25,7 +25,7 @@ from headcount.training.backends.kernels import (
 )
 from headcount.training.backends.tiles import SublayerTile, power, spread
 
-__all__ = ["Attending", "Feeding", "Folding", "Rows", "begins"]
+__all__ = ["Attending", "Feeding", "Folding", "Rows", "all_share", "begins", "or_other"]
 
 
 def begins(shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -81,11 +81,11 @@ class Attending:
         """x + attention(x), and what the class token's heads hear of x."""
         out = torch.empty_like(x)
         heard = None if directions is None else x.new_empty(x.shape[0], x.shape[1], self.heads, self.embed)
-        asked, given = _or(directions, x), _or(heard, x)
+        asked, given = or_other(directions, x), or_other(heard, x)
         options, sizes = self._options(rows, x, directions, back=False)
         grid = (x.shape[0], self.parts(*x.shape[:3], back=False))
         heads_forward[grid](
-            x, rows.theta, self.scale, self.counts, _or(rows.lengths, self.counts), asked, given, out,
+            x, rows.theta, self.scale, self.counts, or_other(rows.lengths, self.counts), asked, given, out,
             rows.row, *self._places(), *sizes, **options,
         )  # fmt: skip
         return out, heard
@@ -99,9 +99,9 @@ class Attending:
         options, sizes = self._options(rows, x, directions, back=True)
         grid = (x.shape[0], self.parts(*x.shape[:3], back=True))
         heads_backward[grid](
-            x, rows.theta, self.scale, self.counts, _or(rows.lengths, self.counts), _or(directions, x), _or(d_heard, x),
-            slope, d_x, rows.share, _or(d_directions, x), rows.row, rows.share.stride(0), *self._places(), *sizes,
-            **options,
+            x, rows.theta, self.scale, self.counts, or_other(rows.lengths, self.counts), or_other(directions, x),
+            or_other(d_heard, x), slope, d_x, rows.share, or_other(d_directions, x), rows.row, rows.share.stride(0),
+            *self._places(), *sizes, **options,
         )  # fmt: skip
         return d_x, d_directions
 
@@ -114,7 +114,7 @@ class Attending:
     ) -> tuple[dict[str, Any], tuple[int, ...]]:
         _, batch, longest, embed = x.shape
         cut = self.cut(longest, back)
-        shared = int(directions is not None and directions.shape[1] == 1)
+        shared = all_share(directions)
         options = {
             **cut, "ASK": directions is not None, "NORM": self.norm > 0, "EPS": self.norm,
             "RAGGED": rows.lengths is not None, "CAUSAL": self.causal, "PRECISION": rows.precision, "num_stages": 1,
@@ -125,14 +125,14 @@ class Attending:
         """What the class token's heads hear of the last states."""
         heard = x.new_empty(x.shape[0], x.shape[1], self.heads, self.embed)
         grid, sizes, options = self._asking(rows, x, directions)
-        question_forward[grid](x, _or(rows.lengths, self.counts), directions, heard, *sizes, **options)
+        question_forward[grid](x, or_other(rows.lengths, self.counts), directions, heard, *sizes, **options)
         return heard
 
     def question_back(self, rows: Rows, x: Tensor, directions: Tensor, d_heard: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of the states and of the directions, for every sample."""
         d_x, d_directions = torch.empty_like(x), torch.empty_like(d_heard)
         grid, sizes, options = self._asking(rows, x, directions)
-        lengths = _or(rows.lengths, self.counts)
+        lengths = or_other(rows.lengths, self.counts)
         question_backward[grid](x, lengths, directions, d_heard, d_x, d_directions, *sizes, **options)
         return d_x, d_directions
 
@@ -148,7 +148,7 @@ class Attending:
             "ROWS": tall, "EMBED": wide, "ASKING": asking, "HEADS": power(self.heads),
             "RAGGED": rows.lengths is not None, "PRECISION": rows.precision, "num_warps": 4, "num_stages": 1,
         }  # fmt: skip
-        shared = int(directions.shape[1] == 1)
+        shared = all_share(directions)
         return (models, -(-batch // samples)), (batch, longest, self.heads, shared, embed), options
 
 
@@ -256,6 +256,11 @@ class Folding:
         }  # fmt: skip
 
 
-def _or(tensor: Tensor | None, otherwise: Tensor) -> Tensor:
+def or_other(tensor: Tensor | None, otherwise: Tensor) -> Tensor:
     """What is not asked for is stood in for."""
     return otherwise if tensor is None else tensor
+
+
+def all_share(directions: Tensor | None) -> int:
+    """1 where all samples of a member ask along the same directions."""
+    return int(directions is not None and directions.shape[1] == 1)

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from headcount.nets.causal import EPS
 from headcount.training.backends.plain import Batch
-from headcount.training.backends.sublayers import Attending, Feeding, Rows
+from headcount.training.backends.sublayers import Attending, Feeding, Rows, all_share, or_other
 from headcount.training.backends.tiles import spread
 from headcount.training.backends.warp_programs import MOST_SHARED, Program, warp_program
 
-__all__ = ["Cut", "WarpAttending", "WarpFeeding", "feed_cut", "heads_cut"]
+__all__ = ["Cut", "WarpAttending", "WarpFeeding", "feed_cut", "feed_fits", "heads_cut", "heads_fit"]
 
 KEPT = 80  # numbers of a thread: gradients of heads that stay in registers from tile to tile
 FED = 96  # and of hidden units
@@ -25,6 +25,24 @@ class Cut(NamedTuple):
 
     warps: int
     group: int
+
+
+def heads_fit(longest: int, embed: int, heads: int, dim: int) -> bool:
+    """Whether programs hold attention of this size: four warps have 64 tokens, one tile sixteen heads' questions.
+
+    >>> heads_fit(64, 64, 16, 16), heads_fit(65, 64, 1, 1)
+    (True, False)
+    """
+    return longest <= 64 and embed <= 64 and heads <= 16 and dim <= 16
+
+
+def feed_fits(inputs: int, hidden: int, outputs: int) -> bool:
+    """Whether programs hold a feed-forward of this size.
+
+    >>> feed_fits(64, 256, 64), feed_fits(64, 257, 64)
+    (True, False)
+    """
+    return max(inputs, outputs) <= 64 and hidden <= 256
 
 
 def heads_cut(embed: int, heads: int, dim: int, longest: int) -> Cut:
@@ -78,9 +96,8 @@ class WarpAttending(Attending):
     residual: bool = True
 
     def fits(self, longest: int) -> bool:
-        """Whether programs hold it: four warps have 64 tokens, and one tile has sixteen heads' questions."""
-        sizes = longest <= 64 and self.embed <= 64 and self.dim <= 16 and self.heads <= 16
-        return sizes and self.norm in (0.0, EPS)
+        """Whether programs hold it."""
+        return heads_fit(longest, self.embed, self.heads, self.dim) and self.norm in (0.0, EPS)
 
     def parts(self, models: int, batch: int, longest: int, back: bool) -> int:
         if back and self.programs:
@@ -91,7 +108,7 @@ class WarpAttending(Attending):
     def forward(self, rows: Rows, x: Tensor, directions: Tensor | None) -> tuple[Tensor, Tensor | None]:
         out = torch.empty_like(x)
         heard = None if directions is None else x.new_empty(x.shape[0], x.shape[1], self.heads, self.embed)
-        into = (_or(heard, x), out, (rows.row,))
+        into = (or_other(heard, x), out, (rows.row,))
         self._launch("attend_forward", rows, x, directions, into)
         return out, heard
 
@@ -99,28 +116,29 @@ class WarpAttending(Attending):
         self, rows: Rows, x: Tensor, slope: Tensor, directions: Tensor | None, d_heard: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
         d_x = torch.empty_like(x)
-        d_directions = None if directions is None else torch.empty_like(_or(d_heard, x))
-        into = (_or(d_heard, x), slope, d_x, rows.share, _or(d_directions, x), (rows.row,), (rows.share.stride(0),))
+        d_directions = None if directions is None else torch.empty_like(or_other(d_heard, x))
+        steps = ((rows.row,), (rows.share.stride(0),))
+        into = (or_other(d_heard, x), slope, d_x, rows.share, or_other(d_directions, x), *steps)
         self._launch("attend_backward", rows, x, directions, into)
         return d_x, d_directions
 
     def _launch(self, kernel: str, rows: Rows, x: Tensor, directions: Tensor | None, into: tuple) -> None:
         models, batch, longest, _ = x.shape
         program, _ = self._program(longest, kernel == "attend_backward")
-        given = (x, rows.theta, self.scale, self.counts, _or(rows.lengths, self.counts), _or(directions, x))
+        given = (x, rows.theta, self.scale, self.counts, or_other(rows.lengths, self.counts), or_other(directions, x))
         places = tuple(self.at.get(name, 0) for name in ("query", "key", "value", "output", "scaling", "moving"))
         grid = (models, self.parts(models, batch, longest, kernel == "attend_backward"))
-        program.launch(kernel, grid, *given, *into, *places, self.scale.stride(0), batch, _shared(directions))
+        program.launch(kernel, grid, *given, *into, *places, self.scale.stride(0), batch, all_share(directions))
 
     def question(self, rows: Rows, x: Tensor, directions: Tensor) -> Tensor:
         heard = x.new_empty(x.shape[0], x.shape[1], self.heads, self.embed)
-        self._question("question_forward", rows, x, (directions, heard), _shared(directions))
+        self._question("question_forward", rows, x, (directions, heard), all_share(directions))
         return heard
 
     def question_back(self, rows: Rows, x: Tensor, directions: Tensor, d_heard: Tensor) -> tuple[Tensor, Tensor]:
         d_x, d_directions = torch.empty_like(x), torch.empty_like(d_heard)
         into = (directions, d_heard.contiguous(), d_x, d_directions)
-        self._question("question_backward", rows, x, into, _shared(directions))
+        self._question("question_backward", rows, x, into, all_share(directions))
         return d_x, d_directions
 
     def _question(self, kernel: str, rows: Rows, x: Tensor, into: tuple[Tensor, ...], shared: int) -> None:
@@ -128,7 +146,7 @@ class WarpAttending(Attending):
         shape = {"EMBED": embed, "HEADS": self.heads, "LONGEST": longest, "RAGGED": int(self.ragged), "WARPS": 4}
         program = warp_program("question.cu", self.device, **shape)
         grid = (models, _spread(program, kernel, models, -(-batch // program.warps)))
-        program.launch(kernel, grid, x, _or(rows.lengths, self.counts), *into, batch, shared)
+        program.launch(kernel, grid, x, or_other(rows.lengths, self.counts), *into, batch, shared)
 
     def _program(self, longest: int, back: bool) -> tuple[Program, int]:
         """The program, and how many samples it takes at a time."""
@@ -154,7 +172,7 @@ class WarpFeeding(Feeding):
 
     def fits(self) -> bool:
         """Whether programs hold it."""
-        return max(self.inputs, self.outputs) <= 64 and self.hidden <= 256 and self.norm in (0.0, EPS)
+        return feed_fits(self.inputs, self.hidden, self.outputs) and self.norm in (0.0, EPS)
 
     def parts(self, models: int, rows: int, back: bool) -> int:
         if back and self.programs:
@@ -208,12 +226,3 @@ class WarpFeeding(Feeding):
 def _spread(program: Program, kernel: str, models: int, tiles: int) -> int:
     """Programs of each member so that the device is full."""
     return spread(models, tiles, program.warps, program.warps * program.resident(kernel), program.processors)
-
-
-def _or(tensor: Tensor | None, otherwise: Tensor) -> Tensor:
-    """What is not asked for is stood in for."""
-    return otherwise if tensor is None else tensor
-
-
-def _shared(directions: Tensor | None) -> int:
-    return int(directions is not None and directions.shape[1] == 1)

@@ -15,7 +15,7 @@ DEVICE void next_tile(const float* x, int model, int tile, int batch) {
   expect<32 * WARPS>(x + ((long long)model * batch + next) * LONGEST * EMBED, (long long)count * LONGEST * EMBED);
 }
 
-KERNEL(WARPS, 1)
+KERNEL(WARPS)
 attend_forward(const float* x, const float* theta, const float* scale, const int* counts, const int* lengths,
                const float* directions, float* heard, float* out, long long row, int at_query, int at_key, int at_value,
                int at_output, int at_scaling, int at_moving, int scale_row, int batch, int shared) {
@@ -94,7 +94,7 @@ DEVICE void keep_band(const float (&sum)[NE][4], int band, float* to, bool turne
     }
 }
 
-KERNEL(WARPS, RESIDENT)
+KERNEL(WARPS)
 attend_backward(const float* x, const float* theta, const float* scale, const int* counts, const int* lengths,
                 const float* directions, const float* d_heard, const float* slope, float* d_x, float* share,
                 float* d_directions, long long row, long long share_step, int at_query, int at_key, int at_value,
@@ -194,8 +194,7 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
             for (int j = 0; j < NT; ++j)
 #pragma unroll
               for (int i = 2 * half; i < 2 * half + 2; ++i) same += p[j][i] * dp[j][i];
-            same += from_lane(same, 1);
-            same = (same + from_lane(same, 2)) * over[half];
+            same = sum_of_four(same) * over[half];
 #pragma unroll
             for (int j = 0; j < NT; ++j)
 #pragma unroll

@@ -19,7 +19,7 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 #define DEVICE inline
 #define EITHER inline
-#define KERNEL(warps, resident) static void
+#define KERNEL(warps) static void
 #define SIZES(warps, forwards, backwards) extern "C" const int sizes[3] = {warps, forwards, backwards}
 #define SHARED unsigned char* shared_bytes = emulated::memory.data()
 

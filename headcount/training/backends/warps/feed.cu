@@ -7,9 +7,6 @@
 // GELU, the exact GELU; for relu W1 x is computed with twice the bits: near zero they decide which units are awake.
 #include "warp.cuh"
 
-#ifndef RESIDENT
-#define RESIDENT 1  // programs of a multiprocessor that registers must leave room for, backwards
-#endif
 
 #ifndef GATHERED
 #define GATHERED 0
@@ -123,7 +120,7 @@ DEVICE void next_tile(const float* x, int tile, int rows) {
   expect<32 * WARPS>(x + (long long)next * WIDTH, (long long)count * WIDTH);
 }
 
-KERNEL(WARPS, 1)
+KERNEL(WARPS)
 feed_forward(const float* x, const long long* order, const long long* which, const float* theta, float* out,
              long long row, int at_inner, int at_bias, int at_outer, int at_shift, int at_scaling, int at_moving,
              int rows, int samples) {
@@ -171,7 +168,7 @@ feed_forward(const float* x, const long long* order, const long long* which, con
 
 constexpr int BANDS = UNITS / 16, MINE = (2 * BANDS + WARPS - 1) / WARPS;  // of 16 rows of dW1, and of dW2^T
 
-KERNEL(WARPS, RESIDENT)
+KERNEL(WARPS)
 feed_backward(const float* x, const long long* order, const long long* which, const float* theta, const float* slope,
               float* d_x, float* share, long long row, long long share_step, int at_inner, int at_bias, int at_outer,
               int at_shift, int at_scaling, int at_moving, int rows, int samples) {

@@ -3,10 +3,6 @@
 #pragma once
 #include "sequences.cuh"
 
-#ifndef RESIDENT
-#define RESIDENT 1  // programs of a multiprocessor that registers must leave room for, backwards
-#endif
-
 #ifndef GROUP
 #define GROUP HEADS
 #endif

@@ -1,10 +1,6 @@
 // The class token's last question: what its heads hear of every sample, and back. A warp has a sample at a time.
 #include "sequences.cuh"
 
-#ifndef RESIDENT
-#define RESIDENT 1  // programs of a multiprocessor that registers must leave room for, backwards
-#endif
-
 constexpr int SAMPLE = TOKENS * ES;  // numbers of float16
 
 DEVICE void take(f16* xs, const float* x) {
@@ -25,7 +21,7 @@ DEVICE void next_sample(const float* x, int sample, int batch) {
   for (int i = 32 * (thread() % 32); i < LONGEST * EMBED; i += 1024) expect_line(x + further * LONGEST * EMBED + i);
 }
 
-KERNEL(WARPS, 1)
+KERNEL(WARPS)
 question_forward(const float* x, const int* lengths, const float* directions, float* heard, int batch, int shared) {
   SHARED;
   long long model = program(0);
@@ -41,7 +37,7 @@ question_forward(const float* x, const int* lengths, const float* directions, fl
   }
 }
 
-KERNEL(WARPS, RESIDENT)
+KERNEL(WARPS)
 question_backward(const float* x, const int* lengths, const float* directions, const float* d_heard, float* d_x,
                   float* d_directions, int batch, int shared) {
   SHARED;

@@ -29,15 +29,12 @@ DEVICE void weigh(float (&s)[NT][4], int length, float (&top)[2], float (&total)
     float high = NEVER, sum = 0.0f;
 #pragma unroll
     for (int j = 0; j < NT; ++j) high = larger(high, larger(s[j][2 * half], s[j][2 * half + 1]));
-    high = larger(high, from_lane(high, 1));
-    high = larger(high, from_lane(high, 2)) * LOG2E;
+    high = largest_of_four(high) * LOG2E;
 #pragma unroll
     for (int j = 0; j < NT; ++j)
 #pragma unroll
       for (int i = 2 * half; i < 2 * half + 2; ++i) sum += s[j][i] = exp2_of(s[j][i] * LOG2E - high);
-    sum += from_lane(sum, 1);
-    sum += from_lane(sum, 2);
-    top[half] = high, total[half] = sum;
+    top[half] = high, total[half] = sum_of_four(sum);
   }
 }
 
@@ -89,10 +86,7 @@ DEVICE void hear_back(const float* directions, const float* d_heard, const f16* 
   u32 u[NE / 2][4], risen[NE / 2][4], left[NT / 2][4];
   ask(p, u, directions, xs, length);
   load_rows<EMBED>(sum, d_heard, g, HEADS);
-  float size = largest_of(sum);
-#pragma unroll
-  for (int other = 16; other; other /= 2) size = larger(size, from_lane(size, other));
-  size = larger(size, 1e-30f) / HIGH;
+  float size = larger(largest_of_warp(largest_of(sum)), 1e-30f) / HIGH;
   as_left(risen, sum, 1.0f / size);
   zero(dp);
   times_columns(dp, risen, xs, ES);
@@ -101,8 +95,7 @@ DEVICE void hear_back(const float* directions, const float* d_heard, const f16* 
     float same = 0.0f;
 #pragma unroll
     for (int j = 0; j < NT; ++j) same += p[j][2 * half] * dp[j][2 * half] + p[j][2 * half + 1] * dp[j][2 * half + 1];
-    same += from_lane(same, 1);
-    same += from_lane(same, 2);
+    same = sum_of_four(same);
 #pragma unroll
     for (int j = 0; j < NT; ++j)
 #pragma unroll

@@ -13,7 +13,7 @@ typedef unsigned int u32;
 typedef unsigned short f16;
 #define DEVICE __device__ __forceinline__
 #define EITHER __host__ __device__
-#define KERNEL(warps, resident) extern "C" __global__ void __launch_bounds__(32 * (warps), resident)
+#define KERNEL(warps) extern "C" __global__ void __launch_bounds__(32 * (warps), 1)
 // Warps of a program, and bytes of shared memory that it needs forwards and backwards: who launches it asks.
 #define SIZES(warps, forwards, backwards) extern "C" __device__ const int sizes[3] = {warps, forwards, backwards}
 #define SHARED extern __shared__ __align__(16) unsigned char shared_bytes[]
@@ -82,6 +82,21 @@ EITHER constexpr int padded(int count, int to) { return (count + to - 1) / to * 
 
 DEVICE float larger(float a, float b) { return a > b ? a : b; }
 DEVICE float size_of(float x) { return x < 0 ? -x : x; }
+
+// Of the four lanes that have a row, and of a whole warp.
+DEVICE float sum_of_four(float x) {
+  x += from_lane(x, 1);
+  return x + from_lane(x, 2);
+}
+DEVICE float largest_of_four(float x) {
+  x = larger(x, from_lane(x, 1));
+  return larger(x, from_lane(x, 2));
+}
+DEVICE float largest_of_warp(float x) {
+#pragma unroll
+  for (int other = 16; other; other /= 2) x = larger(x, from_lane(x, other));
+  return x;
+}
 
 // The right factor of 16 rows k by two tiles of 8 columns n, from a matrix stored by rows n (`by_columns`) or by rows
 // k.
@@ -247,8 +262,7 @@ DEVICE void stage(f16* to, int tall, int stride, const float* from, int height, 
 // The largest of all threads' numbers; everyone must have met before the next call's scratch is written.
 template <int COUNT>
 DEVICE float largest(float x, float* scratch) {
-#pragma unroll
-  for (int other = 16; other; other /= 2) x = larger(x, from_lane(x, other));
+  x = largest_of_warp(x);
   if (thread() % 32 == 0) scratch[thread() / 32] = x;
   meet();
   float out = scratch[0];
@@ -277,8 +291,7 @@ struct Norm {
       float sum = 0.0f, square = 0.0f;
 #pragma unroll
       for (int j = 0; j < TILES; ++j) sum += x[j][2 * half] + x[j][2 * half + 1];
-      sum += from_lane(sum, 1);
-      sum = (sum + from_lane(sum, 2)) / WIDTH;
+      sum = sum_of_four(sum) / WIDTH;
 #pragma unroll
       for (int j = 0; j < TILES; ++j)
 #pragma unroll
@@ -286,9 +299,7 @@ struct Norm {
           float centred = place(8 * j + 2 * t + i) < WIDTH ? x[j][2 * half + i] - sum : 0.0f;
           x[j][2 * half + i] = centred, square += centred * centred;
         }
-      square += from_lane(square, 1);
-      square = (square + from_lane(square, 2)) / WIDTH;
-      rate[half] = inverse_root(square + EPS);
+      rate[half] = inverse_root(sum_of_four(square) / WIDTH + EPS);
 #pragma unroll
       for (int j = 0; j < TILES; ++j) x[j][2 * half] *= rate[half], x[j][2 * half + 1] *= rate[half];
     }
@@ -328,8 +339,7 @@ struct Norm {
           float inner = slope[j][2 * half + i] * weight[8 * j + 2 * t + i];
           slope[j][2 * half + i] = inner, level += inner, along += inner * unit[j][2 * half + i];
         }
-      level += from_lane(level, 1), along += from_lane(along, 1);
-      level = (level + from_lane(level, 2)) / WIDTH, along = (along + from_lane(along, 2)) / WIDTH;
+      level = sum_of_four(level) / WIDTH, along = sum_of_four(along) / WIDTH;
 #pragma unroll
       for (int j = 0; j < TILES; ++j)
 #pragma unroll
