@@ -1,11 +1,11 @@
-"""Half an hour on a GPU in one command: correctness, races, decoders, published cells again, growth, a long record.
+"""Half an hour on a GPU in one command: correctness, races, decoders, published cells again, growth.
 
     python -m benchmarks.gpu_round3 --limit 1700 --out round3 [--peers-again]
     python -m benchmarks.gpu_round3 --dry --out /tmp/dry        (tiny sizes, Triton's interpreter, no device)
 
 Every cell has a process of its own, so that an illegal address spoils one cell; the next one gets ready meanwhile and
 takes the device when the last lets go. What is done is written at once into `OUT/round3.json`, and the same command
-goes on from there: finished cells are not run again, the record continues from its checkpoint.
+goes on from there: finished cells are not run again.
 JAX's figures are those of earlier runs (`docs/data`), by date, unless `--peers-again`.
 """
 
@@ -33,7 +33,6 @@ LONGEST = {
     "decoders": 100.0,
     "recheck": 120.0,
     "growth": 60.0,
-    "record": 1500.0,
 }  # seconds
 
 
@@ -57,13 +56,13 @@ class Whole:
             todo = [
                 c for c in cells_of(Round3(stage, self.asked.dry, self.asked.peers_again)) if not self._done(stage, c)
             ]
-            with ThreadPoolExecutor(1 if stage in ("fuzz", "record") else READY) as pool:
+            with ThreadPoolExecutor(1 if stage == "fuzz" else READY) as pool:
                 list(pool.map(lambda cell, stage=stage: self.one(stage, cell), todo))
             print(f"{stage}: {len(todo)} cells; {self.left():.0f} s left", flush=True)
 
     def _done(self, stage: str, cell: str) -> bool:
         row = self.known.get(stage, {}).get(cell)
-        return row is not None and "error" not in row and not row.get("unfinished")
+        return row is not None and "error" not in row
 
     def compile(self) -> None:
         """The kernels of the races, as many at a time as there are cores: they stay in Triton's cache."""

@@ -5,7 +5,8 @@ seeds, one learning rate for all cells, the one that is best by median for (D,D)
 of the steps (the first search, of 2,000 steps, chose a rate that is too large for a long run; docs/log.md). A cell's
 number is its smallest validation NMSE over the run; the best and the median over seeds are shown. Parts are written as
 they finish: `rates`, `sphere` (D = 2 to 6, or those of `--rows`), `gaussian` (D = 2), `near` (from the constructed
-network, disturbed), each followed by `late`: the same networks trained on with a larger batch.
+network, disturbed), each followed by `late`: the same networks trained on with a larger batch. `draws`: D = 2 with the
+matrices drawn five times (seeds 0 to 4), 60 networks in one bank, 100,000 steps, without `late`.
 
 `--no-residual` asks the same of networks whose tokens keep nothing but what the heads of a layer mixed: the published
 networks may be such.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -40,6 +41,7 @@ from headcount.training.sweeps import environment
 
 RATES = (5e-4, 1e-3, 2e-3)
 DECAY = 1e-2
+DRAWS = 5
 
 
 def main() -> None:
@@ -47,6 +49,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=60_000)
+    parser.add_argument("--longest", type=int, default=100_000, help="steps of `draws`")
     parser.add_argument("--late", type=int, default=8_000, help="steps with four times the batch, after the others")
     parser.add_argument("--search", type=int, default=20_000, help="steps of the search for a learning rate")
     parser.add_argument("--rows", default="2,3,4,5,6", help="the D of `sphere`, one bank")
@@ -63,12 +66,14 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     if options.tiny:
         options.seeds, options.steps, options.late, options.search, options.near_steps = 1, 16, 8, 8, 8
+        options.longest = 16
     table = stored(options.out)
     with heeding_termination() as options.termination:
         for part in options.parts.split(","):
             start = time.perf_counter()
             made = PARTS[part](options, table)
-            made |= {"seconds": round(time.perf_counter() - start, 1), "date": today(), **_where(options.device)}
+            made = {"seconds": round(time.perf_counter() - start, 1)} | made
+            made |= {"date": today(), **_where(options.device)}
             name = _named(part, options)
             table[name] = made | {"rows": _joined(table.get(name, {}).get("rows", []), made)}
             written(options.out, table)
@@ -122,12 +127,54 @@ def near(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     return _table(cells, options, table, start, options.near_steps)
 
 
-PARTS = {"rates": rates, "sphere": sphere, "gaussian": gaussian, "near": near}
+def draws(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
+    """D = 2, the matrices drawn anew: is a head short as costly whatever they are? Also the long record of a bank."""
+    cells = [cell for draw in range(DRAWS) for cell in _cells("sphere", options, draw)[:3]]
+    lr = options.lr or table["rates"]["chosen"]
+    members = [Member(c.task, c.arch, s, 0, lr, DECAY) for c in cells for s in range(options.seeds)]
+    with _Spent(options.state) as spent:
+        recipe = _recipe(options.longest, options)
+        outcome = _train(members, recipe, options, None, "draws", spent.noted)
+    nmse = [row["nmse"] for row in outcome.rows]
+    rows = [
+        {"cell": c.name, "draw": i // 3, "layers": c.arch.name, **_levels(nmse[i * options.seeds :][: options.seeds])}
+        for i, c in enumerate(cells)
+    ]
+    made = {"lr": lr, "steps": recipe.steps, "seeds": options.seeds, "members": len(members), "backend": outcome.path}
+    return {"rows": rows, **made, "seconds": round(spent.seconds, 1)}
 
 
-def _cells(tokens: str, options: argparse.Namespace) -> list[Entry]:
+class _Spent:
+    """Seconds of a training that may be cut and go on: those before are kept beside its state."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.file = None if folder is None else folder / "seconds.txt"
+
+    def __enter__(self) -> _Spent:
+        self.before = float(self.file.read_text()) if self.file is not None and self.file.exists() else 0.0
+        self.began = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.noted()
+
+    @property
+    def seconds(self) -> float:
+        return self.before + time.perf_counter() - self.began
+
+    def noted(self, steps: int = 0) -> None:
+        """Write down what was spent so far."""
+        if self.file is not None:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.write_text(f"{self.seconds:.1f}")
+
+
+PARTS = {"rates": rates, "sphere": sphere, "gaussian": gaussian, "near": near, "draws": draws}
+
+
+def _cells(tokens: str, options: argparse.Namespace, draw: int = 0) -> list[Entry]:
     size: dict[str, int] = {"length": 8, "width": 64} if options.tiny else {}
-    cells = pair_cells(tokens, head_dim=16, **size)
+    cells = pair_cells(tokens, head_dim=16, draw=draw, **size)
     return [
         replace(cell, arch=replace(cell.arch, class_token="last", residual=not options.no_residual)) for cell in cells
     ]
@@ -197,13 +244,16 @@ def _train(
     options: argparse.Namespace,
     start: Sequence[Transformer] | None,
     name: str,
+    on_progress: Callable[[int], None] | None = None,
 ) -> Outcome:
     data = OnDevice if recipe.fresh else Resident
     kept = None
     if options.state is not None and start is None:  # what starts from networks is short
         options.state.mkdir(parents=True, exist_ok=True)
         kept = Checkpoint(options.state / f"{name}.safetensors", 60.0, options.termination)
-    return train(members, recipe, device=options.device, data=data, start=start, checkpoint=kept)
+    return train(
+        members, recipe, device=options.device, data=data, start=start, checkpoint=kept, on_progress=on_progress
+    )
 
 
 def _levels(nmse: Sequence[float]) -> dict[str, Any]:

@@ -24,12 +24,11 @@ from headcount.training import Member, Recipe, train
 from headcount.training.backends.choice import Path, as_it_is, fused, recorded, warped
 from headcount.training.backends.fused import gradient
 from headcount.training.backends.tiles import SublayerTile, Tile
-from headcount.training.checkpoints import Checkpoint
 from headcount.training.fresh import OnDevice
 
 __all__ = ["STAGES", "Round3", "cells_of", "measured_cell"]
 
-STAGES = ("fuzz", "race", "decoders", "recheck", "growth", "record")
+STAGES = ("fuzz", "race", "decoders", "recheck", "growth")
 SHAPES = [*deep_race.DEEP, *deep_race.WIDE]
 DEEP = range(len(deep_race.DEEP))
 TINY = Size(2, 5, batch=4, heads=2, layers=2, width=8, steps_per_epoch=1)
@@ -56,7 +55,6 @@ WIDE_TILES = {  # of the wide shapes, in the order of the table
 }
 GROWTH = (64, 128, 256, 512, 1024)
 SAMPLED = 4  # every so-many-th deep cell of the battery is trained again
-RECORD = 100_000  # steps
 
 
 class Round3(NamedTuple):
@@ -81,7 +79,6 @@ def cells_of(round3: Round3) -> list[str]:
         "decoders": [str(n) for n in range(1 if dry else len(decoder_speed.CASES))],
         "recheck": [entry.name for entry in published(dry)],
         "growth": [str(models) for models in (GROWTH[:1] if dry else GROWTH)],
-        "record": ["pairs"],
     }
     return names[stage]
 
@@ -100,7 +97,7 @@ def ways(number: int) -> dict[str, Path]:
     """Our paths at a shape: first the one that is chosen, then others and tiles."""
     if number not in DEEP:
         return {fused().name: fused()} | {_name(tile): _fused(tile) for tile in WIDE_TILES[number]}
-    return {path.name: path for path in (warped(), warped(SublayerTile(aside=True)))}
+    return {path.name: path for path in (warped(), warped(SublayerTile(aside=False)))}
 
 
 def _fused(tile: Tile) -> Path:
@@ -123,7 +120,7 @@ def measured_cell(round3: Round3, cell: str, out: File, limit: float, compiling:
     """One cell's row; nothing where it was only to be compiled."""
     torch.backends.cuda.matmul.allow_tf32 = True
     measure: dict[str, Callable[..., dict[str, Any]]] = {
-        "fuzz": _fuzz, "race": _race, "decoders": _decoders, "recheck": _recheck, "growth": _growth, "record": _record,
+        "fuzz": _fuzz, "race": _race, "decoders": _decoders, "recheck": _recheck, "growth": _growth,
     }  # fmt: skip
     if compiling:
         _compile(cell)
@@ -205,33 +202,3 @@ def _growth(round3: Round3, cell: str, out: File, limit: float) -> dict[str, Any
     row = run.measure(warped().name, partial(of_path, path=_on(round3, warped())), size)
     each = (row["peak bytes"] or 0) / size.models
     return {**row, **run.about, "microseconds per model-step": 1e6 / row["rate"], "bytes per member": each}
-
-
-def _record(round3: Round3, cell: str, out: File, limit: float) -> dict[str, Any]:
-    """The pair task, 60 members at length 64, with a checkpoint: a run that was cut goes on."""
-    options = argparse.Namespace(tiny=round3.dry, no_residual=False)
-    entries = pair_table._cells("sphere", options)[: 1 if round3.dry else 15]
-    members = [Member(e.task, e.arch, s, 0, 1e-3, 1e-2) for e in entries for s in range(1 if round3.dry else 4)]
-    recipe = pair_table._recipe(16 if round3.dry else RECORD, options)
-    file, began, made = out / "record.json", time.perf_counter(), [0]
-    before = json.loads(file.read_text()) if file.exists() else {"seconds": 0.0}
-
-    def on_progress(steps: int) -> None:
-        made[0] += steps
-        spent = time.perf_counter() - began
-        file.write_text(json.dumps({"seconds": before["seconds"] + spent, "steps this time": made[0]}))
-        if spent > limit - 15 and not round3.dry:
-            raise TimeoutError
-
-    checkpoint = Checkpoint(out / "record.safetensors", every=0.0 if round3.dry else 20.0)
-    try:
-        outcome = train(
-            members, recipe, device=round3.device, data=OnDevice, checkpoint=checkpoint, on_progress=on_progress
-        )
-    except TimeoutError:
-        return {**json.loads(file.read_text()), "members": len(members), "unfinished": True}
-    nmse = [row["nmse"] for row in outcome.rows]
-    return {
-        **json.loads(file.read_text()), "members": len(members), "steps": recipe.steps, "backend": outcome.backend,
-        "cells": {e.name: nmse[i * 4 : i * 4 + 4] for i, e in enumerate(entries)},
-    }  # fmt: skip

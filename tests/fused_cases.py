@@ -130,11 +130,14 @@ def tiny(device: str) -> float:
 def with_a_lost_member(
     gradient: Callable[[Bank, Batch, Tensor], Tensor], bank: Bank, batch: Batch, target: Tensor
 ) -> dict[str, bool]:
-    """Does a member full of NaN change its neighbour, and does the same call give the same numbers?"""
+    """Does a member full of NaN change its neighbour, is it as before once restored, does a call repeat its numbers?"""
     first, again = (gradient(bank, batch, target) for _ in range(2))
+    before = bank.theta[0].clone()
     bank.theta[0] = torch.nan
     lost = gradient(bank, batch, target)
+    bank.theta[0] = before
     return {
+        "restored": torch.equal(first, gradient(bank, batch, target)),
         "repeats": torch.equal(first, again),
         "neighbour": torch.equal(first[1], lost[1]),
         "lost": bool(lost[0].isnan().any()),

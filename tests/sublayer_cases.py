@@ -19,6 +19,7 @@ from headcount.training.backends.choice import reference, sublayered
 from headcount.training.backends.class_network import held
 from headcount.training.backends.decoder_network import decoder_gradient, decoder_held
 from headcount.training.backends.plain import Batch
+from headcount.training.backends.sublayers import Rows, added, mapped
 from headcount.training.backends.tiles import SublayerTile
 from headcount.training.bank import Bank
 from headcount.training.decoder_bank import DecoderBank
@@ -144,6 +145,24 @@ def poison() -> None:
     torch.empty_like = lambda *given, **more: spoilt(like(*given, **more))  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def small(device: str) -> dict[str, float]:
+    """Sums of rows and small products, odd sizes: how far they are from the ones in float64."""
+    generator = torch.Generator().manual_seed(3)
+    x, m, base = (torch.randn(3, *size, generator=generator).to(device) for size in ((70, 37), (37, 9), (70, 9)))
+    rows, wide = Rows(x, x, None, "ieee"), x.double()
+    filled = torch.tensor([[2] * 30 + [0] * 7, [70] * 30 + [65] * 7], dtype=torch.int32, device=device)
+    there = (torch.arange(70)[:, None] >= filled[0].cpu()) & (torch.arange(70)[:, None] < filled[1].cpu())
+    made = {
+        "rows": (added(x), wide.sum(1)),
+        "filled rows and a factor": (added(x, filled, 0.5), (wide * there.to(device)).sum(1) / 2),
+        "product": (mapped(rows, x, m), wide @ m.double()),
+        "product on a base": (mapped(rows, x, m, base), wide @ m.double() + base),
+        "product on one base": (mapped(rows, x, m, base[:, :1].contiguous()), wide @ m.double() + base[:, :1]),
+        "turned product": (mapped(rows, x, m.mT.contiguous(), turned=True), wide @ m.double()),
+    }
+    return {name: gap(got.flatten(1), true.flatten(1)) for name, (got, true) in made.items()}
+
+
 def main(device: str) -> None:
     poison()
     once = {"three layers": ("ieee",), "the class token in the last layer": ("ieee",)}
@@ -151,6 +170,7 @@ def main(device: str) -> None:
         "deep": {f"{n}, {k}": deep(n, k, device) for n in DEEP for k in once.get(n, ("ieee", "half"))},
         "decoders": {f"{n}, {k}": decoder(n, k, device) for n in DECODERS for k in ("ieee", "half")},
         "tiny": tiny(device),
+        "small": small(device),
         "company": company(device),
         "guarding": guarding(device),
         "run": run(device),

@@ -8,7 +8,7 @@ every member is exactly its own network at every step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -57,6 +57,7 @@ class Bank:
         self.scale: Float[Tensor, "models layers"] = torch.tensor(scale, dtype=dtype, device=device)
         heads = [[heads for heads, _ in arch.layers] for arch in archs]
         self.heads: Int[Tensor, "models layers"] = torch.tensor(heads, dtype=torch.int32, device=device)
+        self.buffers: dict[Hashable, tuple[Tensor, Tensor]] = {}  # what a path keeps from step to step
         self.active: Bool[Tensor, " models"] | None = None  # who is trained on; a path may leave out the others
 
     def __len__(self) -> int:

@@ -44,16 +44,19 @@ TOKENS = {"gaussian": Gaussian(), "sphere": UnitSphere()}
 
 
 def pair_cells(
-    tokens: str, *, length: int = 64, head_dim: int = 8, embed_dim: int = 64, width: int = 128
+    tokens: str, *, length: int = 64, head_dim: int = 8, embed_dim: int = 64, width: int = 128, draw: int = 0
 ) -> list[Entry]:
-    """Every D at its three shapes, all of one state width and feed-forward width; token_dim 4, no positions."""
+    """Every D at its three shapes, all of one state width and feed-forward width; token_dim 4, no positions.
+
+    `draw` is the seed of the matrices; draws but the first are named.
+    """
     cells = []
     for D in PAIRS:
-        task = PairMax.random(D, 4, length, tokens=TOKENS[tokens])
+        task = PairMax.random(D, 4, length, draw, tokens=TOKENS[tokens])
         for shape, heads in zip(SHAPES, ((D, D), (D - 1, D), (D, D - 1)), strict=True):
             layers = tuple((h, head_dim) for h in heads)
             arch = Architecture(layers, width=width, embed_dim=embed_dim)
-            cells.append(Entry(f"{tokens} D={D} {shape}", task, arch))
+            cells.append(Entry(f"{tokens} D={D} {shape}{f', draw {draw}' if draw else ''}", task, arch))
     return cells
 
 

@@ -317,7 +317,7 @@ def warped(tile: SublayerTile | None = None) -> Path:
     def holds(bank: Bank, batch: Batch) -> bool:
         return held(bank, batch, tile, warps=True)
 
-    name = f"warps (half{', aside' if tile.aside else ''}), CUDA graph"
+    name = f"warps (half{'' if tile.aside else ', one stream'}), CUDA graph"
     return Path(name, collapsed, gradient, graph, kernels.update, kernels.within_half, holds=holds, ahead=True)
 
 

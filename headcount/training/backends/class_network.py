@@ -7,7 +7,7 @@ into two square matrices each, and its feed-forward and the read-out go through 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.training.backends.plain import Batch
-from headcount.training.backends.sublayers import Attending, Feeding, Folding, Rows, begins
+from headcount.training.backends.sublayers import Attending, Feeding, Folding, Rows, added, begins, mapped
 from headcount.training.backends.tiles import SublayerTile
 from headcount.training.backends.warp_sublayers import WarpAttending, WarpFeeding
 from headcount.training.bank import Bank
@@ -80,11 +80,37 @@ def network_gradient(
     x = _promised(batch) if there else batch.tokens().contiguous()
     models, samples, longest, _ = x.shape
     tokens, classes = network.programs(models, samples, longest)
-    share = theta.new_zeros(models, tokens + classes + 1, theta.shape[1])
+    share, filled = _shares(bank, tokens, classes, (samples, longest, warps))
     lengths = None if batch.present is None else batch.present.sum(dim=1, dtype=torch.int32)
     rows = Rows(theta, share, lengths, tile.precision)
     _Pass(network, rows, x, tokens, _Aside(theta.device, tile.aside)).run(target)
-    return share.sum(dim=1)
+    return added(share, filled, 2.0 / samples)
+
+
+def _shares(bank: Bank, tokens: int, classes: int, case: Hashable) -> tuple[Tensor, Tensor]:
+    """The programs' shares of a gradient (models, programs, parameters), and which of them each parameter has.
+
+    First come the tokens' programs, then what is folded, then the class token's. The shares are kept from step to step:
+    what a program writes it writes again, in the same places, so that what none writes is zero for good.
+    """
+    key = (tokens, classes, case)
+    if key not in bank.buffers:
+        models, parameters = bank.theta.shape
+        shares = bank.theta.new_zeros(models, tokens + 1 + classes, parameters)
+        filled = [_filled(name, bank, tokens, tokens + 1 + classes) for name in bank.shapes]
+        sizes = torch.tensor([shape.numel() for shape in bank.shapes.values()])
+        columns = torch.tensor(filled, dtype=torch.int32).repeat_interleave(sizes, dim=0).T.contiguous()
+        bank.buffers[key] = shares, columns.to(shares.device)
+    return bank.buffers[key]
+
+
+def _filled(name: str, bank: Bank, folded: int, end: int) -> tuple[int, int]:
+    """The first share of a parameter and the one after its last; `folded` is the share of what is folded."""
+    if name == "cls" or name.startswith(f"attention.{bank.depth - 1}."):
+        return folded, folded + 1
+    if name.startswith("read_out."):
+        return folded + 1, end
+    return 0, end if name.startswith("between.") else folded + 1
 
 
 def _promised(batch: Batch) -> Tensor:
@@ -93,9 +119,10 @@ def _promised(batch: Batch) -> Tensor:
 
 
 class _Aside:
-    """What the class token does beside the tokens; where `used`, on a GPU in a stream of its own.
+    """Work of the class token that nothing waits for soon; where `used`, on a GPU in a stream of its own.
 
-    What passes from one stream to the other is kept until the pass ends: neither may take its memory before.
+    It is begun where small work follows in the tokens' stream, not what fills the device. What passes from one stream
+    to the other is kept until the pass ends: neither may take its memory before.
     """
 
     def __init__(self, device: torch.device, used: bool) -> None:
@@ -121,87 +148,106 @@ class _Aside:
 
 
 class _Pass:
-    """One pass through the network and back; shares after the tokens' are the class token's, the last its heads'."""
+    """One pass through the network and back, from slopes that lack the factor 2 / samples."""
 
     def __init__(self, network: _Network, rows: Rows, x: Tensor, tokens: int, aside: _Aside) -> None:
         self.network, self.rows, self.x, self.aside = network, rows, x, aside
-        self.own, self.folded = rows.share[:, tokens:-1], rows.share[:, -1]
+        self.folded, self.own = rows.share[:, tokens], rows.share[:, tokens + 1 :]
         last = network.attention[-1]
         self.cls = rows.theta[:, network.at_cls : network.at_cls + last.embed][:, None]
 
     def run(self, target: Tensor) -> None:
         network, rows, aside = self.network, self.rows, self.aside
         with aside.begun():
-            ask = _Question(network.attention[0 if network.every else -1], rows, self.cls)
+            asked = [_Folded(a, rows) for a in (network.attention if network.every else network.attention[-1:])]
+            ask = _Question(asked[0], self.cls.contiguous(), aside)
         states, kept = network.encoder.forward(rows, self.x), []
+        aside.done(*(m for folded in asked for m in folded.matrices), ask.directions)
         for number, feeding in enumerate(network.between):
-            layer = _Layer(network.attention[number], feeding, ask if network.every else None, aside)
+            layer = _Layer(network.attention[number], feeding, ask if network.every else None)
             kept.append(layer)
-            states = layer.forward(rows, states, network.attention[number + 1])
+            states = layer.forward(rows, states, asked[number + 1] if network.every else None)
             ask = layer.next or ask
-        aside.done(ask.directions)
         heard = ask.attending.question(rows, states, ask.directions)
         answer = ask.answered(heard).contiguous()
         out = network.read_out.forward(rows, answer, precision=CLASS)
-        slope = (out[..., 0] - target).mul_(2.0 / target.shape[1])[..., None]
+        slope = (out[..., 0] - target)[..., None]
         d_answer = network.read_out.backward(rows, answer, slope, self.own, precision=CLASS)
         d_heard = ask.heard_back(heard, d_answer)
         slope, d_directions = ask.attending.question_back(rows, states, ask.directions, d_heard)
-        with aside.begun(d_answer, d_directions):
-            d_cls = ask.asked_back(d_answer, d_directions, self.folded)
+        d_cls = ask.asked_back(d_directions, self.folded)
         for layer in reversed(kept):
             slope, d_cls = layer.backward(rows, slope, d_cls, self.own, self.folded)
+        with aside.begun():
+            at = network.at_cls
+            self.folded[:, at : at + d_cls.shape[-1]] = d_cls[:, 0]  # the first question is the same for all samples
         network.encoder.backward(rows, self.x, slope, deeper=False)
-        aside.done(d_cls)
-        at = network.at_cls
-        self.folded[:, at : at + d_cls.shape[-1]] = d_cls.sum(dim=1)
+        aside.done()
+
+
+class _Folded:
+    """The class token's heads of one layer as matrices: a matter of the parameters alone."""
+
+    def __init__(self, attending: Attending, rows: Rows) -> None:
+        self.attending, self.rows = attending, rows
+        self.matrices = Folding(attending).forward(rows)
 
 
 class _Question:
     """The class token asking in one layer: its directions, and back from what it heard."""
 
-    def __init__(self, attending: Attending, rows: Rows, cls: Tensor) -> None:
-        self.attending, self.rows, self.cls = attending, rows, cls
-        self.asks, self.says = Folding(attending).forward(rows)
-        asked = torch.bmm(cls, self.asks.mT)
+    def __init__(self, folded: _Folded, cls: Tensor, aside: _Aside) -> None:
+        self.attending, self.rows, self.cls, self.aside = folded.attending, folded.rows, cls, aside
+        attending, (self.asks, self.says) = folded.attending, folded.matrices
+        asked = mapped(self.rows, cls, self.asks, turned=True)
         self.directions = asked.view(*cls.shape[:2], attending.heads, attending.embed)
 
     def answered(self, heard: Tensor) -> Tensor:
         """The class token with what its heads heard."""
-        return torch.baddbmm(self.cls, heard.flatten(2), self.says)
+        return mapped(self.rows, heard.flatten(2), self.says, base=self.cls)
 
     def heard_back(self, heard: Tensor, slope: Tensor) -> Tensor:
-        """dL/dheard from that of the answered class token; the answering matrices' gradient is kept."""
-        self.d_says = torch.bmm(heard.flatten(2).mT, slope)
-        return torch.bmm(slope, self.says.mT).view(heard.shape)
+        """dL/dheard from that of the answered class token; what else is made of that is kept."""
+        with self.aside.begun(heard, slope):
+            self.d_says = torch.bmm(heard.flatten(2).mT, slope)
+            self.d_answers = added(slope)[:, None] if self._shared else slope
+        return mapped(self.rows, slope, self.says, turned=True).view(heard.shape)
 
-    def asked_back(self, slope: Tensor, d_directions: Tensor, share: Tensor) -> Tensor:
-        """dL/dcls from that of the answered class token and of the directions; the heads' gradients into a share."""
+    def asked_back(self, d_directions: Tensor, share: Tensor) -> Tensor:
+        """dL/dcls from that of the directions, after `heard_back`; the heads' gradients into a share."""
         asked = d_directions.flatten(2)
-        if self.cls.shape[1] == 1:  # shared by all samples
-            asked, slope = asked.sum(dim=1, keepdim=True), slope.sum(dim=1, keepdim=True)
+        with self.aside.begun(asked, self.cls):
+            asked = added(asked)[:, None] if self._shared else asked
+            self._folded_back(asked, share)
+            if self._shared:  # nothing waits for it but the end
+                return mapped(self.rows, asked, self.asks, base=self.d_answers)
+        return mapped(self.rows, asked, self.asks, base=self.d_answers)
+
+    def _folded_back(self, asked: Tensor, share: Tensor) -> None:
         Folding(self.attending).backward(self.rows, torch.bmm(asked.mT, self.cls), self.d_says, share)
-        return torch.baddbmm(slope, asked, self.asks)
+
+    @property
+    def _shared(self) -> bool:
+        """Whether all samples of a member ask the same."""
+        return self.cls.shape[1] == 1
 
 
 class _Layer:
     """A layer before the last, with what its way back needs; `ask` is the class token's question, if it has one."""
 
-    def __init__(self, attending: Attending, feeding: Feeding, ask: _Question | None, aside: _Aside) -> None:
-        self.attending, self.feeding, self.ask, self.aside = attending, feeding, ask, aside
+    def __init__(self, attending: Attending, feeding: Feeding, ask: _Question | None) -> None:
+        self.attending, self.feeding, self.ask = attending, feeding, ask
         self.next: _Question | None = None  # the class token's question in the layer after this one
 
-    def forward(self, rows: Rows, states: Tensor, after: Attending) -> Tensor:
-        """The tokens after the layer; the class token asks on in the layer `after`."""
-        self.before, directions = states, None
-        if self.ask is not None:
-            directions = self.ask.directions
-            self.aside.done(directions)
+    def forward(self, rows: Rows, states: Tensor, after: _Folded | None) -> Tensor:
+        """The tokens after the layer; the class token asks on with the heads of the layer `after`."""
+        self.before = states
+        directions = None if self.ask is None else self.ask.directions
         self.middle, heard = self.attending.forward(rows, states, directions)
-        if self.ask is not None and heard is not None:
-            with self.aside.begun(heard):
-                self.heard, self.answer = heard, self.ask.answered(heard).contiguous()
-                self.next = _Question(after, rows, self.feeding.forward(rows, self.answer, precision=CLASS))
+        if self.ask is not None and heard is not None and after is not None:
+            self.heard, self.answer = heard, self.ask.answered(heard).contiguous()
+            cls = self.feeding.forward(rows, self.answer, precision=CLASS)
+            self.next = _Question(after, cls, self.ask.aside)
         return self.feeding.forward(rows, self.middle)
 
     def backward(self, rows: Rows, slope: Tensor, d_cls: Tensor, own: Tensor, folded: Tensor) -> tuple[Tensor, Tensor]:
@@ -209,15 +255,12 @@ class _Layer:
         if self.ask is None:
             slope = self.feeding.backward(rows, self.middle, slope)
             return self.attending.backward(rows, self.before, slope, None, None)[0], d_cls
-        with self.aside.begun():
-            d_answer = self.feeding.backward(rows, self.answer, d_cls.contiguous(), own, precision=CLASS)
-            d_heard = self.ask.heard_back(self.heard, d_answer)
+        d_answer = self.feeding.backward(rows, self.answer, d_cls.contiguous(), own, precision=CLASS)
+        d_heard = self.ask.heard_back(self.heard, d_answer)
         slope = self.feeding.backward(rows, self.middle, slope)
-        self.aside.done(d_heard)
         slope, d_directions = self.attending.backward(rows, self.before, slope, self.ask.directions, d_heard)
         assert d_directions is not None
-        with self.aside.begun(d_directions):
-            return slope, self.ask.asked_back(d_answer, d_directions, folded)
+        return slope, self.ask.asked_back(d_directions, folded)
 
 
 def _network(bank: Bank, tile: SublayerTile) -> _Network:

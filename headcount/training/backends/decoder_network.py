@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headcount.nets.causal import EPS, DecoderShape
 from headcount.training.backends.kernels import letters_backward, letters_forward, say
-from headcount.training.backends.sublayers import Attending, Feeding, Rows, begins
+from headcount.training.backends.sublayers import Attending, Feeding, Rows, added, begins
 from headcount.training.backends.tiles import SublayerTile, power, spread
 from headcount.training.backends.warp_sublayers import WarpAttending, WarpFeeding, feed_fits, heads_fit
 from headcount.training.decoder_paths import DecoderBatch
@@ -59,7 +59,7 @@ def decoder_gradient(
         slope = feeding.backward(rows, middle, slope)
         slope, _ = attending.backward(rows, before, slope, None, None)
     _looked_up_back(shape, rows, slope, strings, parts)
-    return rows.share.sum(dim=1), loss.sum(dim=1)
+    return added(rows.share), loss.sum(dim=1)
 
 
 def _layers(shape: DecoderShape, theta: Tensor, tile: SublayerTile, parts: int) -> list[tuple[Attending, Feeding]]:

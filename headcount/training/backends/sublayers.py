@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from headcount.training.backends.kernels import (
+    add_rows,
     fold_backward,
     fold_forward,
     heads_backward,
@@ -22,10 +24,11 @@ from headcount.training.backends.kernels import (
     hidden_forward,
     question_backward,
     question_forward,
+    through_map,
 )
 from headcount.training.backends.tiles import SublayerTile, power, spread
 
-__all__ = ["Attending", "Feeding", "Folding", "Rows", "all_share", "begins", "or_other"]
+__all__ = ["Attending", "Feeding", "Folding", "Rows", "added", "all_share", "begins", "mapped", "or_other"]
 
 
 def begins(shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -254,6 +257,37 @@ class Folding:
             "EMBED": max(16, power(a.embed)), "DIM": max(16, power(a.dim)), "PRECISION": "fine", "num_warps": 4,
             "num_stages": 1,
         }  # fmt: skip
+
+
+def added(
+    x: Float[Tensor, "models rows columns"], filled: Int[Tensor, "2 columns"] | None = None, factor: float = 1.0
+) -> Float[Tensor, "models columns"]:
+    """The sum of the rows times a factor; `filled` says where they begin and end, column by column, if known."""
+    models, rows, columns = x.shape
+    out, wide = x.new_empty(models, columns), 32 if rows > 32 else 128
+    add_rows[models, -(-columns // wide)](
+        x.contiguous(), out, or_other(filled, x), rows, columns, factor,
+        ROWS=min(64, power(rows)), COLUMNS=wide, FILLED=filled is not None, num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+def mapped(
+    rows: Rows, x: Tensor, matrix: Tensor, base: Tensor | None = None, turned: bool = False
+) -> Float[Tensor, "models rows outputs"]:
+    """base + x M for every member, M given turned or not: small products, in which cuBLAS takes longer to begin."""
+    models, count, inputs = x.shape
+    outputs = matrix.shape[1 if turned else 2]
+    out, wide = x.new_empty(models, count, outputs), max(16, min(64, power(outputs)))
+    options = {
+        "ROWS": 64, "INPUTS": max(16, min(64, power(inputs))), "OUTPUTS": wide, "TURNED": turned,
+        "BASED": base is not None, "PRECISION": "tf32" if rows.precision == "half" else "ieee", "num_warps": 4,
+    }  # fmt: skip
+    based = 1 if base is None else base.shape[1]
+    through_map[models, -(-count // 64), -(-outputs // wide)](
+        x.contiguous(), matrix, or_other(base, x), out, count, inputs, outputs, based, **options
+    )
+    return out
 
 
 def or_other(tensor: Tensor | None, otherwise: Tensor) -> Tensor:

@@ -116,7 +116,7 @@ class SublayerTile:
     precision: str = "half"
     registers: tuple[int | None, int | None] = (None, None)
     widest: int = 64  # states; wider ones take eight warps, which no device has tried
-    aside: bool = False  # the class token's own work in a stream beside the tokens'
+    aside: bool = True  # what of the class token's work nothing waits for in a stream beside the tokens'
 
     def heads_cut(self, longest: int, embed: int, heads: int, dim: int, back: bool) -> dict[str, Any] | None:
         """Sizes of attention's tile; None where a program cannot hold it.

@@ -15,6 +15,7 @@ from headcount.training.backends.kernels import (
     letter_table,
     pooling,
     slope_sizes,
+    sums,
     token_attention,
     token_layer,
     turned_pooling,
@@ -24,6 +25,7 @@ from headcount.training.backends.kernels import tail as samples
 
 __all__ = [
     "adamw",
+    "add_rows",
     "ask_backward",
     "ask_forward",
     "compose_backward",
@@ -53,6 +55,7 @@ __all__ = [
     "states_backward",
     "tail",
     "tail_by_heads",
+    "through_map",
     "tick",
     "turned_backward",
     "turned_forward",
@@ -65,6 +68,7 @@ pool_forward: Any = pooling.pool_forward
 pool_backward: Any = pooling.pool_backward
 tail: Any = samples.tail
 adamw: Any = optimiser.adamw
+add_rows: Any = sums.add_rows
 tick: Any = optimiser.tick
 feed_forward: Any = feeding.feed_forward
 feed_backward: Any = feeding.feed_backward
@@ -82,6 +86,7 @@ question_forward: Any = class_question.question_forward
 question_backward: Any = class_question.question_backward
 fold_forward: Any = class_maps.fold_forward
 fold_backward: Any = class_maps.fold_backward
+through_map: Any = class_maps.through_map
 letters_forward: Any = letter_table.letters_forward
 letters_backward: Any = letter_table.letters_backward
 say: Any = letter_table.say

@@ -9,7 +9,7 @@ import triton.language as tl
 
 from headcount.training.backends.kernels.tile_rows import _product, _size
 
-__all__ = ["fold_backward", "fold_forward"]
+__all__ = ["fold_backward", "fold_forward", "through_map"]
 
 
 @triton.jit
@@ -82,3 +82,31 @@ def fold_backward(
     _keep_matrix(
         share + at_output + at, _product(tl.trans(g), tl.trans(value), PRECISION) * size, embed, dim, EMBED, DIM
     )
+
+
+@triton.jit(do_not_specialize=("rows", "based"))
+def through_map(
+    x, matrix, base, out, rows, inputs, outputs, based,
+    ROWS: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, TURNED: tl.constexpr, BASED: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """out = base + x M for a tile of rows and outputs; M is (inputs, outputs), or (outputs, inputs) where `TURNED`;
+    `based` rows of a member's base, 1 where all share it."""
+    model, block, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    row, column = block * ROWS + tl.arange(0, ROWS), part * OUTPUTS + tl.arange(0, OUTPUTS)
+    x += model * rows * inputs
+    matrix += model * inputs * outputs
+    real = (row < rows)[:, None] & (column < outputs)[None, :]
+    total = tl.zeros((ROWS, OUTPUTS), tl.float32)
+    for first in range(0, inputs, INPUTS):
+        i = first + tl.arange(0, INPUTS)
+        seen = tl.load(
+            x + row[:, None] * inputs + i[None, :], mask=(row < rows)[:, None] & (i < inputs)[None, :], other=0.0
+        )
+        there = (i < inputs)[:, None] & (column < outputs)[None, :]
+        at = column[None, :] * inputs + i[:, None] if TURNED else i[:, None] * outputs + column[None, :]
+        total += tl.dot(seen, tl.load(matrix + at, mask=there, other=0.0), input_precision=PRECISION)
+    if BASED:
+        at = model * based * outputs + tl.where(based == 1, 0, row)[:, None] * outputs + column[None, :]
+        total += tl.load(base + at, mask=real, other=0.0)
+    tl.store(out + (model * rows + row)[:, None] * outputs + column[None, :], total, mask=real)
