@@ -38,8 +38,9 @@ def page(
     battery: Mapping[str, Any],
     looked_into: Mapping[str, str] | None = None,
     pairs: Mapping[str, Any] | None = None,
+    held_out: Mapping[str, Any] | None = None,
 ) -> str:
-    """One self-contained HTML page of what `benchmarks.infoflow_tables`, `infoflow_battery` and `pair_table` wrote.
+    """One self-contained HTML page of what `benchmarks.infoflow_tables` and its siblings wrote.
 
     `looked_into` holds a sentence for each cell whose disagreement somebody has followed up, by the cell's name.
     """
@@ -63,7 +64,35 @@ def page(
         total=len(rows),
         shown=[table for table in (_shown(name, tables[name]) for name in TITLES if name in tables) if table.rows],
         tables=tables,
+        held_out=_held_out(held_out) if held_out else None,
+        draws=_draws(pairs["draws"]) if pairs and "draws" in pairs else None,
     )
+
+
+def _held_out(table: Mapping[str, Any]) -> Row:
+    """The second battery: the count by the rule fixed before, by today's rules, and who disagrees, with its length."""
+    agreed = table["agreement"]
+    rows = [row for group in table["groups"].values() for row in group if row["group"] not in agreed["unlearned"]]
+    now = {(row["cell"], row["ratio"]) for row in table["now"]["against"]}
+    against = [{**row, "still": (row["cell"], row["ratio"]) in now} for row in rows if not row["agree"]]
+    return {
+        **agreed,
+        "now": table["now"],
+        "against": [row for row in against if row["cell"] != row["reference"]],
+        "date": max(row["date"] for row in rows),
+        "device": rows[0]["device"],
+        "steps": min(row["steps"] for row in rows),
+        "longer": max(row["steps"] for row in rows),
+    }
+
+
+def _draws(table: Mapping[str, Any]) -> Row:
+    """The pair task by draws of its matrices: three shapes in a row."""
+    rows = table["rows"]
+    drawn = [rows[i : i + 3] for i in range(0, len(rows), 3)]
+    ratios = [[short["best"] / full["best"] for short in (first, second)] for full, first, second in drawn]
+    first, second = (sorted(column) for column in zip(*ratios, strict=True))
+    return {**table, "drawn": drawn, "first": first, "second": second}
 
 
 def _groups(rows: Sequence[Row], runs: Mapping[str, Any]) -> list[tuple[str, str, list[Row]]]:

@@ -18,12 +18,16 @@ kernels in Triton (`kernels/attention_sublayer.py`, `token_layer.py`). On a bank
 bank's gradient, member by member; one that is off by more than rounding is left out with one line.
 
 What was tried and left: Triton for all of it pads heads of 8 to 16 and passes every product's result through shared
-memory; it kept an eighth of the warps busy that fit a multiprocessor, at 1.2 of 4 instructions a cycle, and reached 2.2
-to 3.7 times JAX in a run of the same day. More programs at a time with fewer registers for each were slower by a tenth
-to a fifth. Reading states four numbers at a time instead of two brought 3% to 7%, the next tile while one is computed
-and samples read where they lie another 4%. Left to do: the class token's own rows are some thirty small launches, which
-is what makes small banks slower by the member; attention and feed-forward of a layer in one program would save a third
-of the traffic."""
+memory; it kept an eighth of the warps busy that fit a multiprocessor, at 1.2 of 4 instructions a cycle, and reached
+2.2 to 3.7 times JAX in a run of the same day. More programs at a time with fewer registers for each were slower by a
+tenth to a fifth. Reading states four numbers at a time instead of two brought 3% to 7%, the next tile while one is
+computed and samples read where they lie another 4%. The class token's own rows are some thirty small launches, which
+is what makes small banks slower by the member: at 64 members, 12.9 microseconds of a model-step against 10.0 at 1024.
+Shares of gradients that are kept from step to step need not be zeroed, only those that a parameter has are added up,
+small products are one kernel each instead of a copy and a call of the library, and what nothing waits for (gradients
+of the class token's heads) goes in a second stream beside other small work: 11.6 against 9.8. Beside a kernel that
+fills the device it only waits, and given the higher priority it makes that one wait: both were slower. Left to do:
+attention and feed-forward of a layer in one program would save a third of the traffic."""
 
 
 FLOAT32, FLOAT16 = 5.08e13, 7.46e14  # measured ceilings of products, operations a second (docs/data/bank_speed.json)
@@ -42,7 +46,9 @@ def deep_lines(run: dict[str, Any] | None, fuzz: list[dict[str, Any]] | None) ->
             HEAD,
             "",
             *_race(run),
+            *_after(run),
             *_growth(run),
+            *_record(run),
             *_ways(run),
             *_failed(run),
         ]
@@ -66,11 +72,34 @@ def _race(run: dict[str, Any]) -> list[str]:
         peer, ratio, agree = "", "", ""
         if "peer" in row:
             peer, ratio = f"{row['peer rate']:,.0f} ({row['peer']})", f"{row['ratio']:.1f}"
-            agree = "to 4 digits" if row["agree"] else "no"
+            agree = "to 4 digits" if row["agree"] else f"to {row['loss gap']:.0e}"
         done = row["rate"] * _operations(run, row)
         share = f"{done / FLOAT32:.0%}, {done / FLOAT16:.0%}"
         lines.append(f"| {_shape(row)} | {row['rate']:,.0f} | {row['ours']} | {share} | {peer} | {ratio} | {agree} |")
     return [*lines, "", CEILING, ""]
+
+
+def _after(run: dict[str, Any]) -> list[str]:
+    """Our figures since the race, where something changed after it."""
+    rows = run.get("after", [])
+    if not rows:
+        return []
+    shown = "; ".join(f"{_shape(row)}: {row['rate']:,.0f}" for row in rows)
+    return [f"Since the race ({rows[0]['date']}, the class token's small products in kernels): {shown}.", ""]
+
+
+def _record(run: dict[str, Any]) -> list[str]:
+    """The long run, with its wall time."""
+    if (made := run.get("record")) is None:
+        return []
+    rate = made["members"] * made["steps"] / made["seconds"]
+    return [
+        f"A recorded run ({made['device']}, {made['date']}): the pair task, {made['members']} members, T=64, E=64,",
+        f"width 128, two heads of 16 in a layer, {made['steps']:,} steps of 256 fresh samples drawn on the device,",
+        f"with validation and a checkpoint every minute: {made['seconds']:,.0f} seconds, {rate:,.0f} model-steps",
+        "per second (`python -m benchmarks.pair_table --parts draws`; what it found is on the InfoFlow page).",
+        "",
+    ]
 
 
 def _operations(run: dict[str, Any], row: dict[str, Any]) -> float:
@@ -129,11 +158,17 @@ def _fuzz(rows: list[dict[str, Any]]) -> list[str]:
     finite = [gap for gap in gaps if gap != float("inf")]
     lines = [
         f"{len(done)} random banks ({members} members; one to three layers, lengths to 100, 12 heads, width 128),",
-        "every member's gradient in Triton's kernels against the plain bank in float64 (`python -m benchmarks.fuzz`;",
-        "programs of warps were examined so only in their emulation, and by the proof on every bank's first batch).",
+        "every member's gradient by the way that is chosen (programs of warps where they hold the bank, else Triton's",
+        "kernels) against the plain bank in float64 (`python -m benchmarks.fuzz`).",
         f"Not finite: {len(gaps) - len(finite)}. Largest gap of a bank, median over banks: {median(finite):.1e}.",
         f"Beyond rounding: {len(beyond)} banks, {sum(r['beyond'] for r in beyond)} members, which the proof on a",
         f"bank's first batch is there to catch. Could not run: {len(lost)}.",
     ]
     lines += ["", *(f"- bank {r['bank']}: {r['error']}" for r in lost)] if lost else []
+    if any("shared memory" in r["error"] for r in lost):
+        lines += [
+            "",
+            "Those asked for more shared memory than there is (short sequences, many heads) and in training fell",
+        ]
+        lines += ["back with one line; the cut of heads counts that memory since."]
     return lines

@@ -6,6 +6,7 @@
 Every cell has a process of its own, so that an illegal address spoils one cell; the next one gets ready meanwhile and
 takes the device when the last lets go. What is done is written at once into `OUT/round3.json`, and the same command
 goes on from there: finished cells are not run again.
+`--gather ROUND3 [AFTER]` writes docs/data/deep_speed.json from such files: the race, and growth and races since.
 JAX's figures are those of earlier runs (`docs/data`), by date, unless `--peers-again`.
 """
 
@@ -122,6 +123,28 @@ def _short(row: dict[str, Any]) -> str:
     return ", ".join(f"{k} {v:.5g}" if isinstance(v, float) else f"{k} {v}" for k, v in list(shown.items())[:9])
 
 
+def gathered(files: list[File], pairs: File = File("docs/data/pair_table.json")) -> dict[str, Any]:
+    """The races, growth and record as docs/performance.md shows them; what the last file has of growth counts."""
+    known = [json.loads(file.read_text()) for file in files]
+    races = [[row for row in made.get("race", {}).values() if "rate" in row] for made in known]
+    first = max(races[0], key=lambda row: row["date"])
+    growth = [
+        {"models": r["models"], "rate": r["rate"], "microseconds": 1e6 / r["rate"], "bytes": r["bytes per member"]}
+        for r in known[-1]["growth"].values()
+    ]
+    record = json.loads(pairs.read_text()).get("draws") if pairs.exists() else None
+    return {
+        **{key: first[key] for key in ("date", "device", "torch", "python")},
+        "command": "python -m benchmarks.gpu_round3 --stages growth,race --peers-again",
+        "ratios": deep_race.ratios(races[0]),
+        "growth": sorted(growth, key=lambda row: row["models"]),
+        "record": {k: record[k] for k in ("members", "steps", "seconds", "date", "device")} if record else None,
+        "after": [row for rows in races[1:] for row in rows],
+        "cells": races[0],
+        "failed": [],
+    }
+
+
 def child(asked: argparse.Namespace, made: Callable[..., dict[str, Any]] = measured_cell) -> None:
     """One cell in this process; an error is a row too."""
     stage, cell = asked.one.split(":", 1)
@@ -143,7 +166,11 @@ def main() -> None:
     ask.add_argument("--one", default="", help="one cell, STAGE:CELL, in this process")
     ask.add_argument("--compile", action="store_true")
     ask.add_argument("--json", type=File, default=File("cell.json"))
+    ask.add_argument("--gather", type=File, nargs="+", help="write docs/data/deep_speed.json from these files")
     asked = ask.parse_args()
+    if asked.gather:
+        File("docs/data/deep_speed.json").write_text(json.dumps(gathered(asked.gather), indent=1) + "\n")
+        return
     asked.out.mkdir(parents=True, exist_ok=True)
     if asked.one:
         child(asked)

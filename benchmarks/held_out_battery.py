@@ -11,7 +11,8 @@ all of one task have as many parameters. Four seeds, two learning rates in turn,
   and the page names it.
 - Agreement: solved and predicted cheap, or not solved and predicted costly. A disagreement is shown with its warrant.
 
-What a share of tasks gave is written as it finishes, and what stands in the file is not trained again.
+What a share of tasks gave is written as it finishes, and what stands in the file is not trained again. `--judge` trains
+nothing: it asks `predict` of today about the cells that stand there and writes the count as `now`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.battery_solved import solved
 from benchmarks.held_out_tasks import PlaceAndMaxima, ProductOfMaxima, RankSum, TwoHops
 from benchmarks.infoflow_battery import Rows, trained_shares
 from benchmarks.infoflow_stored import of_steps, stored, today, written
+from headcount.papers.infoflow import predict
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.tasks import Induction, KthLargest, LinearMax, OppositePair, PairMax, PositionSum, UnitSphere, Wells
 from headcount.training.sweeps import environment
@@ -122,8 +124,28 @@ def with_medians(rows: Rows) -> Rows:
     return [r | {"agree_by_median": solved(r["median"], of_reference) == (r["predicted"] == "cheap")} for r in rows]
 
 
+def judged_now(found: dict[str, Rows], width: int = 128) -> dict[str, Any]:
+    """The agreement of what was trained with what `predict` says today, in cells whose shapes are those of the file."""
+    rows = []
+    for name, cells in held_out(width).items():
+        said = {cell.name: predict(cell.task, cell.arch).verdict for cell in cells}
+        for row in found.get(name, []):
+            cheap = said[row["cell"]] == "cheap"
+            by_best, by_median = (row["predicted"] == "cheap") == row["agree"], row["agree_by_median"]
+            median_solved = (row["predicted"] == "cheap") == by_median
+            changed = {"predicted": said[row["cell"]], "agree": by_best == cheap}
+            rows.append(row | changed | {"agree_by_median": median_solved == cheap})
+    return agreement(rows)
+
+
 def main() -> None:
     asked = _arguments()
+    if asked.judge:
+        table = stored(asked.out)
+        table["now"] = judged_now(table["groups"], asked.width) | {"date": today()}
+        written(asked.out, table)
+        print(_line(table["now"]))
+        return
     found: dict[str, Rows] = stored(asked.out).get("groups", {})
     groups = {k: tiny(c) if asked.tiny else c for k, c in held_out(asked.width).items() if k in (asked.only or [k])}
     _train({k: c for k, c in groups.items() if k not in found}, asked.steps, found, asked)
@@ -158,6 +180,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--judge", action="store_true", help="train nothing, ask today's rules")
     parser.add_argument("--only", nargs="*", help="groups by name")
     parser.add_argument("--out", type=Path, default=Path("docs/data/held_out_battery.json"))
     parser.add_argument("--tiny", action="store_true")

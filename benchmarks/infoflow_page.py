@@ -10,7 +10,13 @@ from benchmarks.infoflow_stored import stored
 from headcount.reproduction.runner import keep
 
 DATA = Path("docs/data")
-INFOFLOW = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json", "pair_table.json")
+INFOFLOW = (
+    "infoflow_tables.json",
+    "infoflow_battery.json",
+    "infoflow_disagreements.json",
+    "pair_table.json",
+    "held_out_battery.json",
+)
 
 
 def main() -> None:

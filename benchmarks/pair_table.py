@@ -31,6 +31,7 @@ from benchmarks.pair_start import pair_start
 from benchmarks.routed import disturbed
 from headcount.nets import Transformer
 from headcount.papers.infoflow import predict
+from headcount.papers.infoflow.choosing import choices
 from headcount.papers.infoflow.experiments import PAIRS, pair_cells
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.training import Member, Outcome, Recipe, train
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=60_000)
+    parser.add_argument("--tokens", choices=("sphere", "gaussian"), default="sphere", help="those of `draws`")
     parser.add_argument("--longest", type=int, default=100_000, help="steps of `draws`")
     parser.add_argument("--late", type=int, default=8_000, help="steps with four times the batch, after the others")
     parser.add_argument("--search", type=int, default=20_000, help="steps of the search for a learning rate")
@@ -81,6 +83,7 @@ def main() -> None:
 
 
 def _named(part: str, options: argparse.Namespace) -> str:
+    part = f"gaussian {part}" if part == "draws" and options.tokens == "gaussian" else part
     return f"{part} without residuals" if options.no_residual else part
 
 
@@ -129,7 +132,7 @@ def near(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
 
 def draws(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     """D = 2, the matrices drawn anew: is a head short as costly whatever they are? Also the long record of a bank."""
-    cells = [cell for draw in range(DRAWS) for cell in _cells("sphere", options, draw)[:3]]
+    cells = [cell for draw in range(DRAWS) for cell in _cells(options.tokens, options, draw)[:3]]
     lr = options.lr or table["rates"]["chosen"]
     members = [Member(c.task, c.arch, s, 0, lr, DECAY) for c in cells for s in range(options.seeds)]
     with _Spent(options.state) as spent:
@@ -137,11 +140,18 @@ def draws(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
         outcome = _train(members, recipe, options, None, "draws", spent.noted)
     nmse = [row["nmse"] for row in outcome.rows]
     rows = [
-        {"cell": c.name, "draw": i // 3, "layers": c.arch.name, **_levels(nmse[i * options.seeds :][: options.seeds])}
+        {"cell": c.name, "draw": i // 3, "layers": c.arch.name, "missed by choosing": _missed(c)}
+        | _levels(nmse[i * options.seeds :][: options.seeds])
         for i, c in enumerate(cells)
     ]
     made = {"lr": lr, "steps": recipe.steps, "seeds": options.seeds, "members": len(members), "backend": outcome.path}
     return {"rows": rows, **made, "seconds": round(spent.seconds, 1)}
+
+
+def _missed(cell: Entry) -> float | None:
+    """What tokens that choose miss on the task's own samples, where the first layer has a head too few."""
+    found = {choice.heads: choice.nmse for choice in choices(cell.task)}  # pyright: ignore[reportArgumentType]
+    return found.get(cell.arch.layers[0][0])
 
 
 class _Spent:

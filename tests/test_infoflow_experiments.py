@@ -14,11 +14,13 @@ from benchmarks.battery import battery, confusion, judged
 from benchmarks.battery_page import UNSEEN, page
 from benchmarks.battery_scatter import scatter
 from benchmarks.battery_solved import FACTOR, FAILED, FLOOR
+from benchmarks.infoflow_page import INFOFLOW
 from benchmarks.routed import routed, trained_from
 from headcount.certificates.excess import gibbs_excess
 from headcount.nets import parameters
 from headcount.numerals import short
 from headcount.papers.infoflow import predict
+from headcount.papers.infoflow.choosing import shared_heads
 from headcount.papers.infoflow.experiments import (
     PAIRS,
     SHAPES,
@@ -72,7 +74,11 @@ def test_a_failed_reference_solves_nothing():
 def test_the_published_tables_are_predicted_as_published():
     pairs = pair_rows([Trained(c, (1.0,), 0) for c in pair_cells("gaussian")])
     assert [row["published"] for row in pairs] == [v for row in PAIRS.values() for v in row]
-    assert all((row["predicted"] == "cheap") == row["cell"].endswith("(D,D)") for row in pairs)
+    heads = [(shared_heads(c.task), *(heads for heads, _ in c.arch.layers)) for c in pair_cells("gaussian")]
+    for row, (needed, first, second) in zip(pairs, heads, strict=True):
+        D = int(re.findall(r"D=(\d)", row["cell"])[0])
+        assert (row["predicted"] == "cheap") == (second == D and first >= needed), row["cell"]
+    assert pairs[1]["predicted"] == "costly"  # as published, and where large tokens win both look-ups so do we
     triangles = triangle_rows([Trained(c, (1.0,), 0) for c in triangle_cells()])
     assert len(triangles) == 3 * len(TRIANGLE)
     assert {row["predicted"] for row in triangles if row["length"] > 3} == {"costly"}
@@ -160,7 +166,7 @@ def test_the_published_tables_show_ratios_to_the_full_shape():
     row = next(line for line in html.splitlines() if "sphere D=2 (D-1,D)" in line)
     # published, best, median, predicted, exponent, and twice the ratio: 5.89e-2 / 5.89e-5 and 0.05 / 0.01
     shown = re.findall(r"<td[^>]*>([^<]*)", row)
-    assert shown == ["0.0589", "0.05", "0.075", "costly", "10.7", "1.00e3", "5"]
+    assert shown == ["0.0589", "0.05", "0.075", "cheap", "1", "1.00e3", "5"]
     assert "10 of the 10 cells with a head too few are worse than (D,D)" in html
 
 
@@ -186,8 +192,7 @@ def test_the_page_is_drawn_without_torch():
 
 
 def test_the_committed_page_is_what_the_stored_measurements_draw():
-    names = ("infoflow_tables.json", "infoflow_battery.json", "infoflow_disagreements.json", "pair_table.json")
-    stored = [json.loads(Path("docs/data", name).read_text()) for name in names]
+    stored = [json.loads(Path("docs/data", name).read_text()) for name in INFOFLOW]
     assert Path("docs/infoflow.html").read_text() == page(*stored)
     apart = {row["cell"] for row in stored[1]["rows"] if not row["agree"]}
     assert apart == set(stored[2]), "every disagreement has been looked into, and nothing else"

@@ -139,7 +139,7 @@ def _ends(step: Step, columns: list[int], winner: int) -> list[tuple[int, int]]:
             return [(a, b) for a, b in pairwise(columns) if b == a + 1]
         case "route":
             return [(columns[(c + 2) % len(columns)], c) for c in columns[:3]]
-        case "partner" | "jump":
+        case "partner" | "choose" | "jump":
             across = [(columns[(i + 2) % len(columns)], c) for i, c in enumerate(columns)]
             return across + (to_cls if step.at == "both" else [])
         case _:

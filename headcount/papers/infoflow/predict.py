@@ -14,7 +14,7 @@ from headcount.papers.infoflow.constructible import fitting
 from headcount.papers.infoflow.costs import comparisons_made, comparisons_needed
 from headcount.papers.infoflow.lower import one_layer_bound
 from headcount.papers.infoflow.plan import knowledge, steps
-from headcount.papers.infoflow.prediction import Prediction
+from headcount.papers.infoflow.prediction import Prediction, Step
 from headcount.papers.infoflow.remarks import Caution, Fix, Limit
 from headcount.papers.infoflow.statements import statements_for
 from headcount.results import Bound
@@ -34,7 +34,8 @@ def predict(task: Any, arch: Architecture) -> Prediction:
     shape, costly by proof where a lower bound's hypotheses are met, else what the calculus says.
     Source: Yu et al. 2026 (InfoFlow): information sets, three modes of propagation, composition by the worst step.
     Departs: rates and comparison budget as reconstructed and checked here; the paper's constants are not known. What
-    tokens found rides along, a head's loads for tokens and class token add, and the class token's layers count.
+    tokens found rides along, a head's loads for tokens and class token add, the class token's layers count, and tokens
+    that choose share heads where that works on the task's own samples (`choosing`).
 
     >>> from headcount.structure import Retrieval
     >>> pairs = Structure(64, 4, (Retrieval("pairs", count=2, order=2),))
@@ -60,11 +61,11 @@ def predict(task: Any, arch: Architecture) -> Prediction:
         exponent=case.exponent,
         warrant="constructed" if made else "proved" if case.proved else "calculus",
         limit=case.limit,
-        plan=() if plan is None or plan.cost.cheap != cheap else steps(plan, structure, arch),
-        known=() if plan is None or plan.cost.cheap != cheap else knowledge(plan, structure, arch),
+        plan=() if plan is None or plan.cost.cheap != cheap else case.steps,
+        known=() if plan is None or plan.cost.cheap != cheap or case.shares else knowledge(plan, structure, arch),
         statements=statements_for(structure, arch, plan),
         fixes=() if cheap else tuple(_fixes(task, structure, arch)),
-        cautions=() if made else tuple(_cautions(structure, arch, plan)),
+        cautions=() if made else (*case.choice, *_cautions(structure, arch, plan)),
         lower=None if cheap else lower,
         construction=made,
     )
@@ -118,7 +119,7 @@ def cheap_shape(task: Any, structure: Structure, arch: Architecture) -> bool:
     if fitting(task, arch) is not None:
         return True
     structure = structure_seen(task, structure, arch)
-    return is_cheap(structure, arch) and not _costly(one_layer_bound(structure, arch))
+    return is_cheap(structure, _counted(task, arch)) and not _costly(one_layer_bound(structure, arch))
 
 
 def cheap_exponent(task: Any, structure: Structure, arch: Architecture) -> float:
@@ -132,20 +133,35 @@ def _costly(lower: Bound | None) -> bool:
     return lower is not None and lower.value > 1
 
 
+def _counted(task: Any, arch: Architecture) -> Architecture:
+    """The shape as the calculus may count it: a head of the first layer for each look-up that tokens share them for."""
+    if arch.depth < 2 or not hasattr(task, "intrinsic"):
+        return arch
+    from headcount.papers.infoflow.choosing import with_shared_heads  # such tasks are torch's already
+
+    return with_shared_heads(task, arch)
+
+
 class _Case:
     """One task and one shape: what the calculus says, what is proved, what follows."""
 
     def __init__(self, task: Any, structure: Structure, arch: Architecture) -> None:
-        self.structure, self.arch = structure, arch
+        self.task, self.structure, self.arch = task, structure, arch
+        self.counted = _counted(task, arch)
         self.made = fitting(task, arch)
         self.missing = unplaced(structure, arch)
-        self.plan = None if self.missing else analyse(structure, arch)
+        self.plan = None if self.missing else analyse(structure, self.counted)
         self.lower = one_layer_bound(structure, arch)
         self.proved = self.made is None and (self.missing is not None or _costly(self.lower))
 
     @property
     def cheap(self) -> bool:
         return self.made is not None or (not self.proved and self.plan is not None and self.plan.cost.cheap)
+
+    @property
+    def shares(self) -> bool:
+        """Whether tokens are taken to share heads."""
+        return self.counted != self.arch
 
     @property
     def exponent(self) -> float:
@@ -163,7 +179,28 @@ class _Case:
         if self.plan is None:
             assert self.missing is not None
             return Limit("order of tokens", math.inf, retrieval=self.missing.name)
-        return limiting(self.plan, self.structure, self.arch)
+        return limiting(self.plan, self.structure, self.counted)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The plan; heads that tokens share are counted once."""
+        assert self.plan is not None
+        made = steps(self.plan, self.structure, self.counted)
+        if not self.shares:
+            return made
+        shared = (1, self.arch.layers[0][0])
+        return tuple(replace(s, heads=shared, act="choose") if (s.layer, s.act) == (1, "partner") else s for s in made)
+
+    @property
+    def choice(self) -> tuple[Caution, ...]:
+        """On what the sharing of heads rests."""
+        if not self.shares or not self.cheap or self.made is not None:
+            return ()
+        from headcount.papers.infoflow.choosing import choices
+
+        heads = self.arch.layers[0][0]
+        missed = max(c.nmse for c in choices(self.task) if c.heads >= heads)
+        return (Caution("tokens choose", (heads, self.counted.layers[0][0]), missed),)
 
 
 def limiting(plan: Analysis, structure: Structure, arch: Architecture) -> Limit:

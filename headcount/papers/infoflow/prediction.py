@@ -22,7 +22,7 @@ __all__ = ["KnownSet", "Prediction", "Statement", "Step", "Warrant"]
 Status = Literal["proved", "claimed", "conjectured", "reconstructed"]
 Warrant = Literal["constructed", "proved", "calculus"]
 Deed = Literal[
-    "shift", "read", "partner", "mask", "jump", "collect", "hold", "ride", "route", "fetch", "gate", "gather"
+    "shift", "read", "partner", "choose", "mask", "jump", "collect", "hold", "ride", "route", "fetch", "gate", "gather"
 ]
 
 

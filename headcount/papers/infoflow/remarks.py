@@ -96,8 +96,9 @@ class Fix:
 class Caution:
     """Something the verdict leaves out of account."""
 
-    name: Literal["ties", "spaced leaders", "bag", "rank of a score", "one map"]
+    name: Literal["ties", "spaced leaders", "bag", "rank of a score", "one map", "tokens choose"]
     numbers: tuple[int, ...] = ()
+    share: float = 0.0
 
     def __str__(self) -> str:
         match self.name:
@@ -110,6 +111,14 @@ class Caution:
                 return "masking twice or more needs the leaders apart: a tie for the first place masks nobody"
             case "bag":
                 return "memorising a bag of tokens in as many dimensions as it has numbers is possible, rarely trained"
+            case "tokens choose":
+                heads, pairs = self.numbers
+                missed = f"{self.share:.0e} of the variance" if self.share else "nothing"
+                return (
+                    f"{counted(heads, 'head')} of layer 1 {'serves' if heads == 1 else 'serve'} {pairs} look-ups: each "
+                    f"token asks for the one it is likely to win; on the task's own samples that misses {missed}, on "
+                    f"others it may miss more"
+                )
             case "one map":
                 return f"the {self.numbers[0]} links of the chain are taken for one look-up, repeated"
             case _:

@@ -29,6 +29,8 @@ def attends(step: Step) -> str:
             return f"reads position{'s' if len(step.positions) > 1 else ''} {_listed(step.positions)}"
         case "partner":
             return "each token t to its best partner s"
+        case "choose":
+            return "each token t to its best partner s in the look-up that it chooses"
         case "mask":
             return "to the largest token not yet masked"
         case "jump":
@@ -58,7 +60,7 @@ def score(step: Step) -> str:
     match step.act:
         case "shift" | "read" | "fetch":
             return "position alone"
-        case "partner":
+        case "partner" | "choose":
             return "joint in (x_t, x_s)"
         case "jump":
             return "the place of a finding, or a match with it"
@@ -85,6 +87,8 @@ def knows(step: Step) -> str:
             return "it is known where later scores need it"
         case "partner":
             return "every token knows its partner and their score"
+        case "choose":
+            return "of each look-up, tokens know their partners and scores"
         case "mask":
             return "the winner sees itself and steps back"
         case "jump":

@@ -59,7 +59,8 @@ def heads_cut(embed: int, heads: int, dim: int, longest: int) -> Cut:
             group = -(-heads // passes)
             columns, rows = _padded(group * deep), 16 * warps
             stored = 8 * columns * (wide + 16) + 4 * rows * (wide + 8) + 12 * rows * (columns + 8) + 8 * group * rows
-            if 4 * columns * wide <= 32 * warps * KEPT and stored + 20_000 <= MOST_SHARED:
+            answers = warps // tiles * (64 * (16 * tiles + 8) + 64 * (wide + 8) + 16)  # of the class token's questions
+            if 4 * columns * wide <= 32 * warps * KEPT and stored + max(20_000, answers) <= MOST_SHARED:
                 cuts.append((passes, most, Cut(warps, group)))
                 break
     return min(cuts)[2]

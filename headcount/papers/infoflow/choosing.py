@@ -1,0 +1,133 @@
+"""Tokens that choose: one head before the last layer may serve several look-ups of pairs.
+
+Every token's question is a function of the token. Where different look-ups are won by different tokens, a token may ask
+for the one that it is likely to win, and leave the others to other tokens: then fewer heads than look-ups are enough.
+Whether that is so depends on where the tokens lie; it is measured on the task's own samples.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from headcount.nets.architecture import Architecture
+from headcount.tasks import PairMax
+
+__all__ = ["Choice", "choices", "shared_heads", "with_shared_heads"]
+
+ENOUGH = 1e-2  # an NMSE below this counts as learned, as in the battery
+MOST = 8  # look-ups; more are not tried
+NUMBERS, SAMPLES = 1 << 22, 400  # of a matrix of scores over all samples, and sequences
+
+Sides = tuple[Tensor, Tensor]  # of a token that is the left, and of one that is the right of a pair
+
+
+@dataclass(frozen=True)
+class Choice:
+    """So many heads shared by all look-ups, which of them each serves, and the share of the variance that is missed."""
+
+    heads: int
+    groups: tuple[tuple[int, ...], ...]
+    nmse: float
+
+
+def shared_heads(task: PairMax) -> int:
+    """The fewest heads of the first layer by which tokens that choose find every pair of a `PairMax`, up to 1e-2.
+
+    Source: derived here. Departs: Yu et al. 2026 (InfoFlow) count one head for each.
+
+    >>> from headcount.tasks import PairMax, UnitSphere
+    >>> shared_heads(PairMax.random(2, 4, length=64, tokens=UnitSphere()))
+    1
+    >>> shared_heads(PairMax.random(2, 4, length=64))  # N(0, I): large tokens win both
+    2
+    """
+    return min((c.heads for c in choices(task) if c.nmse <= ENOUGH), default=len(task.intrinsic().matrices))
+
+
+@lru_cache(maxsize=64)
+def choices(task: PairMax) -> tuple[Choice, ...]:
+    """The best choice found for each number of heads, from one less than the look-ups down to one; the last too costly.
+
+    Two groups of look-ups are joined at a time, those that cost least; a token asks for the one of its group that it
+    serves best, |A^T x| / |A| as the left of a pair or |A x| / |A| as the right, whichever side is better for all.
+    """
+    found, forms = [], task.intrinsic().matrices
+    if not 1 < len(forms) <= MOST:
+        return ()
+    scores = _Scores.of(task.intrinsic())
+    groups: tuple[tuple[int, ...], ...] = tuple((k,) for k in range(len(forms)))
+    while len(groups) > 1 and (not found or found[-1].nmse <= ENOUGH):
+        groups = min(_joined(groups), key=scores.missed)
+        found.append(Choice(len(groups), groups, scores.missed(groups)))
+    return tuple(found)
+
+
+def _joined(groups: tuple[tuple[int, ...], ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    for a, b in itertools.combinations(groups, 2):
+        yield (*(g for g in groups if g not in (a, b)), a + b)
+
+
+class _Scores:
+    """What each token of each sample would find: `best[k][side]` and `worth[k][side]`, (samples, length) each."""
+
+    def __init__(self, best: list[Sides], worth: list[Sides]) -> None:
+        self.best, self.worth = best, worth
+        self.full = torch.stack([pair[0].amax(dim=1) for pair in best], dim=1)
+        self.least, self.variance = self.full.amin(dim=0), self.full.sum(dim=1).var().item()
+        self.known: dict[tuple[int, ...], float] = {}
+
+    @classmethod
+    def of(cls, task: PairMax) -> _Scores:
+        count = max(32, min(SAMPLES, NUMBERS // task.length**2))
+        x = task.sample(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)[0]
+        best, worth = [], []
+        for matrix in torch.tensor(task.matrices, dtype=torch.float64):
+            found, size = x @ matrix @ x.mT, torch.linalg.matrix_norm(matrix, 2)
+            best.append((found.amax(dim=2), found.amax(dim=1)))
+            worth.append(((x @ matrix).norm(dim=-1) / size, (x @ matrix.mT).norm(dim=-1) / size))
+        return cls(best, worth)
+
+    def missed(self, groups: tuple[tuple[int, ...], ...]) -> float:
+        """The share of the target's variance that is not found."""
+        return sum(self._of_group(group) for group in groups if len(group) > 1)
+
+    def _of_group(self, group: tuple[int, ...]) -> float:
+        if group not in self.known:
+            sides = itertools.product((0, 1), repeat=len(group))
+            self.known[group] = min(self._gap(tuple(zip(group, side, strict=True))) for side in sides)
+        return self.known[group]
+
+    def _gap(self, asked: tuple[tuple[int, int], ...]) -> float:
+        chosen = torch.stack([self.worth[k][side] for k, side in asked], dim=-1).argmax(dim=-1)
+        lost = torch.zeros(len(self.full), dtype=self.full.dtype)
+        for number, (k, side) in enumerate(asked):
+            found = self.best[k][side].masked_fill(chosen != number, -torch.inf).amax(dim=1)
+            lost = lost + self.full[:, k] - found.maximum(self.least[k])
+        return float(lost.var()) / self.variance if self.variance else 1.0
+
+
+def with_shared_heads(task: object, arch: Architecture) -> Architecture:
+    """The shape as the calculus may count it: a head of the first layer for each look-up that tokens share them for.
+
+    The class token has nothing to collect there yet, so that what is added serves tokens alone. Only for targets that
+    are sums of pairs.
+    """
+    if arch.depth < 2 or not isinstance(task, PairMax):
+        return arch
+    (heads, head_dim), pairs = arch.layers[0], _pairs(task)
+    if heads >= pairs or heads < shared_heads(task):
+        return arch
+    return replace(arch, layers=((pairs, head_dim), *arch.layers[1:]))
+
+
+def _pairs(task: PairMax) -> int:
+    """How many look-ups of pairs there are where there is nothing else, else 0."""
+    retrievals = task.structure.retrievals
+    pure = all((r.order, r.rank) == (2, 1) and not r.after and not r.offset for r in retrievals)
+    return sum(r.count for r in retrievals) if pure and len(task.intrinsic().matrices) > 1 else 0
