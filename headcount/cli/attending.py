@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+from headcount.cli.sweeping import SpecName, tell_other_specs
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a sweep run with --save best or --save all.")]
 Heads = Annotated[int | None, typer.Option(help="Of networks with so many heads; else the best.", show_default=False)]
@@ -23,6 +24,7 @@ def register(app: typer.Typer) -> None:
         samples: Annotated[int, typer.Option(help="Fresh sequences to look at.")] = 1000,
         inputs: Annotated[int, typer.Option(help="Sequences to draw a map of.")] = 4,
         seed: Annotated[int, typer.Option(help="Seed of the sequences.")] = 0,
+        spec: SpecName = None,
         as_json: AsJson = False,
         out: Out = None,
     ) -> None:
@@ -32,7 +34,9 @@ def register(app: typer.Typer) -> None:
         from headcount.training.attention_maps import attention_in
 
         at_least_one(samples=samples)
-        record = attention_in(run, heads=heads, length=length, samples=samples, inputs=max(0, inputs), seed=seed)
+        tell_other_specs(run, spec)
+        how = {"samples": samples, "inputs": max(0, inputs), "seed": seed}
+        record = attention_in(run, heads=heads, length=length, spec=spec, **how)
         folder = out or run
         path = out_file(folder, "attention.html", attention_page(record, command=f"headcount attention {run}"))
         if as_json:

@@ -62,13 +62,16 @@ def attention_of(
 
 
 def attention_in(
-    folder: str | Path, *, heads: int | None = None, length: int | None = None, **how: int
+    folder: str | Path, *, heads: int | None = None, length: int | None = None, spec: str | None = None, **how: int
 ) -> AttentionRecord:
-    """The attention of the best network kept in a store's folder, or of the best with so many heads or tokens."""
+    """The attention of the best network kept in a store's folder, or of the best with so many heads or tokens.
+
+    A store may hold several specs: `spec` names one, the latest is meant without it.
+    """
     store = Store.open(folder)
     rows = [
         row
-        for row in store.study()
+        for row in store.study(spec)
         if (heads is None or row["heads"] == heads) and (length is None or row["length"] == length)
     ]
     if not rows:

@@ -173,6 +173,16 @@ def test_a_figure_is_of_the_spec_asked_for(tmp_path, capsys):
     assert err == "" and out != ""
 
 
+def test_the_attention_shown_is_that_of_the_spec_asked_for(tmp_path, capsys):
+    store = Store.open(tmp_path, create=True)
+    for text in (with_(("heads = [1, 2]", "heads = [3]"), ('"small"', '"few"')), SPEC):
+        run(Sweep.from_toml(text), store, save="best")
+    _, out, err = call(capsys, "attention", tmp_path, "--inputs", 1)
+    assert "3x4" not in out and "also holds few (--spec)" in err
+    _, out, err = call(capsys, "attention", tmp_path, "--inputs", 1, "--spec", "few")
+    assert "by 3x4 at" in out and err == ""
+
+
 def test_a_disk_that_cannot_be_written_to_is_named_by_what_was_asked_for(tmp_path, capsys, monkeypatch):
     filled(tmp_path / "s")
     true_open = os.open
