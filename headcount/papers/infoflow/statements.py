@@ -65,7 +65,7 @@ PAIR_LAYERS = Statement(
 )
 PAIR_HEADS = Statement(
     "pair heads",
-    "D pair retrievals need D heads in both layers",
+    "D pair retrievals need D heads in both layers (not in the first where tokens choose, as is derived here)",
     "claimed",
     Source(INFOFLOW, "the intrinsic-dimension prediction"),
 )
