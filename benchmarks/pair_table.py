@@ -31,7 +31,7 @@ from benchmarks.pair_start import pair_start
 from benchmarks.routed import disturbed
 from headcount.nets import Transformer
 from headcount.papers.infoflow import predict
-from headcount.papers.infoflow.choosing import choices
+from headcount.papers.infoflow.choosing import sharings
 from headcount.papers.infoflow.experiments import PAIRS, pair_cells
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.training import Member, Outcome, Recipe, train
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=60_000)
-    parser.add_argument("--tokens", choices=("sphere", "gaussian"), default="sphere", help="those of `draws`")
+    parser.add_argument("--tokens", sharings=("sphere", "gaussian"), default="sphere", help="those of `draws`")
     parser.add_argument("--longest", type=int, default=100_000, help="steps of `draws`")
     parser.add_argument("--late", type=int, default=8_000, help="steps with four times the batch, after the others")
     parser.add_argument("--search", type=int, default=20_000, help="steps of the search for a learning rate")
@@ -150,7 +150,7 @@ def draws(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
 
 def _missed(cell: Entry) -> float | None:
     """What tokens that choose miss on the task's own samples, where the first layer has a head too few."""
-    found = {choice.heads: choice.nmse for choice in choices(cell.task)}  # pyright: ignore[reportArgumentType]
+    found = {choice.heads: choice.nmse for choice in sharings(cell.task)}  # pyright: ignore[reportArgumentType]
     return found.get(cell.arch.layers[0][0])
 
 

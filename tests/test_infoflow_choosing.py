@@ -7,7 +7,7 @@ import torch
 
 import headcount as hc
 from headcount.nets import Architecture
-from headcount.papers.infoflow.choosing import ENOUGH, choices, shared_heads, with_shared_heads
+from headcount.papers.infoflow.choosing import ENOUGH, shared_heads, sharings, with_shared_heads
 from headcount.structure import Retrieval, Structure
 from headcount.tasks import Gaussian, LinearMax, PairMax, UnitSphere
 
@@ -43,24 +43,24 @@ def routed(task: PairMax, sides: tuple[int, int], seed: int) -> float:
 @pytest.mark.parametrize("draw", range(5))
 def test_on_the_sphere_one_head_serves_two_pairs_and_misses_nothing_on_fresh_samples(draw):
     task = PairMax.random(2, 4, 64, draw, tokens=UnitSphere())
-    assert [(c.heads, c.groups, c.nmse < 1e-3) for c in choices(task)] == [(1, ((0, 1),), True)]
+    assert [(c.heads, c.groups, c.nmse < 1e-3) for c in sharings(task)] == [(1, ((0, 1),), True)]
     assert min(routed(task, sides, seed=7) for sides in ((0, 0), (0, 1), (1, 0), (1, 1))) < 1e-3
 
 
 def test_both_roads_miss_the_same_where_something_is_missed():
     task = PairMax.random(2, 4, 16, tokens=Gaussian())
     by_hand = min(routed(task, sides, seed=0) for sides in ((0, 0), (0, 1), (1, 0), (1, 1)))
-    assert by_hand > 0.01 and abs(choices(task)[0].nmse / by_hand - 1) < 0.5  # other samples
+    assert by_hand > 0.01 and abs(sharings(task)[0].nmse / by_hand - 1) < 0.5  # other samples
 
 
 def test_without_a_favourite_direction_half_is_missed():
-    (choice,) = choices(rotations(2, 64))
+    (choice,) = sharings(rotations(2, 64))
     assert choice.nmse > 0.3 and shared_heads(rotations(2, 64)) == 2
 
 
 def test_fewer_heads_miss_more_and_the_search_ends_where_it_is_too_much():
     for task in (PairMax.random(4, 4, 16, tokens=UnitSphere()), PairMax.random(6, 4, 64, tokens=UnitSphere())):
-        found = choices(task)
+        found = sharings(task)
         missed = [c.nmse for c in found]
         assert [c.heads for c in found] == list(range(len(task.matrices) - 1, len(task.matrices) - 1 - len(found), -1))
         assert all(nmse <= ENOUGH for nmse in missed[:-1])

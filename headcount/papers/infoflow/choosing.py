@@ -18,7 +18,7 @@ from torch import Tensor
 from headcount.nets.architecture import Architecture
 from headcount.tasks import PairMax
 
-__all__ = ["Choice", "choices", "shared_heads", "with_shared_heads"]
+__all__ = ["Sharing", "sharings", "shared_heads", "with_shared_heads"]
 
 ENOUGH = 1e-2  # an NMSE below this counts as learned, as in the battery
 MOST = 8  # look-ups; more are not tried
@@ -28,7 +28,7 @@ Sides = tuple[Tensor, Tensor]  # of a token that is the left, and of one that is
 
 
 @dataclass(frozen=True)
-class Choice:
+class Sharing:
     """So many heads shared by all look-ups, which of them each serves, and the share of the variance that is missed."""
 
     heads: int
@@ -47,12 +47,12 @@ def shared_heads(task: PairMax) -> int:
     >>> shared_heads(PairMax.random(2, 4, length=64))  # N(0, I): large tokens win both
     2
     """
-    return min((c.heads for c in choices(task) if c.nmse <= ENOUGH), default=len(task.intrinsic().matrices))
+    return min((c.heads for c in sharings(task) if c.nmse <= ENOUGH), default=len(task.intrinsic().matrices))
 
 
 @lru_cache(maxsize=64)
-def choices(task: PairMax) -> tuple[Choice, ...]:
-    """The best choice found for each number of heads, from one less than the look-ups down to one; the last too costly.
+def sharings(task: PairMax) -> tuple[Sharing, ...]:
+    """The best sharing found for each number of heads, from one less than the look-ups down; the last misses too much.
 
     Two groups of look-ups are joined at a time, those that cost least; a token asks for the one of its group that it
     serves best, |A^T x| / |A| as the left of a pair or |A x| / |A| as the right, whichever side is better for all.
@@ -64,7 +64,7 @@ def choices(task: PairMax) -> tuple[Choice, ...]:
     groups: tuple[tuple[int, ...], ...] = tuple((k,) for k in range(len(forms)))
     while len(groups) > 1 and (not found or found[-1].nmse <= ENOUGH):
         groups = min(_joined(groups), key=scores.missed)
-        found.append(Choice(len(groups), groups, scores.missed(groups)))
+        found.append(Sharing(len(groups), groups, scores.missed(groups)))
     return tuple(found)
 
 

@@ -196,10 +196,10 @@ class _Case:
         """On what the sharing of heads rests."""
         if not self.shares or not self.cheap or self.made is not None:
             return ()
-        from headcount.papers.infoflow.choosing import choices
+        from headcount.papers.infoflow.choosing import sharings
 
         heads = self.arch.layers[0][0]
-        missed = max(c.nmse for c in choices(self.task) if c.heads >= heads)
+        missed = max(c.nmse for c in sharings(self.task) if c.heads >= heads)
         return (Caution("tokens choose", (heads, self.counted.layers[0][0]), missed),)
 
 
