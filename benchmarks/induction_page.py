@@ -1,4 +1,4 @@
-"""docs/induction.html: training in three stages, which lags are chosen, predictors, other lengths, the full model."""
+"""docs/induction.html: training in three stages, to the published end, which lags are chosen, predictors, lengths."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from headcount.papers.induction.published import LOSS, SCALE, SHARE
+from headcount.papers.induction.published import LOSS, OWN_LAGS, SCALE, SHARE
 from headcount.papers.induction.stages_picture import lengths_picture, stages_picture
 from headcount.report import Exhibit, Passage, article
+from headcount.results.literature import Published
 
 __all__ = ["page"]
 
@@ -24,7 +25,16 @@ def page(data: Data) -> str:
         "An induction head in three stages",
         f"So: after 10 steps of descent {early['shares']['1,2']:.1%} of the selector is on the two lags that matter; "
         f"in {agree} of {len(rows)} chains the lags chosen are those of largest modified chi-square information.",
-        [_stages(data), _selection(data), _predictors(data), _certificate(data), _lengths(data), _full(data)],
+        [
+            _stages(data),
+            *([_to_the_end(data["to_the_end"])] if "to_the_end" in data else []),
+            _selection(data),
+            _predictors(data),
+            _certificate(data),
+            _lengths(data),
+            _full(data),
+            *([_full_longer(data["full_longer"])] if "full_longer" in data else []),
+        ],
         subject="Unveiling Induction Heads (Chen et al. 2024)",
         facts={
             "chain": "two parents, 3 letters, length 100, rows Dirichlet(0.1)",
@@ -32,7 +42,7 @@ def page(data: Data) -> str:
             "300 steps": f"{data['seconds']:g} s of one core",
         },
         command="headcount reproduce induction",
-        date=data["date"],
+        date=max(part["date"] for part in (data, *_longer(data))),
     )
 
 
@@ -71,6 +81,49 @@ def _stages(data: Data) -> Passage:
                     stages_picture(rows, narrow=True))  # fmt: skip
     note = "The validation loss is known to about 0.004 (2,000 sequences); the published one is of 1,000 others."
     return Passage("Three stages", words, (drawn,), tuple(table), note=note)
+
+
+def _longer(data: Data) -> list[Data]:
+    return [data[name] for name in ("to_the_end", "full_longer") if name in data]
+
+
+def _to_the_end(part: Data) -> Passage:
+    """Medians of the seeds at the steps whose loss, scale or share is published, and at the last step of all."""
+    rows, seeds = part["rows"], sorted({row["seed"] for row in part["rows"]})
+    last = min(max(row["step"] for row in rows if row["seed"] == seed) for seed in seeds)
+    table = []
+    for step in sorted({*LOSS.rows, *SHARE.rows, last}):
+        at = [row for row in rows if row["step"] == step <= last]
+        if at:
+            own = [round(median(row["own"][h] for row in at), 3) for h in range(len(OWN_LAGS))]
+            table.append(
+                {"step": step, "loss": median(row["loss"] for row in at), "published loss": _printed(LOSS, step)}
+                | {"scale": median(row["scale"] for row in at), "published scale": _printed(SCALE, step)}
+                | {
+                    "share of {1,2}": median(row["shares"]["1,2"] for row in at),
+                    "published share": _printed(SHARE, step),
+                }
+                | {"own lags": own, "losses of the seeds": " ".join(f"{row['loss']:.4f}" for row in at)}
+            )
+    own = ", ".join(f"{w:.3f}" for w in table[-1]["own lags"])
+    words = (
+        (
+            f"The published run has 9,000 sequences and 50,000 steps. Here are {len(seeds)} seeds of the data to step "
+            f"{last:,}: the own-lag weights end at {own}, published {', '.join(f'{w:.3f}' for w in OWN_LAGS)}."
+        ),
+        (
+            "The share of {1,2} stays at 1 and the third head where it was; the scale goes on growing with the "
+            "logarithm of the step, and the loss has stopped falling long before."
+        ),
+    )
+    first = [row for row in rows if row["seed"] == seeds[0]]
+    drawn = Exhibit(stages_picture(first), "The first seed.", stages_picture(first, narrow=True))
+    note = f"Medians; losses on {part['validation']:,} other sequences. {part['seconds'] / 60:.0f} minutes of one core."
+    return Passage("To the end of the published run", words, (drawn,), tuple(table), note=note)
+
+
+def _printed(table: Published, step: int) -> float | None:
+    return table.at(step, "all together")
 
 
 def _selection(data: Data) -> Passage:
@@ -149,6 +202,29 @@ def _full(data: Data) -> Passage:
         "With its value learnt the output is a vector of true logits, so this loss may fall below 0.5514.",
     )
     return Passage("The full model", words, (), tuple(rows), shown, f"{rows[0]['steps']} steps on 1,000 sequences.")
+
+
+def _full_longer(part: Data) -> Passage:
+    rows = part["rows"]
+    end = [row for row in rows if row["steps"] == max(row["steps"] for row in rows)]
+    one = [row for row in end if len(row["chosen"]) == 1 and row["lags_read"] == [1, 2]]
+    parents = [row for row in end if row["chosen"] == [1, 2]]
+    shown = {"own": "start of own lags", "randomness": "randomness", "seed": "seed", "steps": "step"}
+    shown |= {"chosen": "chosen", "share_of_parents": "share of {1,2}", "lags_read": "lags read"}
+    shown |= {"loss": "loss", "accuracy": "accuracy"}
+    words = (
+        (
+            f"After {end[0]['steps']:,} steps {len(parents)} of {len(end)} runs have chosen the set {{1,2}}, with a "
+            f"median accuracy of {median(row['accuracy'] for row in parents):.3f}."
+        ),
+        (
+            f"The set chosen does not say which lags are read: in {len(one)} runs a single head is chosen, and it "
+            "gives more than a tenth of its attention to each of lags 1 and 2. With query and key learnt one head can "
+            "match two lags, so the share of {1,2} is no measure of what the full model found."
+        ),
+    )
+    note = f"{part['training']:,} sequences, rate 1; lags read: more than 0.1 of the attention of a chosen head."
+    return Passage("The full model for longer", words, (), tuple(rows), shown, note)
 
 
 def _at(rows: list[Data], step: int) -> Data:
