@@ -163,12 +163,13 @@ def test_a_run_that_was_cut_goes_on_bit_for_bit_from_its_written_row():
     assert rows[0]["loss"] == last["loss"] and rows[0]["shares"] == last["shares"]
 
 
-def test_the_long_study_adds_seed_by_seed_and_keeps_one_state_for_each():
+def test_the_long_study_adds_end_by_end_and_goes_on_where_it_was_cut():
     parts: list[dict] = []
-    longer({}, parts.append, at=(0, 2, 4), seeds=2, training=100)
-    assert [len(part["rows"]) for part in parts] == [1, 2, 3, 4, 5, 6]
+    longer({}, parts.append, at=(0, 2, 4), ends=(2, 4), seeds=2, training=100)
+    cells = [(row["seed"], row["step"]) for row in parts[-1]["rows"]]
+    assert cells == [(0, 0), (0, 2), (1, 0), (1, 2), (0, 4), (1, 4)] and len(parts) == 6
     again: list[dict] = []
-    longer(parts[3], again.append, at=(0, 2, 4), seeds=2, training=100)
+    longer(parts[3], again.append, at=(0, 2, 4), ends=(2, 4), seeds=2, training=100)
     assert again[-1]["rows"] == parts[-1]["rows"] and len(again) == 2
     assert [row["step"] for row in parts[-1]["rows"] if "state" in row] == [4, 4]
 

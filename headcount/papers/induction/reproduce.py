@@ -25,29 +25,25 @@ def curve(setting: Setting) -> Measured:
 
 
 def curve_measured(rows: Sequence[Mapping[str, Any]], base: ChainRun) -> Measured:
-    """The published table and the three stages from rows of runs like `base`, seed by seed, to the last step of all."""
-    seeds = list(dict.fromkeys(row["seed"] for row in rows))
-    steps = min(max(row["step"] for row in rows if row["seed"] == seed) for seed in seeds)
+    """The published tables from rows of runs like `base`, with as many seeds as came to a step.
+
+    What is said of the stages is said of the steps that all seeds came to.
+    """
     by_step: dict[int, list[Mapping[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: row["step"]):
-        if row["step"] <= steps:
-            by_step.setdefault(row["step"], []).append(row)
+    for row in sorted(rows, key=lambda row: (row["step"], row["seed"])):
+        by_step.setdefault(row["step"], []).append(row)
+    seeds, last = len(by_step[0]), max(by_step)
     tables = {
-        LOSS.title: {(t, RUN): tuple(r["loss"] for r in rows) for t, rows in by_step.items() if t in LOSS.rows},
-        SCALE.title: {(t, RUN): tuple(r["scale"] for r in rows) for t, rows in by_step.items() if t in SCALE.rows},
-        SHARE.title: {
-            (t, RUN): tuple(r["shares"]["1,2"] for r in rows) for t, rows in by_step.items() if t in SHARE.rows
-        },
+        LOSS.title: {(t, RUN): tuple(r["loss"] for r in at) for t, at in by_step.items() if t in LOSS.rows},
+        SCALE.title: {(t, RUN): tuple(r["scale"] for r in at) for t, at in by_step.items() if t in SCALE.rows},
+        SHARE.title: {(t, RUN): tuple(r["shares"]["1,2"] for r in at) for t, at in by_step.items() if t in SHARE.rows},
     }
-    own = {f"lag {h + 1}": tuple(r["own"][h] for r in by_step[steps]) for h in range(base.heads)}
-    tables["own-lag weights at the end"] = {(steps, name): values for name, values in own.items()}
-    setup = {"training": base.training, "validation": base.validation, "steps": steps, "seeds": len(seeds), "rate": 1}
-    note = (
-        ()
-        if (base.training, steps) == (9000, 50000)
-        else (f"smaller: {base.training} sequences, {steps} of 50000 steps",)
-    )
-    return Measured(tables, _stages(by_step), setup, note)
+    own = {f"lag {h + 1}": tuple(r["own"][h] for r in by_step[last]) for h in range(base.heads)}
+    tables["own-lag weights at the end"] = {(last, name): values for name, values in own.items()}
+    setup = {"training": base.training, "validation": base.validation, "steps": last, "seeds": seeds, "rate": 1}
+    whole = (base.training, last) == (9000, 50000)
+    notes = () if whole else (f"smaller: {base.training} sequences and {last} steps of 50000",)
+    return Measured(tables, _stages({t: at for t, at in by_step.items() if len(at) == seeds}), setup, notes)
 
 
 def _stages(by_step: Mapping[int, Sequence[Mapping[str, Any]]]) -> tuple[Claim, ...]:
