@@ -207,7 +207,7 @@ def _full(data: Data) -> Passage:
 def _full_longer(part: Data) -> Passage:
     rows = part["rows"]
     end = [row for row in rows if row["steps"] == max(row["steps"] for row in rows)]
-    one = [row for row in end if len(row["chosen"]) == 1 and row["lags_read"] == [1, 2]]
+    one = [row for row in end if len(row["chosen"]) == 1 and {1, 2} <= set(row["lags_read"])]
     parents = [row for row in end if row["chosen"] == [1, 2]]
     shown = {"own": "start of own lags", "randomness": "randomness", "seed": "seed", "steps": "step"}
     shown |= {"chosen": "chosen", "share_of_parents": "share of {1,2}", "lags_read": "lags read"}

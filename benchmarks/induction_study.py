@@ -90,7 +90,7 @@ def longer(
         seconds += time.process_time() - began
 
 
-def full_longer(kept: dict[str, Any], save: Save, *, at: tuple[int, ...] = FULL_AT, training: int = 1000) -> None:
+def full_longer(kept: dict[str, Any], save: Save, *, at: tuple[int, ...] = FULL_AT, training: int = 4000) -> None:
     """The full model from every start that has no row yet."""
     rows, before, began = list(kept.get("rows", [])), kept.get("seconds", 0.0), time.process_time()
     done = {(row["own"], row["randomness"], row["seed"]) for row in rows}
