@@ -59,7 +59,8 @@ def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
         found.append(("born:from-scratch", "python -m benchmarks.born_table --device cuda", seconds,
                       scratch_measured(tables)))  # fmt: skip
     if {"lrs", "embed_dim"} <= set(tables):
-        measured = alternation_measured(tables["rows"], tables.get("narrow", {}).get("rows", ()))
+        narrow = [part["rows"] for name, part in tables.items() if name.startswith("narrow")]
+        measured = alternation_measured(tables["rows"], *narrow)
         found.append(("born:depth", "python -m benchmarks.alternation --device cuda", tables["seconds"], measured))
     if "to_the_end" in tables:
         run = tables["to_the_end"]

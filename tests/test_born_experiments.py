@@ -157,10 +157,10 @@ def test_a_knee_in_range_may_stand_before_the_one_on_longer_words():
     ]
     (knee,) = knees(rows)
     assert (knee["in range"], knee["all ranges"], knee["proved"]) == (2, 3, 3)
-    narrow = alternation_measured((), [r | {"embed_dim": 16} for r in rows])
+    narrow = alternation_measured((), [r | {"embed_dim": 16, "steps": 3000} for r in rows])
     assert [(claim.says, claim.holds) for claim in narrow.claims] == [
-        ("L_5 takes depth 3, in range (width 16)", False),
-        ("L_5 takes depth 3, all ranges (width 16)", True),
+        ("L_5 takes depth 3, in range (width 16, 3,000 steps)", False),
+        ("L_5 takes depth 3, all ranges (width 16, 3,000 steps)", True),
     ]
 
 

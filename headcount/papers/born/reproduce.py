@@ -23,6 +23,7 @@ __all__ = ["BORN", "alternation_measured", "scratch_measured", "table_rows"]
 PROVED = ("UR", "UL", "NRFirst", "NLFirst")
 OPEN = ("NRLast", "NLLast")
 BAR = 0.95
+CPU = "width 16 was trained on a core of a CPU: python -m benchmarks.alternation --narrow, for L_6 with more --steps"
 OTHER_TASK = (
     f"{MISLABELLED} is another task: in a quarter of its samples the answer is the last letter of the context; ours is "
     "the corrected one, in its own table"
@@ -106,18 +107,19 @@ def _claim(says: str, line: Mapping[str, Any], holds: bool) -> Claim:
     return Claim(f"{says} ({line['bins'][-1]})", f"median {line['medians'][-1]:.3f} of {seeds}{learnt}", holds)
 
 
-def alternation_measured(rows: Sequence[dict[str, Any]], narrow: Sequence[dict[str, Any]] = ()) -> Measured:
+def alternation_measured(rows: Sequence[dict[str, Any]], *others: Sequence[dict[str, Any]]) -> Measured:
     """Words right by depth and k, in range and on the longest words, and the measured knee beside the proved one.
 
-    `narrow` are rows of narrower networks, in tables and claims of their own.
+    `others` are rows of other widths or steps, in tables and claims of their own.
     """
     tables = {KNEE_DEEP.title: _words(rows, 0), "the same on the longest words": _words(rows, -1)}
     claims = _knee_claims(rows, "")
-    if narrow:
-        sizes = f"width {narrow[0]['embed_dim']}"
-        tables |= {f"{sizes}, in range": _words(narrow, 0), f"{sizes}, longest words": _words(narrow, -1)}
-        claims += _knee_claims(narrow, f" ({sizes})")
-    return Measured(tables, claims, {"positions": "none"}, (), "width 32 in place of 256, words of 51-100 letters")
+    for other in others:
+        sizes = f"width {other[0]['embed_dim']}, {other[0]['steps']:,} steps"
+        tables |= {f"{sizes}, in range": _words(other, 0), f"{sizes}, longest words": _words(other, -1)}
+        claims += _knee_claims(other, f" ({sizes})")
+    notes = (CPU,) if others else ()
+    return Measured(tables, claims, {"positions": "none"}, notes, "width 32 in place of 256, words of 51-100 letters")
 
 
 def _words(rows: Sequence[dict[str, Any]], which: int) -> Cells:
@@ -130,7 +132,7 @@ def _knee_claims(rows: Sequence[dict[str, Any]], sizes: str) -> tuple[Claim, ...
     """In range, where short words may be told with fewer layers, and in all ranges, which is nearer to the theorem."""
     return tuple(
         Claim(f"L_{knee['blocks']} takes depth {knee['proved']:g}, {where}{sizes}",
-              f"depth {knee[where] or 'none tried'} is the least", knee[where] == knee["proved"])
+              f"the least depth right is {knee[where] or 'none of those tried'}", knee[where] == knee["proved"])
         for knee in knees(rows)
         for where in ("in range", "all ranges")
     )  # fmt: skip
