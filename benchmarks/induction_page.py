@@ -92,7 +92,9 @@ def _to_the_end(part: Data) -> Passage:
     rows, seeds = part["rows"], sorted({row["seed"] for row in part["rows"]})
     steps = sorted({*LOSS.rows, *SHARE.rows, max(row["step"] for row in rows)} & {row["step"] for row in rows})
     table = [_medians([row for row in rows if row["step"] == step]) for step in steps]
-    end, middle = table[-1], next(line for line in table if line["step"] == 500)
+    cells, end = {(row["seed"], row["step"]): row for row in rows}, table[-1]
+    ended = [(cells[seed, 500], cells[seed, end["step"]]) for seed in seeds if (seed, end["step"]) in cells]
+    turned = [max(row["own"][0] for row in rows if row["seed"] == last["seed"]) for _, last in ended]
     own, printed = (", ".join(f"{w:.3f}" for w in weights) for weights in (end["own lags"], OWN_LAGS))
     words = (
         (
@@ -100,9 +102,10 @@ def _to_the_end(part: Data) -> Passage:
             f"were trained to step {end['step']:,}: the own-lag weights end at {own}, published {printed}."
         ),
         (
-            f"After step 500 the loss falls by {middle['loss'] - end['loss']:.4f} only, while the scale goes on from "
-            f"{middle['scale']:.2f} to {end['scale']:.2f}; the third head has moved by "
-            f"{max(abs(row['own'][2] - 3) for row in rows):.1e} at most."
+            f"After step 500 the loss falls by {median(a['loss'] - b['loss'] for a, b in ended):.4f} only, while the "
+            f"scale goes on from {median(a['scale'] for a, _ in ended):.2f} to {end['scale']:.2f}. The first head's "
+            f"own-lag weight is {median(turned):.2f} at its largest and {end['own lags'][0]:.2f} at the end; the third "
+            f"head's has moved by {max(abs(row['own'][2] - 3) for row in rows):.1e} at most."
         ),
     )
     first = [row for row in rows if row["seed"] == seeds[0]]
