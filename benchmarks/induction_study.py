@@ -2,9 +2,10 @@
 
     python -m benchmarks.induction_study            # all but what is long
     python -m benchmarks.induction_study --long     # three seeds, to the end of the published run
+    python -m benchmarks.induction_study --double   # the same in float64, to step 17,783
     python -m benchmarks.induction_study --full     # the full model for 3,000 steps
 
-The last two take 20 and 5 minutes of one core, add to the file as they go, and go on where they were cut.
+The last three take 20, 10 and 5 minutes of one core, add to the file as they go, and go on where they were cut.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ SHOWN = sorted({*range(21), *(round(10 ** (e / 12)) for e in range(16, 30)), 50,
 LONG = (0, 1, 5, 10, *(round(10 ** (e / 8)) for e in range(10, 38)), 50, 100, 500, 5000, 50000)
 FULL_AT = (200, 1000, 3000)
 STARTS = [(own, t, seed) for own in (3.0, 1.0) for t in (0.0, 0.3, 1.0) for seed in ((0, 1, 2) if t else (0,))]
+LONGER = ("to_the_end", "in_double", "full_longer")  # parts that other runs write
 Save = Callable[[dict[str, Any]], None]
 
 
@@ -76,11 +78,12 @@ def longer(
     ends: tuple[int, ...] = (5000, 50000),
     seeds: int = 3,
     training: int = 9000,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """The simplified model as published: all seeds to the first end, then to the next; their last rows have states."""
     rows, seconds = list(kept.get("rows", [])), kept.get("seconds", 0.0)
     for end, seed in ((end, seed) for end in ends for seed in range(seeds)):
-        run = ChainRun(training=training, seed=seed)
+        run = ChainRun(training=training, seed=seed, dtype=dtype)
         last = max((row for row in rows if row["seed"] == seed), key=lambda row: row["step"], default=None)
         began = time.process_time()
         for row in path_rows(run, [step for step in sorted(set(at)) if step <= end], after=last):
@@ -131,16 +134,20 @@ def certificate_rows() -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--long", action="store_true", help="the published run to its end")
+    parser.add_argument("--double", action="store_true", help="the published run in float64")
     parser.add_argument("--full", action="store_true", help="the full model for longer")
     parser.add_argument("--out", type=Path, default=DATA)
     options = parser.parse_args()
     kept = json.loads(options.out.read_text()) if options.out.is_file() else {}
     if options.long:
         longer(kept.get("to_the_end", {}), lambda part: _write(options.out, kept | {"to_the_end": part}))
+    elif options.double:
+        save = lambda part: _write(options.out, kept | {"in_double": part})  # noqa: E731
+        longer(kept.get("in_double", {}), save, ends=(20000,), dtype=torch.float64)
     elif options.full:
         full_longer(kept.get("full_longer", {}), lambda part: _write(options.out, kept | {"full_longer": part}))
     else:
-        _write(options.out, measured() | {name: kept[name] for name in ("to_the_end", "full_longer") if name in kept})
+        _write(options.out, measured() | {name: kept[name] for name in LONGER if name in kept})
     print(f"So: {options.out.name} is written; `make docs` draws the page.")
 
 

@@ -46,10 +46,11 @@ class ChainRun:
     degree: int = 2
     own: float = 3.0
     rate: float = 1.0
+    dtype: torch.dtype = torch.float32
 
     def start(self) -> Staged:
         """The model before the first step."""
-        return Staged.start(self.heads, self.degree, own=self.own)
+        return Staged.start(self.heads, self.degree, own=self.own, dtype=self.dtype)
 
     def data(self) -> tuple[ChainTables, ChainTables]:
         """Training and validation sequences as the model sees them."""
