@@ -23,7 +23,7 @@ __all__ = ["BORN", "alternation_measured", "scratch_measured", "table_rows"]
 PROVED = ("UR", "UL", "NRFirst", "NLFirst")
 OPEN = ("NRLast", "NLLast")
 BAR = 0.95
-CPU = "width 16 was trained on a core of a CPU: python -m benchmarks.alternation --narrow, for L_6 with more --steps"
+CPU = "networks of width 16 were trained on a core of a CPU by benchmarks.alternation"
 OTHER_TASK = (
     f"{MISLABELLED} is another task: in a quarter of its samples the answer is the last letter of the context; ours is "
     "the corrected one, in its own table"
