@@ -2,10 +2,10 @@
 
     python -m benchmarks.induction_study            # all but what is long
     python -m benchmarks.induction_study --long     # three seeds, to the end of the published run
-    python -m benchmarks.induction_study --double   # the same in float64, to step 17,783
+    python -m benchmarks.induction_study --double   # the same in float64
     python -m benchmarks.induction_study --full     # the full model for 3,000 steps
 
-The last three take 20, 10 and 5 minutes of one core, add to the file as they go, and go on where they were cut.
+The last three take 20, 25 and 5 minutes of one core, add to the file as they go, and go on where they were cut.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def main() -> None:
         longer(kept.get("to_the_end", {}), lambda part: _write(options.out, kept | {"to_the_end": part}))
     elif options.double:
         save = lambda part: _write(options.out, kept | {"in_double": part})  # noqa: E731
-        longer(kept.get("in_double", {}), save, ends=(20000,), dtype=torch.float64)
+        longer(kept.get("in_double", {}), save, ends=(20000, 50000), dtype=torch.float64)
     elif options.full:
         full_longer(kept.get("full_longer", {}), lambda part: _write(options.out, kept | {"full_longer": part}))
     else:
