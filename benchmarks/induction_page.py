@@ -14,7 +14,7 @@ from headcount.results.literature import Published
 __all__ = ["page"]
 
 Data = Mapping[str, Any]
-LATE = (1000, 5000, 10000, 17783, 31623, 50000)
+LATE = (1000, 5000, 10000, 13335, 17783, 31623, 50000)
 
 
 def page(data: Data) -> str:
