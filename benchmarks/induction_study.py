@@ -1,10 +1,20 @@
-"""Measure what docs/induction.html shows, and write docs/data/induction.json: half a minute on one core."""
+"""Measure what docs/induction.html shows, and write docs/data/induction.json: half a minute on one core.
+
+    python -m benchmarks.induction_study            # all but what is long
+    python -m benchmarks.induction_study --long     # three seeds, to the end of the published run
+    python -m benchmarks.induction_study --double   # the same in float64
+    python -m benchmarks.induction_study --full     # the full model for 3,000 steps
+
+The last three take 20, 25 and 5 minutes of one core, add to the file as they go, and go on where they were cut.
+"""
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +24,10 @@ from headcount.files import whole
 from headcount.papers.induction.bounds import information_table
 from headcount.papers.induction.experiments import (
     ChainRun,
+    full_path,
     full_rows,
     length_rows,
+    path_rows,
     predictor_rows,
     selection_rows,
     stage_rows,
@@ -24,11 +36,16 @@ from headcount.papers.induction.networks import MatchingNet, generalised_inducti
 from headcount.papers.induction.staged import GROUPS, Stage
 from headcount.tasks.ngrams import NGram
 
-__all__ = ["main", "measured"]
+__all__ = ["full_longer", "longer", "main", "measured"]
 
 DATA = Path(__file__).parent.parent / "docs/data/induction.json"
 STEPS = 300
 SHOWN = sorted({*range(21), *(round(10 ** (e / 12)) for e in range(16, 30)), 50, 100, STEPS})
+LONG = (0, 1, 5, 10, *(round(10 ** (e / 8)) for e in range(10, 38)), 50, 100, 500, 5000, 50000)
+FULL_AT = (200, 1000, 3000)
+STARTS = [(own, t, seed) for own in (3.0, 1.0) for t in (0.0, 0.3, 1.0) for seed in ((0, 1, 2) if t else (0,))]
+LONGER = ("to_the_end", "in_double", "full_longer")  # parts that other runs write
+Save = Callable[[dict[str, Any]], None]
 
 
 def measured() -> dict[str, Any]:
@@ -40,7 +57,7 @@ def measured() -> dict[str, Any]:
     apart = (Stage(("selector",), 100), Stage(("copier",), 100), Stage(("classifier",), 100))
     _, in_turn = stage_rows(ChainRun(training=2000), apart, at=(0, 10, 100, 200, 300))
     return {
-        "date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
+        "date": _today(),
         "seconds": round(seconds, 1),
         "stages": stages,
         "in_turn": in_turn,
@@ -51,6 +68,40 @@ def measured() -> dict[str, Any]:
         "certificate": certificate_rows(),
         "full": [row for own in (3.0, 1.0) for row in full_rows(own=own, seeds=(0, 1), steps=200, training=1000)],
     }
+
+
+def longer(
+    kept: dict[str, Any],
+    save: Save,
+    *,
+    at: tuple[int, ...] = LONG,
+    ends: tuple[int, ...] = (5000, 50000),
+    seeds: int = 3,
+    training: int = 9000,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """The simplified model as published: all seeds to the first end, then to the next; their last rows have states."""
+    rows, seconds = list(kept.get("rows", [])), kept.get("seconds", 0.0)
+    for end, seed in ((end, seed) for end in ends for seed in range(seeds)):
+        run = ChainRun(training=training, seed=seed, dtype=dtype)
+        last = max((row for row in rows if row["seed"] == seed), key=lambda row: row["step"], default=None)
+        began = time.process_time()
+        for row in path_rows(run, [step for step in sorted(set(at)) if step <= end], after=last):
+            others = [old if old["seed"] != seed else {k: v for k, v in old.items() if k != "state"} for old in rows]
+            rows, spent = [*others, row], round(seconds + time.process_time() - began, 1)
+            save({"date": _today(), "training": training, "validation": run.validation, "seconds": spent, "rows": rows})
+        seconds += time.process_time() - began
+
+
+def full_longer(kept: dict[str, Any], save: Save, *, at: tuple[int, ...] = FULL_AT, training: int = 4000) -> None:
+    """The full model from every start that has no row yet."""
+    rows, before, began = list(kept.get("rows", [])), kept.get("seconds", 0.0), time.process_time()
+    done = {(row["own"], row["randomness"], row["seed"]) for row in rows}
+    for own, randomness, seed in STARTS:
+        if (own, randomness, seed) not in done:
+            rows += full_path(ChainRun(training=training, own=own), randomness, seed, at)
+            spent = round(before + time.process_time() - began, 1)
+            save({"date": _today(), "training": training, "seconds": spent, "rows": list(rows)})
 
 
 def information_rows() -> list[dict[str, Any]]:
@@ -81,9 +132,32 @@ def certificate_rows() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    with whole(DATA) as scratch:
-        scratch.write_text(_text(measured()), encoding="utf-8")
-    print(f"So: {DATA.name} is written; `make docs` draws the page.")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--long", action="store_true", help="the published run to its end")
+    parser.add_argument("--double", action="store_true", help="the published run in float64")
+    parser.add_argument("--full", action="store_true", help="the full model for longer")
+    parser.add_argument("--out", type=Path, default=DATA)
+    options = parser.parse_args()
+    kept = json.loads(options.out.read_text()) if options.out.is_file() else {}
+    if options.long:
+        longer(kept.get("to_the_end", {}), lambda part: _write(options.out, kept | {"to_the_end": part}))
+    elif options.double:
+        save = lambda part: _write(options.out, kept | {"in_double": part})  # noqa: E731
+        longer(kept.get("in_double", {}), save, ends=(20000, 50000), dtype=torch.float64)
+    elif options.full:
+        full_longer(kept.get("full_longer", {}), lambda part: _write(options.out, kept | {"full_longer": part}))
+    else:
+        _write(options.out, measured() | {name: kept[name] for name in LONGER if name in kept})
+    print(f"So: {options.out.name} is written; `make docs` draws the page.")
+
+
+def _today() -> str:
+    return f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+
+
+def _write(path: Path, data: dict[str, Any]) -> None:
+    with whole(path) as scratch:
+        scratch.write_text(_text(data), encoding="utf-8")
 
 
 def _set(lags: tuple[int, ...]) -> str:
@@ -92,18 +166,26 @@ def _set(lags: tuple[int, ...]) -> str:
 
 def _text(data: dict[str, Any]) -> str:
     """JSON with a line for every row."""
+    return _lines(data, "") + "\n"
+
+
+def _lines(data: dict[str, Any], indent: str) -> str:
     parts = []
     for key, value in data.items():
-        rows = [f"  {json.dumps(_rounded(row))}" for row in value] if isinstance(value, list) else []
-        parts.append(f' "{key}": ' + ("[\n" + ",\n".join(rows) + "\n ]" if rows else json.dumps(value)))
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+        if isinstance(value, list) and value:
+            rows = ",\n".join(f"{indent}  {json.dumps(_rounded(row))}" for row in value)
+            parts.append(f'{indent} "{key}": [\n{rows}\n{indent} ]')
+        else:
+            nested = isinstance(value, dict)
+            parts.append(f'{indent} "{key}": ' + (_lines(value, indent + " ") if nested else json.dumps(value)))
+    return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {key: _rounded(v) for key, v in value.items()}
+    if isinstance(value, dict):  # a state is kept to the last bit of float32, for a run to go on from
+        return {key: v if key == "state" else _rounded(v) for key, v in value.items()}
     return [_rounded(v) for v in value] if isinstance(value, list | tuple) else value
 
 

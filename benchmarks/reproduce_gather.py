@@ -18,6 +18,8 @@ from headcount.fits.agreement import comparisons
 from headcount.papers.allocation.reproduce import decoder_claims
 from headcount.papers.born.reproduce import alternation_measured, scratch_measured
 from headcount.papers.head_count.reproduce import cells_of
+from headcount.papers.induction.experiments import ChainRun
+from headcount.papers.induction.reproduce import curve_measured
 from headcount.papers.infoflow.reproduce import TRIANGLE_TABLE, pair_claims, triangle_claims
 from headcount.reproduction.index import named
 from headcount.reproduction.runner import keep
@@ -35,7 +37,7 @@ def main() -> None:
     for path in asked.files:
         tables = json.loads(path.read_text())
         for name, command, seconds, found in records(tables):
-            device = "NVIDIA H200"
+            device = "NVIDIA H200" if "cuda" in command else "CPU (x86_64)"
             record = Record(name, False, asked.date, device, command, seconds, found)
             keep(asked.out / named(name).file(quick=False), record.to_json())
             print(f"{name}: {[str(c.verdict) for c in comparisons(record, named(name))]}")
@@ -57,8 +59,13 @@ def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
         found.append(("born:from-scratch", "python -m benchmarks.born_table --device cuda", seconds,
                       scratch_measured(tables)))  # fmt: skip
     if {"lrs", "embed_dim"} <= set(tables):
-        measured = alternation_measured(tables["rows"])
+        narrow = [part["rows"] for name, part in tables.items() if name.startswith("narrow")]
+        measured = alternation_measured(tables["rows"], *narrow)
         found.append(("born:depth", "python -m benchmarks.alternation --device cuda", tables["seconds"], measured))
+    if "to_the_end" in tables:
+        run = tables["to_the_end"]
+        measured = curve_measured(run["rows"], ChainRun(training=run["training"], validation=run["validation"]))
+        found.append(("induction:curve", "python -m benchmarks.induction_study --long", run["seconds"], measured))
     if "sphere" in tables:
         pairs = {"pair tasks": _pairs(tables["sphere"])}
         if "gaussian" in tables:

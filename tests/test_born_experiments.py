@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from benchmarks.alternation import missing
 from headcount.cli.door import main
 from headcount.fits.agreement import compare
 from headcount.nets.causal import CausalTransformer, DecoderShape
@@ -143,8 +144,33 @@ def test_a_knee_is_the_least_depth_that_is_right():
     rows = depth_rows({(4, 1): 0.2, (4, 2): 0.99, (4, 3): 1.0, (5, 1): 0.1, (5, 2): 0.5})
     assert [(k["blocks"], k["proved"], k["in range"]) for k in knees(rows)] == [(4, 2, 2), (5, 3, None)]
     claims = alternation_measured(rows).claims
-    assert [claim.holds for claim in claims] == [True, False]
-    assert "L_4: proved 2, measured 2" in born_page({}, rows)
+    assert [claim.holds for claim in claims] == [True, True, False, False]
+    page = born_page({}, {"width 8": rows, "width 4": rows})
+    assert page.count("L_4: proved 2, measured 2") == 2 and "Depth: width 4" in page
+
+
+def test_a_knee_in_range_may_stand_before_the_one_on_longer_words():
+    bins = ((20, 50), (51, 75))
+    shares = {1: (0.2, 0.1), 2: (0.97, 0.6), 3: (1.0, 0.99)}
+    rows = [
+        row("", bins[0], zip(bins, s, strict=True)) | {"blocks": 5, "depth": d, "lr": 1e-3} for d, s in shares.items()
+    ]
+    (knee,) = knees(rows)
+    assert (knee["in range"], knee["all ranges"], knee["proved"]) == (2, 3, 3)
+    narrow = alternation_measured((), [r | {"embed_dim": 16, "steps": 3000} for r in rows])
+    assert [(claim.says, claim.holds) for claim in narrow.claims] == [
+        ("L_5 takes depth 3, in range (width 16, 3,000 steps)", False),
+        ("L_5 takes depth 3, all ranges (width 16, 3,000 steps)", True),
+    ]
+
+
+def test_only_depths_and_seeds_without_a_row_are_trained():
+    setting = AlternationSetting(blocks=(3, 4), depths=(1, 2), seeds=(0, 1))
+    kept = [{"depth": 1, "blocks": k, "seed": s} for k in (3, 4) for s in (0, 1)] + [
+        {"depth": 2, "blocks": 3, "seed": 0}
+    ]
+    todo = [(part.depths, part.blocks, part.seeds) for part in missing(setting, kept)]
+    assert todo == [((2,), (3,), (1,)), ((2,), (4,), (0, 1))]
 
 
 def test_the_depth_study_runs():

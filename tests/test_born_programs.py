@@ -152,7 +152,7 @@ def test_copies_of_distinct_letters_are_exact_and_of_repeats_ambiguous(backward)
 def test_the_program_of_an_alternation_is_exact_and_as_deep_as_proved(blocks):
     task = Alternation(blocks)
     program = task.program()
-    ids, targets, judged = answered(task, 10_000 if blocks in (3, 6) else 500, (20, 60))
+    ids, targets, judged = answered(task, 10_000 if 3 <= blocks <= 6 else 500, (20, 60))
     assert (program.said(ids)[judged] == targets[judged]).all()
     assert program.depth == task.depth.value == max(0, blocks - 2)
     assert task.depth.side == "exact" and task.depth.source.paper == "yang2025kneedeep"

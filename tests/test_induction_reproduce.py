@@ -3,8 +3,9 @@
 import pytest
 
 from headcount.fits.agreement import comparisons
+from headcount.papers.induction.experiments import ChainRun
 from headcount.papers.induction.published import LOSS, SCALE, SHARE
-from headcount.papers.induction.reproduce import INDUCTION
+from headcount.papers.induction.reproduce import INDUCTION, curve_measured
 from headcount.papers.induction.stages_picture import lengths_picture, stages_picture
 from headcount.results.record import Setting
 
@@ -19,6 +20,18 @@ def test_the_quick_run_meets_the_stored_one():
     assert all(abs(cell.ours - cell.published) < 0.02 for cell in found[LOSS.title].cells)
     assert all(abs(cell.ours - cell.published) < 0.2 for cell in found[SCALE.title].cells)
     assert all(comparison.same_order for comparison in found.values())
+
+
+def test_a_curve_takes_as_many_seeds_as_came_to_a_step():
+    base = ChainRun(training=9000)
+    rows = [row(step, share) | {"seed": s} for s in (0, 1) for step, share in ((0, 0.1), (1, 0.3), (10, 0.99))]
+    measured = curve_measured([*rows, row(100, 1.0) | {"seed": 1}], base)
+    assert {key[0]: len(values) for key, values in measured.tables[LOSS.title].items()} == {0: 2, 100: 1}
+    assert measured.tables["own-lag weights at the end"][100, "lag 2"] == (4.0,)
+    assert measured.setup["steps"] == 100 and "100 steps of 50000" in measured.notes[0]
+    whole = curve_measured([r | {"step": r["step"] * 5000 if r["step"] == 10 else r["step"]} for r in rows]
+                           + [row(10, 0.99) | {"seed": s} for s in (0, 1)], base)  # fmt: skip
+    assert whole.notes == ()
 
 
 @pytest.mark.slow

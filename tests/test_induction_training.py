@@ -1,5 +1,6 @@
 """The simplified model: equal to a direct loop, trained in stages, choosing the information set, at any length."""
 
+import json
 import math
 import time
 from dataclasses import replace
@@ -9,10 +10,14 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
+from benchmarks.induction_study import longer
 from headcount.papers.induction.experiments import (
     ChainRun,
+    full_path,
     full_rows,
+    lags_read,
     length_rows,
+    path_rows,
     predictor_rows,
     selection_rows,
     stage_rows,
@@ -84,6 +89,22 @@ def test_gradients_are_those_of_the_loop():
         torch.testing.assert_close(one, other, atol=1e-12, rtol=0)
 
 
+def test_places_that_are_alike_are_one_entry_and_every_place_is_counted():
+    sample = NGram(length=40).sample(50, generator=seeded(3), dtype=torch.float64)
+    data = ChainTables.of(sample, 3)
+    assert len(data.pairs) < 0.8 * 50 * 40 and data.counts.sum() == 50 * 40
+    assert torch.equal(torch.repeat_interleave(data.sizes), data.sequence)
+    letters = torch.zeros(150, dtype=torch.float64).index_add(0, data.cells, data.counts)
+    torch.testing.assert_close(letters.view(50, 3), sample.x.sum(dim=1), atol=0, rtol=0)
+
+
+def test_a_large_scale_gives_the_mean_of_the_best_places_and_no_nan():
+    """Scores of hundreds: without the largest taken off, exp would be infinite in float32."""
+    sample = NGram(length=30).sample(20, generator=seeded(6))
+    model = replace(Staged.start(), classifier=torch.tensor(2000.0))
+    assert model(ChainTables.of(sample, 3)).isfinite().all()
+
+
 def test_identity_maps_are_the_simplified_model():
     sample = NGram(length=15).sample(6, generator=seeded(1), dtype=torch.float64)
     data, model = ChainTables.of(sample, 3), random_model(2)
@@ -130,6 +151,42 @@ def test_the_three_groups_move_one_after_the_other(published_run):
 def test_in_the_simplified_model_the_start_does_not_matter(own):
     model = ChainRun(training=1500, own=own).trained((Stage(GROUPS, 30),))
     assert model.chosen == (1, 2) and model.share((1, 2)) > 0.99
+
+
+def test_a_run_that_was_cut_goes_on_bit_for_bit_from_its_written_row():
+    run = ChainRun(training=200, validation=100)
+    whole = list(path_rows(run, (0, 5, 20)))
+    written = json.loads(json.dumps(list(path_rows(run, (0, 5)))))
+    (last,) = path_rows(run, (0, 5, 20), after=written[-1])
+    assert last == whole[-1] and list(path_rows(run, (0, 5), after=written[-1])) == []
+    _, rows = stage_rows(run, (Stage(GROUPS, 20),), at=(20,))
+    assert rows[0]["loss"] == last["loss"] and rows[0]["shares"] == last["shares"]
+
+
+def test_the_long_study_adds_end_by_end_and_goes_on_where_it_was_cut():
+    parts: list[dict] = []
+    longer({}, parts.append, at=(0, 2, 4), ends=(2, 4), seeds=2, training=100)
+    cells = [(row["seed"], row["step"]) for row in parts[-1]["rows"]]
+    assert cells == [(0, 0), (0, 2), (1, 0), (1, 2), (0, 4), (1, 4)] and len(parts) == 6
+    again: list[dict] = []
+    longer(parts[3], again.append, at=(0, 2, 4), ends=(2, 4), seeds=2, training=100)
+    assert again[-1]["rows"] == parts[-1]["rows"] and len(again) == 2
+    assert [row["step"] for row in parts[-1]["rows"] if "state" in row] == [4, 4]
+
+
+def test_lags_read_are_those_of_the_heads_that_were_chosen():
+    start = Staged.start(own=3.0, other=0.1)
+    model = replace(start, selector=torch.tensor([0.0, 0, 1, 0, 0, 0, 0]))  # the set of the second head alone
+    assert model.chosen == (2,) and lags_read(model) == (2,)
+    even = replace(model, copier=torch.zeros(3, 3))
+    assert lags_read(even) == (2, 3, 4) and lags_read(even, least=0.4) == ()
+
+
+def test_a_row_of_the_full_models_path_is_the_row_of_a_run_that_ends_there():
+    base = ChainRun(training=100, validation=50)
+    early, late = full_path(base, 1.0, 0, (3, 6))
+    (alone,) = full_rows(seeds=(0,), randomness=(1.0,), steps=6, training=100, validation=50)
+    assert (early["steps"], late) == (3, alone)
 
 
 def test_stages_move_only_the_groups_they_name():

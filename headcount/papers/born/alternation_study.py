@@ -1,4 +1,4 @@
-"""How many layers predict L_k: decoders without positions, depths 1 to 4, k = 3 to 6, beside the proved k - 2."""
+"""How many layers predict L_k: decoders without positions, depths 1 to 6, k = 3 to 6, beside the proved k - 2."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headcount.tasks.alternation import Alternation
 from headcount.tasks.letters import Lengths
 from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
 
-__all__ = ["AlternationSetting", "by_depth", "depth_summary", "knees", "small_alternation"]
+__all__ = ["NARROW", "AlternationSetting", "by_depth", "depth_summary", "knees", "small_alternation"]
 
 BAR = 0.95  # of words that must be right for a depth to count as enough
 
@@ -22,7 +22,7 @@ class AlternationSetting:
     """Words of so many blocks, networks of so many layers of one head, trained short and tested longer."""
 
     blocks: tuple[int, ...] = (3, 4, 5, 6)
-    depths: tuple[int, ...] = (1, 2, 3, 4)
+    depths: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
     train: Lengths = (51, 100)
     tests: tuple[Lengths, ...] = ((101, 150), (151, 200))
     heads: int = 1
@@ -37,6 +37,10 @@ class AlternationSetting:
         layers = ((self.heads, self.embed_dim // self.heads),) * depth
         context = max(high for _, high in (self.train, *self.tests)) + 1
         return DecoderShape(layers, self.embed_dim, 4 * self.embed_dim, 5, context=context, positions="none")
+
+
+NARROW = AlternationSetting(embed_dim=16, steps=3000, batch=16, lrs=(2e-3,))
+"""The same words and depths at half the width, which a CPU core trains in half an hour."""
 
 
 def small_alternation(setting: AlternationSetting) -> AlternationSetting:

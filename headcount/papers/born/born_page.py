@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from headcount.drawing.axes import Frame
 from headcount.drawing.panels import figure_of, frames, legend, plain_panel
 from headcount.drawing.svg import Figure
 from headcount.papers.born.ablations import ABLATED, ablation_summary
@@ -46,13 +48,15 @@ def length_page(study: LengthStudy, *, command: str = "", date: str = "") -> str
 
 def born_page(
     stored: Mapping[str, Any],
-    depth_rows: Sequence[dict[str, Any]] = (),
+    depths: Mapping[str, Sequence[dict[str, Any]]] | None = None,
     ablations: Sequence[dict[str, Any]] = (),
+    contexts: Mapping[str, Sequence[dict[str, Any]]] | None = None,
     *,
     date: str = "",
 ) -> str:
-    """The page of the paper from the rows at hand; what was not measured yet is said to be missing."""
-    parts = [_verdicts(), *_tables(stored), _edges(ablations), _depth(depth_rows), _context()]
+    """The page of the paper from the rows at hand, `depths` by their sizes; what was not measured yet is said so."""
+    layers = [_depth(rows, sizes) for sizes, rows in (depths or {"": ()}).items()]
+    parts = [_verdicts(), *_tables(stored), _edges(ablations), *layers, _context(), *_asked(contexts or {})]
     lines = table_rows(stored)
     held = [line for line in lines if line["proved"] == "proved" and line["verdict"].startswith("generalises")]
     proved = [line for line in lines if line["proved"] == "proved"]
@@ -116,14 +120,16 @@ def _edges(rows: Sequence[dict[str, Any]]) -> Passage:
     return Passage("Edges cut", words, rows=tuple(order), columns=columns, note=note)
 
 
-def _depth(rows: Sequence[dict[str, Any]]) -> Passage:
+def _depth(rows: Sequence[dict[str, Any]], sizes: str) -> Passage:
     words = ("Predicting the alternation language L_k takes k - 2 counts inside each other, and not fewer.",)
     if not rows:
         return Passage("Depth", (*words, "Not measured yet."))
     lines = depth_summary(rows)
+    bins = ["-".join(map(str, lengths)) for lengths in lines[0]["bins"]]
     by_depth = tuple(
-        {"blocks": line["blocks"], "depth": line["depth"], "in range": line["medians"][0],
-         "longest": line["medians"][-1], "seeds in range": " ".join(f"{seed[0]:.3f}" for seed in line["seeds"])}
+        {"language": f"L_{line['blocks']}", "proved": f"{line['proved']:g}", "layers": line["depth"],
+         **dict(zip(bins, line["medians"], strict=True)),
+         "seeds, longest": " ".join(f"{seed[-1]:.3f}" for seed in line["seeds"])}
         for line in lines
     )  # fmt: skip
     turns = [
@@ -131,7 +137,10 @@ def _depth(rows: Sequence[dict[str, Any]]) -> Passage:
         f"{knee['all ranges'] or 'none'} in all ranges."
         for knee in knees(rows)
     ]
-    return Passage("Depth", (*words, *turns), (_depths(lines),), by_depth, note="Whole words right, medians of seeds.")
+    note = f"Whole words right by length, medians of {len(lines[0]['seeds'])} seeds; trained on {bins[0]} letters. "
+    note += "A knee is the least number of layers with at least 0.95."
+    title = f"Depth: {sizes}" if sizes else "Depth"
+    return Passage(title, (*words, *turns), (_depths(lines),), by_depth, note=note)
 
 
 def _context() -> Passage:
@@ -141,6 +150,26 @@ def _context() -> Passage:
     )
     words = ("Published, not measured here: copying in context by pretrained models, exact match.",)
     return Passage("Pretrained models", words, rows=rows, note=str(IN_CONTEXT.source))
+
+
+def _asked(contexts: Mapping[str, Sequence[dict[str, Any]]]) -> list[Passage]:
+    """What models said that were asked here: a line for every task, by length."""
+    made = []
+    for model, rows in contexts.items():
+        lengths = sorted({row["length"] for row in rows})
+        cells = {(row["code"], row["length"]): row for row in rows}
+        lines = []
+        for code in dict.fromkeys(row["code"] for row in rows):
+            mine = [(n, cells[code, n]) for n in lengths if (code, n) in cells]
+            line = {"task": code} | {f"strings, {n}": row["strings"] for n, row in mine}
+            lines.append(line | {f"letters, {n}": row["letters"] for n, row in mine})
+        words = (
+            "Solved strings of the same task and length stand before each string that is asked for. Retrieval among "
+            "26 letters, copies of 52; with repeats 0.3 of the places have a letter that came before."
+        )
+        note = f"{rows[0]['samples']} strings each, after {rows[0]['shots']} solved ones; greedy answers."
+        made.append(Passage(f"{model}, asked in context", (words,), rows=tuple(lines), note=note))
+    return made
 
 
 def _curve(study: LengthStudy) -> Exhibit:
@@ -165,20 +194,33 @@ def _curve_figure(study: LengthStudy, width: int) -> Figure:
 
 
 def _depths(lines: Sequence[dict[str, Any]]) -> Exhibit:
-    caption = "Words right in range against the number of layers, one line for each number of blocks."
-    return Exhibit(_depth_figure(lines, 720), caption, _depth_figure(lines, 360))
+    caption = "Words right against the number of layers, one line for each language; a ring at the proved depth."
+    return Exhibit(_depth_figure(lines, narrow=False), caption, _depth_figure(lines, narrow=True))
 
 
-def _depth_figure(lines: Sequence[dict[str, Any]], width: int) -> Figure:
-    height = 320
-    (frame,) = frames(1, width=width, height=height)
+def _depth_figure(lines: Sequence[dict[str, Any]], *, narrow: bool) -> Figure:
+    """Two panels, in range and on the longest words: side by side, or `narrow` below each other."""
+    width, height = (360, 560) if narrow else (760, 320)
+    places = frames(2, width=width, height=height)
+    if narrow:
+        (place,) = frames(1, width=width, height=height // 2)
+        places = [place, replace(place, top=place.top + height / 2, bottom=place.bottom + height / 2)]
+    parts = [_depth_panel(places[0], lines, 0), _depth_panel(places[1], lines, -1)]
+    words = "Share of words that are right, by layers and blocks, in range and on the longest words."
+    return figure_of(parts, width=width, height=height, title="Alternation by depth", words=words)
+
+
+def _depth_panel(frame: Frame, lines: Sequence[dict[str, Any]], which: int) -> str:
     depths = sorted({line["depth"] for line in lines})
     kinds = sorted({line["blocks"] for line in lines})
     panel = plain_panel(frame, depths if len(depths) > 1 else [*depths, depths[0] + 1], [0.0, 1.0])
-    parts = [panel.axes, panel.below([(d, str(d)) for d in depths], "layers"), panel.title("words right, in range")]
+    lengths = "-".join(map(str, lines[0]["bins"][which]))
+    parts = [panel.axes, panel.below([(d, str(d)) for d in depths], "layers"), panel.title(f"words right, {lengths}")]
     for i, blocks in enumerate(kinds):
-        points = [(line["depth"], line["medians"][0]) for line in lines if line["blocks"] == blocks]
+        mine = [line for line in lines if line["blocks"] == blocks]
+        points = [(line["depth"], line["medians"][which]) for line in mine]
+        proved = [(line["depth"], line["medians"][which]) for line in mine if line["depth"] == line["proved"]]
         parts += [panel.line(points, f"line ks{i % 4}"), panel.marks(points, i % 4)]
+        parts.append(panel.marks(proved, i % 4, "ring", 8.0))
     parts.append(legend([f"L_{k}" for k in kinds], frame.right - 70, frame.bottom - 17 * len(kinds)))
-    words = "Share of words that are right, by layers and blocks."
-    return figure_of(parts, width=width, height=height, title="Alternation by depth", words=words)
+    return "".join(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,8 +19,10 @@ __all__ = [
     "TOGETHER",
     "ChainRun",
     "chain_samples",
+    "full_path",
     "full_rows",
     "length_rows",
+    "path_rows",
     "predictor_rows",
     "selection_rows",
     "stage_rows",
@@ -44,10 +46,11 @@ class ChainRun:
     degree: int = 2
     own: float = 3.0
     rate: float = 1.0
+    dtype: torch.dtype = torch.float32
 
     def start(self) -> Staged:
         """The model before the first step."""
-        return Staged.start(self.heads, self.degree, own=self.own)
+        return Staged.start(self.heads, self.degree, own=self.own, dtype=self.dtype)
 
     def data(self) -> tuple[ChainTables, ChainTables]:
         """Training and validation sequences as the model sees them."""
@@ -77,6 +80,29 @@ def stage_rows(
             rows.append({"step": step, "loss": float(model.loss(validation)), **groups_row(model)})
 
     return descend(run.start(), training, stages, rate=run.rate, visit=visit), rows
+
+
+def path_rows(run: ChainRun, at: Sequence[int], *, after: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    """A row for every step in `at`, all groups together, with the model's state; after the row `after` it goes on.
+
+    The state is a few numbers and the data come from the seed, so a run that was cut goes on bit for bit.
+    """
+    training, validation = run.data()
+    model, done = (run.start(), 0) if after is None else (_moved_to(run.start(), after["state"]), after["step"])
+    for step in sorted(step for step in at if after is None or step > done):
+        model = descend(model, training, (Stage(GROUPS, step - done),), rate=run.rate)
+        done, state = step, {name: getattr(model, name).tolist() for name in GROUPS}
+        yield {
+            "seed": run.seed,
+            "step": step,
+            "loss": float(model.loss(validation)),
+            **groups_row(model),
+            "state": state,
+        }
+
+
+def _moved_to(model: Staged, state: Mapping[str, Any]) -> Staged:
+    return replace(model, **{name: torch.tensor(state[name], dtype=model.copier.dtype) for name in GROUPS})
 
 
 def groups_row(model: Staged) -> dict[str, Any]:
@@ -169,18 +195,33 @@ def full_rows(
     A hypothesis is asked, no theorem repeated. The data are the same for every seed, only the start differs: maps from
     those of the simplified model (randomness 0, where all seeds are one) to random ones (1).
     """
-    base = ChainRun(training=training, validation=validation, rate=rate)
+    base = ChainRun(training=training, validation=validation, own=own, rate=rate)
+    starts = [(t, seed) for t in randomness for seed in (seeds if t > 0 else seeds[:1])]
+    return [row for mixed, seed in starts for row in full_path(base, mixed, seed, (steps,))]
+
+
+def full_path(base: ChainRun, randomness: float, seed: int, at: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """One start of the full model: a row at every step in `at`, with the lags each head reads by more than a tenth."""
     data, held_out = base.data()
-    rows = []
-    for mixed, seed in [(t, seed) for t in randomness for seed in (seeds if t > 0 else seeds[:1])]:
-        learnt = Learnt.between(base.heads, base.task.vocab, mixed, generator=torch.Generator().manual_seed(seed))
-        start = Staged.start(base.heads, base.degree, own=own, learnt=learnt)
-        model = descend(start, data, (Stage((*GROUPS, "learnt"), steps),), rate=rate)
-        row = {"randomness": mixed, "seed": seed, "own": own, "steps": steps, "chosen": model.chosen}
+    learnt = Learnt.between(base.heads, base.task.vocab, randomness, generator=torch.Generator().manual_seed(seed))
+    model, done = replace(base.start(), learnt=learnt), 0
+    for step in sorted(at):
+        model, done = descend(model, data, (Stage((*GROUPS, "learnt"), step - done),), rate=base.rate), step
+        row = {"randomness": randomness, "seed": seed, "own": base.own, "steps": step, "chosen": model.chosen}
         row |= {"share": model.share(model.chosen), "share_of_parents": model.share(base.task.parents)}
         right = float((model(held_out).argmax(dim=1) == held_out.following).double().mean())
-        rows.append(row | {"loss": float(model.loss(held_out)), "accuracy": right})
-    return rows
+        row |= {"loss": float(model.loss(held_out)), "accuracy": right, "lags_read": lags_read(model)}
+        yield row
+
+
+def lags_read(model: Staged, least: float = 0.1) -> Lags:
+    """The lags that the heads of the chosen set give more than `least` of their attention.
+
+    >>> lags_read(Staged.start(own=3.0)), lags_read(Staged.start(own=0.1))  # the empty set is chosen at the start
+    ((), ())
+    """
+    weights = model.copier.softmax(dim=1)
+    return tuple(sorted({h + i for h in model.chosen for i in range(model.heads) if weights[h - 1, i] > least}))
 
 
 def _scored(law: Tensor, following: Tensor) -> dict[str, float | None]:

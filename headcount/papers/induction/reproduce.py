@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from headcount.papers.induction.experiments import ChainRun, full_rows, selection_rows, stage_rows
+from headcount.papers.induction.experiments import ChainRun, full_rows, path_rows, selection_rows
 from headcount.papers.induction.published import FULL_SHARES, LOSS, SCALE, SHARE
-from headcount.papers.induction.staged import GROUPS, Stage
 from headcount.results.record import Claim, Measured, Reproduction, Setting
 
-__all__ = ["INDUCTION"]
+__all__ = ["INDUCTION", "curve_measured"]
 
 RUN = "all together"
 
 
 def curve(setting: Setting) -> Measured:
     """The simplified model from the published start, all parameters together."""
-    steps, seeds = (100, range(2)) if setting.quick else (1000, range(3))
+    steps, seeds = (100, range(2)) if setting.quick else (5000, range(3))
     base = ChainRun(training=2000 if setting.quick else 9000)
-    at = sorted({0, 1, 5, 10, 50, 100, 500, 1000} & set(range(steps + 1)))
-    runs = [stage_rows(ChainRun(training=base.training, seed=s), (Stage(GROUPS, steps),), at=at)[1] for s in seeds]
-    by_step = {row["step"]: [run[i] for run in runs] for i, row in enumerate(runs[0])}
+    at = sorted({0, 1, 5, 10, 50, 100, 500, 1000, 5000} & set(range(steps + 1)))
+    return curve_measured([row for s in seeds for row in path_rows(replace(base, seed=s), at)], base)
+
+
+def curve_measured(rows: Sequence[Mapping[str, Any]], base: ChainRun) -> Measured:
+    """The published tables from rows of runs like `base`, with as many seeds as came to a step.
+
+    What is said of the stages is said of the steps that all seeds came to.
+    """
+    by_step: dict[int, list[Mapping[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: (row["step"], row["seed"])):
+        by_step.setdefault(row["step"], []).append(row)
+    seeds, last = len(by_step[0]), max(by_step)
     tables = {
-        LOSS.title: {(t, RUN): tuple(r["loss"] for r in rows) for t, rows in by_step.items() if t in LOSS.rows},
-        SCALE.title: {(t, RUN): tuple(r["scale"] for r in rows) for t, rows in by_step.items() if t in SCALE.rows},
-        SHARE.title: {
-            (t, RUN): tuple(r["shares"]["1,2"] for r in rows) for t, rows in by_step.items() if t in SHARE.rows
-        },
+        LOSS.title: {(t, RUN): tuple(r["loss"] for r in at) for t, at in by_step.items() if t in LOSS.rows},
+        SCALE.title: {(t, RUN): tuple(r["scale"] for r in at) for t, at in by_step.items() if t in SCALE.rows},
+        SHARE.title: {(t, RUN): tuple(r["shares"]["1,2"] for r in at) for t, at in by_step.items() if t in SHARE.rows},
     }
-    own = {f"lag {h + 1}": tuple(r["own"][h] for r in by_step[steps]) for h in range(base.heads)}
-    tables["own-lag weights at the end"] = {(steps, name): values for name, values in own.items()}
-    setup = {"training": base.training, "validation": base.validation, "steps": steps, "seeds": len(seeds), "rate": 1}
-    note = (f"smaller: {base.training} sequences and {steps} steps of 50000",)
-    return Measured(tables, _stages(by_step), setup, note)
+    own = {f"lag {h + 1}": tuple(r["own"][h] for r in by_step[last]) for h in range(base.heads)}
+    tables["own-lag weights at the end"] = {(last, name): values for name, values in own.items()}
+    setup = {"training": base.training, "validation": base.validation, "steps": last, "seeds": seeds, "rate": 1}
+    whole = (base.training, last) == (9000, 50000)
+    notes = () if whole else (f"smaller: {base.training} sequences and {last} steps of 50000",)
+    return Measured(tables, _stages({t: at for t, at in by_step.items() if len(at) == seeds}), setup, notes)
 
 
-def _stages(by_step: dict[int, list[dict[str, Any]]]) -> tuple[Claim, ...]:
+def _stages(by_step: Mapping[int, Sequence[Mapping[str, Any]]]) -> tuple[Claim, ...]:
     early, late = by_step[10], by_step[max(by_step)]
     shares = [row["shares"]["1,2"] for row in early]
     moved = max(abs(w - 3.0) for row in early for w in row["own"])
@@ -86,7 +96,7 @@ def selection(setting: Setting) -> Measured:
 INDUCTION = (
     Reproduction("induction:curve", "the simplified model in three stages", curve, (LOSS, SCALE, SHARE),
                  "Three heads, sets of at most two, own-lag weight 3, others 0.1, c = a = 0.01, descent at rate 1.",
-                 "seeds of the data", ("5 s", "1 min", "1 min")),
+                 "seeds of the data", ("5 s", "3 min", "3 min")),
     Reproduction("induction:selection", "lags chosen by training beside the information set", selection, (),
                  "Parents (1,2), (1,3), (2,3), (2) and concentrations 0.1, 0.3, 1; 60 steps on 2000 sequences.",
                  "start of the full model's maps", ("20 s", "1 min", "1 min")),

@@ -2,7 +2,7 @@
 
 What a head copies to a place is a function of a few letters, so the score of a place is a number from a table over the
 pairs (letters before the end, letters before the place) that occur: the model is evaluated once for each such pair, and
-a sequence only looks its pairs up.
+a sequence only looks its pairs up. Places of a sequence with the same pair and letter are one entry with a count.
 """
 
 from __future__ import annotations
@@ -54,16 +54,26 @@ class Learnt:
 
 @dataclass(frozen=True, eq=False)
 class ChainTables:
-    """Sequences as the model sees them: for every place the number of its pair of contexts, and what each pair is.
+    """Sequences as the model sees them: entries, each a pair of contexts, a letter and how often a sequence has both.
 
     A context of a head is its window of letters, a missing one counted as a letter of its own. `query` and `key` hold,
-    for every head and pair, the numbers of the contexts before the end and before the place.
+    for every head and pair, the numbers of the contexts before the end and before the place. Entries stand sequence by
+    sequence, `sizes` of each; `cells` numbers an entry's sequence and letter.
+
+    >>> x = one_hot(torch.zeros(1, 20, dtype=torch.int64), 3).double()
+    >>> sample = ChainSample(x, torch.tensor([0]), torch.ones(1, 3))
+    >>> ChainTables.of(sample, heads=3).counts.tolist()  # five first places lack letters, the others are alike
+    [15.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     """
 
-    pairs: Int[Tensor, "batch length"]
+    pairs: Int[Tensor, " entries"]
+    sequence: Int[Tensor, " entries"]
+    cells: Int[Tensor, " entries"]
+    counts: Float[Tensor, " entries"]
+    sizes: Int[Tensor, " batch"]
     query: Int[Tensor, "heads kinds"]
     key: Int[Tensor, "heads kinds"]
-    x: Float[Tensor, "batch length vocab"]
+    vocab: int
     following: Int[Tensor, " batch"]
 
     @classmethod
@@ -82,7 +92,12 @@ class ChainTables:
         query, key = (
             torch.stack([code // step**h % size for h in range(heads)]) for code in (kinds // base, kinds % base)
         )
-        return cls(pairs, query, key, sample.x, sample.following)
+        of_all = torch.arange(batch)[:, None] * (len(kinds) * V) + pairs * V + letters
+        entries, counts = torch.unique(of_all, return_counts=True)
+        sequence, entry = entries // (len(kinds) * V), entries % (len(kinds) * V)
+        sizes = torch.bincount(sequence, minlength=batch)
+        cells = sequence * V + entry % V
+        return cls(entry // V, sequence, cells, counts.to(sample.x), sizes, query, key, V, sample.following)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +165,11 @@ class Staged:
 
     def __call__(self, data: ChainTables) -> Float[Tensor, "batch vocab"]:
         """The output for every sequence: a point of the simplex where no value map is learnt."""
-        weights = _looked_up(self._scores(data), data.pairs).softmax(dim=1)
-        mixed = torch.einsum("bl,blv->bv", weights, data.x)
+        scores = _looked_up(self._scores(data), data.pairs)
+        tops = torch.segment_reduce(scores.detach(), "max", lengths=data.sizes)
+        masses = data.counts * (scores - tops[data.sequence]).exp()
+        by_letter = masses.new_zeros(len(data.sizes) * data.vocab).index_add(0, data.cells, masses).view(-1, data.vocab)
+        mixed = by_letter / by_letter.sum(dim=1, keepdim=True)
         return mixed if self.learnt is None else mixed @ self.learnt.value.T
 
     def loss(self, data: ChainTables) -> Tensor:
@@ -165,7 +183,7 @@ class Staged:
         return self.classifier * sum(parts) / squares.sum()
 
     def _agreement(self, head: int, data: ChainTables) -> Float[Tensor, " kinds"]:
-        copies = _copies(self.copier[head], data.x.shape[-1])
+        copies = _copies(self.copier[head], data.vocab)
         asked, held = copies, copies
         if self.learnt is not None:
             asked, held = copies @ self.learnt.query[head].T, copies @ self.learnt.key[head].T

@@ -1,0 +1,106 @@
+"""Letter tasks asked of a language model in context: a few solved strings, then one that it is to go on with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headcount.papers.born.experiments import TASKS
+from headcount.refusals import at_least_one, nearest
+from headcount.tasks.copies import Copy
+from headcount.tasks.neighbours import Neighbour
+
+__all__ = ["Alphabet", "ContextSetting", "asked_in_context", "context_task"]
+
+Reads = Callable[[Int[Tensor, "batch length"]], Float[Tensor, "batch length vocab"]]
+"""A model as a function: tokens in, logits after every place out."""
+NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """The tokens that stand for letters, for the separator, and for the end of a string."""
+
+    letters: tuple[int, ...]
+    separator: int
+    end: int
+
+    @classmethod
+    def of(cls, tokens_of: Callable[[str], list[int]]) -> Alphabet:
+        """Letters with a space before them that are one token each, a bar, and the end of a line.
+
+        >>> Alphabet.of(lambda text: [ord(text[-1])] if text != " b" else [1, 2]).letters[:3]  # b is two tokens
+        (97, 99, 100)
+        """
+        single = [found[0] for name in NAMES if len(found := tokens_of(f" {name}")) == 1]
+        marks = [tokens_of(mark) for mark in ("|", "\n")]
+        if any(len(mark) != 1 for mark in marks):
+            raise ValueError(f"the bar and the end of a line must be one token each, and are {marks}")
+        return cls(tuple(single), marks[0][0], marks[1][0])
+
+    def written(self, task: Neighbour | Copy, ids: Int[Tensor, ...]) -> Int[Tensor, ...]:
+        """Strings of the task as tokens; both the begin and the end mark are the end of a line."""
+        if task.letters > len(self.letters):
+            raise ValueError(f"the task has {task.letters} letters, and {len(self.letters)} are one token each")
+        return torch.tensor([*self.letters[: task.letters], self.end, self.separator, self.end])[ids]
+
+
+@dataclass(frozen=True)
+class ContextSetting:
+    """How many strings are asked for, how many solved ones stand before each, and how many are read at once."""
+
+    samples: int = 64
+    shots: int = 4
+    batch: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least_one(samples=self.samples, batch=self.batch)
+        if self.shots < 0:
+            raise ValueError(f"shots must be at least 0, got {self.shots}")
+
+
+def context_task(code: str) -> Neighbour | Copy:
+    """The task as it is asked in context: 26 letters to retrieve among, 52 to copy, repeats at 0.3 of places.
+
+    >>> context_task("NB")
+    Copy(backward=True, distinct=False, letters=52, ambiguous=0.3)
+    """
+    if code not in TASKS:
+        raise ValueError(f"unknown task {code!r}; {nearest(code, tuple(TASKS))}")
+    task = TASKS[code]
+    if isinstance(task, Neighbour):
+        return replace(task, letters=26)
+    return replace(task, letters=52, ambiguous=None if task.distinct else 0.3)
+
+
+@torch.no_grad()
+def asked_in_context(
+    reads: Reads, alphabet: Alphabet, code: str, length: int, setting: ContextSetting | None = None
+) -> dict[str, Any]:
+    """The share of answers, letter by letter and whole, that are the model's likeliest tokens.
+
+    All answers stand in what is read; a string whose every answer is the likeliest token there is the one that greedy
+    continuation would give.
+    """
+    chosen, task = setting or ContextSetting(), context_task(code)
+    generator = torch.Generator().manual_seed(chosen.seed)
+    letters: list[Tensor] = []
+    for begin in range(0, chosen.samples, chosen.batch):
+        here = min(chosen.batch, chosen.samples - begin)
+        drawn = task.strings(here * (chosen.shots + 1), (length, length), generator=generator)
+        rows = alphabet.written(task, drawn.ids).view(here, chosen.shots + 1, -1)
+        read = torch.cat([rows[:, 0, :1], rows[:, :, 1:].flatten(1)], dim=1)
+        last = slice(chosen.shots, None, chosen.shots + 1)  # the string that is asked for, after its solved ones
+        said = reads(read)[:, 1 - rows.shape[2] :].argmax(dim=-1)
+        wanted, judged = alphabet.written(task, drawn.targets[last])[:, 1:], drawn.judged[last][:, 1:]
+        letters.append((said == wanted)[judged].view(here, -1))
+    right = torch.cat(letters).double()
+    whole = float((right.mean(dim=1) == 1).double().mean())
+    sizes = {"samples": chosen.samples, "shots": chosen.shots}
+    return {"code": code, "length": length, "strings": whole, "letters": float(right.mean()), **sizes}
