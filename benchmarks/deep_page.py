@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-__all__ = ["deep_lines"]
+__all__ = ["deep_lines", "gpu_decoder_lines"]
 
 HEAD = """Banks of several layers are programs of warps in CUDA C++ (`headcount/training/backends/warps/`), compiled for
 their shape by PyTorch's own run-time compiler when it is first met and kept in the user's cache. A warp has 16 tokens:
@@ -56,6 +56,38 @@ def deep_lines(run: dict[str, Any] | None, fuzz: list[dict[str, Any]] | None) ->
     if fuzz is not None:
         lines += ["### Random mixed banks", "", *_fuzz(fuzz), ""]
     return lines
+
+
+OURS = {
+    "ours kernels": "Triton's kernels",
+    "ours warps": "programs of warps",
+    "ours full": "products in TF32",
+    "ours bfloat16": "products in bfloat16",
+}
+
+
+def gpu_decoder_lines(run: dict[str, Any] | None) -> list[str]:
+    """Decoders over letters against JAX on a GPU; nothing where nothing was measured."""
+    if run is None:
+        return []
+    lines = [
+        "### Decoders on a GPU",
+        "",
+        f"{run['device']}, model-steps per second, a batch of 64 (`{run['command']}`).",
+        "",
+    ]
+    lines += ["| shape | our ways | JAX vmap + scan | ratio | date |", "|---|---|---|---|---|"]
+    for row in run["rows"]:
+        ours = sorted(((row[key], name) for key, name in OURS.items() if key in row), reverse=True)
+        shown = "; ".join(f"{name} {rate:,}" for rate, name in ours)
+        peer = max(row["jax plain"], row["jax library"])
+        lines.append(f"| {row['case']} | {shown} | {peer:,} | {ours[0][0] / peer:.1f} | {row['date']} |")
+    return [
+        *lines,
+        "",
+        "Rows of 2026-11-15 are older than the kernels. Asked are 3 times, which a CPU reaches (below).",
+        "",
+    ]
 
 
 def _shape(row: dict[str, Any]) -> str:
