@@ -4,7 +4,7 @@
     python -m benchmarks.lr_law --part wells
     python -m benchmarks.lr_law --part widths
     python -m benchmarks.lr_law --part silent_widths   # half an hour on one core
-    python -m benchmarks.lr_law --part one_maximum     # twenty minutes on one core
+    python -m benchmarks.lr_law --part one_maximum     # the same
     python -m benchmarks.lr_law --device cuda --part tables
     python -m benchmarks.lr_law --tiny            # every part, far smaller, on a CPU
     python -m benchmarks.lr_law --part small      # the law of the smallest study, minutes on one core
