@@ -105,9 +105,10 @@ WORDS = {
     "fall below -0.4. These intervals are over seeds, which all widths and rates share; before, seeds were drawn anew "
     "at each rate, 0 had to lie in the interval and nothing was asked of one rate for all. On LinearMax factors do not "
     "hold the rate: from width 32 to 256 the error falls by more than half at the smallest rate and hardly at the "
-    "largest that trains, so the optimum falls too. That gain halves with every doubling of the width, as a correction "
-    "of one over width does. A read-out that starts at 0, and a task that the narrowest network learns about as well "
-    "as the widest, were tried after that look, on other seeds: too few of them to tell.",
+    "largest that trains, so the optimum falls too. A read-out that starts at 0, and a task that the narrowest network "
+    "learns about as well as the widest, were tried after that look, on other seeds: too few of them to tell. In the "
+    "first of these, with sixteen seeds, the gain at a small rate halves with every doubling of the width, as a "
+    "correction of one over width would.",
     "In-context learning": "Relative squared error against the noiseless answer, as a law with a floor in depth, width "
     "or context, each cell at the best of three rates; 95% bootstrap over seeds. The claim has no visible proof.",
     "Consistency": "Decay of the smoother's root mean square error over the number of tokens, 95% over 20 repetitions. "
