@@ -177,7 +177,7 @@ def _factors(parts: dict[str, Any]) -> Iterator[LawRow]:
         for arm, (said, claimed, *ends) in ARMS.items():
             part = parts.get(name, {})
             if "slope" in (found := part.get(arm, {})):
-                rows = tuple(dict(zip(found["columns"], row, strict=True)) for row in found["rows"])
+                rows: Any = tuple(dict(zip(found["columns"], row, strict=True)) for row in found["rows"])
                 slope = paired_width_slope(Study(rows))
                 yield LawRow("Learning rate", f"rate against width, {said}, {study}", claimed, f"{slope.value:.3f}",
                              _span(slope.low, slope.high), _within(slope, *ends), part["command"])  # fmt: skip
