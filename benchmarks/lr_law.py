@@ -3,6 +3,8 @@
     python -m benchmarks.lr_law --part linear_max      # a quarter of an hour on two cores, as are the next two
     python -m benchmarks.lr_law --part wells
     python -m benchmarks.lr_law --part widths
+    python -m benchmarks.lr_law --part silent_widths   # half an hour on one core
+    python -m benchmarks.lr_law --part one_maximum     # the same
     python -m benchmarks.lr_law --device cuda --part tables
     python -m benchmarks.lr_law --tiny            # every part, far smaller, on a CPU
     python -m benchmarks.lr_law --part small      # the law of the smallest study, minutes on one core
@@ -11,10 +13,16 @@
 training targets; the law. The first design had no noise (`noise_free` in the data file holds its rows): there the
 best rate lies right below the one at which training breaks, and its law was refused.
 `widths`: the best rate of four widths, 32 to 256, at one horizon, plain and with factors against the narrowest; a first
-run from 16 on, where four heads of four are still few, is kept as `narrow_widths`. `tables`: Tables 2 to 4 of the
-head-count paper at lengths 8 and 32 with 3 seeds, at the house's one rate, at the best of seven rates for every head
-count and length, and at the rate that a short search finds; with `--epochs 130` ten minutes on
-two cores. Finished banks are kept under --store and parts in --out, so a run that is cut goes on where it was.
+run from 16 on, where four heads of four are still few, is kept as `narrow_widths`.
+`silent_widths`: the same with factors and a read-out that starts at 0, so that all widths begin with the same answer;
+rates closer together, sixteen seeds that no run before had. `one_maximum`: the largest of four numbers, which the
+narrowest network learns as well as wider ones; five rates for factors, sixteen seeds that no run before had, and
+seven lower ones with five seeds for one rate for all. Rule for both, fixed before the run: the best rate stays if the
+paired interval of its slope lies within 0.1 of 0.
+`tables`: Tables 2 to 4 of the head-count paper at lengths 8 and 32 with 3 seeds, at the house's one rate, at the best
+of seven rates for every head count and length, and at the rate that a short search finds; with `--epochs 130` ten
+minutes on two cores. Finished banks are kept under --store and parts in --out, so a run that is cut goes on where it
+was.
 """
 
 from __future__ import annotations
@@ -37,16 +45,23 @@ from headcount.files import whole
 from headcount.fits import knee
 from headcount.papers.head_count.reproduce import GRIDS
 from headcount.papers.lr_law.experiments import RATES, heads_of_four, rate_study, small_study, tasks
+from headcount.papers.lr_law.paired_slope import paired_width_slope
 from headcount.papers.lr_law.parabola import best_rates
 from headcount.papers.lr_law.rate_page import fitted, rate_page
 from headcount.papers.lr_law.two_roads import width_slope
 from headcount.report import write_article
 from headcount.results import Store, Study
+from headcount.tasks import KthLargest, Task
 from headcount.training import RateSearch, Recipe
 from headcount.training.progress import bar
 from headcount.training.sweeps import run
 
 COLUMNS = ("length", "heads", "width", "parameters", "steps", "lr", "seed", "nmse", "final_nmse", "status")
+CLOSE_RATES = tuple(float(f"{1e-3 * 1.5**i:.3g}") for i in range(8))
+# Five rates from 0.001 to 0.032, so that the parabola of every width rests on the same ones; seven from lower down.
+SPREAD_RATES = tuple(float(f"{1e-3 * 32 ** (i / 4):.3g}") for i in range(5))
+LOWER_RATES = tuple(2.5e-4 * 2**i for i in range(7))
+UNSEEN = tuple(range(10, 26))
 # Seven rates, the house's 3e-3 in the middle.
 TABLE_RATES = tuple(float(f"{3e-3 * 10 ** (i / 3):.3g}") for i in range(-3, 4))
 
@@ -106,6 +121,41 @@ class Place:
             )  # fmt: skip
             says[name] = {**_slope(study), **_rows(study)}
             print(name, says[name].get("slope", says[name].get("refused")))
+        return says
+
+    def silent_widths(self) -> dict[str, Any]:
+        """The same with factors where every width starts with the same answer: does one rate fit them all then?"""
+        task, rates = tasks(4 if self.tiny else 8)["LinearMax"], CLOSE_RATES
+        return {"factors": self._arm("silent_widths_factors", task, rates, UNSEEN, factors=True, read_out=0.0)}
+
+    def one_maximum(self) -> dict[str, Any]:
+        """The same on a task that the narrowest network learns as well as wider ones."""
+        task = KthLargest(rank=1, length=4)
+        return {
+            "factors": self._arm("one_maximum_factors", task, SPREAD_RATES, UNSEEN, factors=True),
+            "plain": self._arm("one_maximum_plain", task, LOWER_RATES, UNSEEN[:5]),
+        }
+
+    def _arm(
+        self,
+        name: str,
+        task: Task,
+        rates: tuple[float, ...],
+        seeds: tuple[int, ...],
+        *,
+        factors: bool = False,
+        read_out: float = 1.0,
+    ) -> dict[str, Any]:
+        """The best rate of every width and its slope, on seeds of its own."""
+        sizes, steps, batch = ((8, 16, 32), 50, 16) if self.tiny else ((32, 64, 128, 256), 1000, 32)
+        archs = [heads_of_four(width) for width in sizes]
+        study = rate_study(
+            task, archs, (steps,), rates=rates, batch=batch, base=archs[0] if factors else None, read_out=read_out,
+            seeds=seeds[:3] if self.tiny else seeds, device=self.device, store=self.store / name, name=name,
+            on_progress=bar,
+        )  # fmt: skip
+        says = {**_slope(study), **_rows(study)}
+        print(name, says.get("slope", says.get("refused")), says.get("paired"))
         return says
 
     def tables(self) -> dict[str, Any]:
@@ -172,11 +222,12 @@ def _knee(study: Study, retrievals: int) -> dict[str, Any]:
 
 def _slope(study: Study) -> dict[str, Any]:
     try:
-        slope = width_slope(study)
+        slope, paired = width_slope(study), paired_width_slope(study)
         best = [{"parameters": b.parameters, "rate": b.rate.value, "nmse": b.loss.value} for b in best_rates(study)]
     except ValueError as problem:
         return {"refused": str(problem)}
-    return {"slope": slope.value, "slope_low": slope.low, "slope_high": slope.high, "best": best}
+    ends = {"slope": slope.value, "slope_low": slope.low, "slope_high": slope.high}
+    return {**ends, "paired": [paired.low, paired.high], "best": best}
 
 
 def _rows(study: Study) -> dict[str, Any]:
@@ -188,6 +239,8 @@ PARTS: dict[str, Callable[[Place], dict[str, Any]]] = {
     "linear_max": lambda place: place.law("LinearMax"),
     "wells": lambda place: place.law("Wells"),
     "widths": Place.widths,
+    "silent_widths": Place.silent_widths,
+    "one_maximum": Place.one_maximum,
     "tables": Place.tables,
     "small": Place.small,
 }

@@ -42,6 +42,14 @@ def test_the_maps_at_the_origin_are_inverse_and_distances_from_it_are_twice_the_
     assert torch.equal(ball.exp0(origin), origin) and torch.equal(ball.log0(origin), origin)
 
 
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_the_origin_stays_where_it_is_in_either_precision(dtype):
+    ball, origin = Ball(1.0), torch.zeros(2, 3, dtype=dtype, requires_grad=True)
+    assert torch.equal(ball.exp0(origin), origin) and torch.equal(ball.log0(origin), origin)
+    ball.log0(ball.add(ball.exp0(origin), ball.exp0(origin))).sum().backward()
+    assert origin.grad is not None and torch.allclose(origin.grad, torch.full_like(origin, 2.0))
+
+
 def test_the_sum_does_not_commute_but_in_flat_space():
     x, y = points(1.0, 0.3, 0), points(1.0, 0.3, 1)
     assert (Ball(1.0).add(x, y) - Ball(1.0).add(y, x)).abs().max() > 0.1

@@ -5,10 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import headcount as hc
+from headcount.papers.consistency.ball import Ball
 from headcount.papers.consistency.decays import NOISY, QUIET, decay_of, one_sided
-from headcount.papers.consistency.experiments import BallRecipe, trained_error, trained_errors
+from headcount.papers.consistency.experiments import (
+    BallRecipe,
+    SmootherBlock,
+    _functions,
+    trained_error,
+    trained_errors,
+)
 from headcount.results.record import Record
 
 KEPT = Path(__file__).parent.parent / "docs/data/reproduction"
@@ -84,6 +92,28 @@ def test_seeds_side_by_side_are_trained_as_each_alone():
     recipe = BallRecipe(steps=10, batch=4, tests=16)
     together, _ = trained_errors(32, 1.0, (0, 3), recipe)
     assert together == pytest.approx([trained_error(32, 1.0, seed, recipe)[0] for seed in (0, 3)], rel=1e-3)
+
+
+def few_steps(curvature, *, unread=False):
+    """A block's parameters after six steps of Adam; `unread`: channels beside the answer's start without a reader."""
+    block = SmootherBlock(32, Ball(curvature), (0, 1)).double()
+    if unread:
+        with torch.no_grad():
+            block.answer[:, :, [i for i in range(12) if i != 5]] = 0
+    adam = torch.optim.Adam(block.parameters(), lr=3e-2)
+    generator, recipe = torch.Generator().manual_seed(0), BallRecipe()
+    for _ in range(6):
+        tokens, truth = (part.double().expand(2, *part.shape) for part in _functions(4, 32, recipe, generator))
+        adam.zero_grad()
+        (block(tokens, 32) - truth).square().mean(dim=(1, 2)).sum().backward()
+        adam.step()
+    return torch.cat([p.detach().flatten() for p in block.parameters()])
+
+
+def test_nearly_flat_space_is_trained_as_flat_space_and_would_not_be_with_channels_that_nobody_reads():
+    assert (few_steps(1e-9) - few_steps(0.0)).abs().max() < 1e-3
+    apart = [(few_steps(c, unread=True) - few_steps(0.0, unread=True)).abs().max() for c in (1e-4, 1e-5, 1e-6)]
+    assert min(apart) > 3e-2, "a gradient of size c is a whole step of Adam, one of size 0 is none"
 
 
 def test_a_planted_difference_of_curvature_is_seen_and_none_is_not():

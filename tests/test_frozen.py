@@ -186,7 +186,7 @@ def test_a_row_has_the_columns_that_are_stated_in_their_order_and_types():
     assert list(study.rows[0]) == [
         name
         for name in COLUMNS
-        if name not in ("error_rate", "schedule", "batch", "noise", "factors", "start", "source")
+        if name not in ("error_rate", "schedule", "batch", "noise", "read_out", "factors", "start", "source")
     ]
     assert {name: type(value) for name, value in study.rows[0].items()} == {n: COLUMNS[n].type for n in study.rows[0]}
     assert all(column.meaning for column in COLUMNS.values())

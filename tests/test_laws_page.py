@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.laws_page import laws, page
+from benchmarks.laws_page import _within, laws, page
+from headcount.fits import Estimate
 
 DATA = Path(__file__).parent.parent / "docs/data"
 ROOMS = ("Head count", "Text error law", "Allocation", "Learning rate", "In-context learning", "Consistency")
@@ -26,6 +27,12 @@ def test_the_verdict_of_consistency_is_refuted_at_one_dimension_with_noise_alone
     found = {row.law: row.verdict for row in rows if row.room == "Consistency"}
     assert [law for law, verdict in found.items() if verdict == "refuted"] == ["d = 1, noise 1, beta = t^0.667"]
     assert len(found) == 8
+
+
+def test_a_rate_stays_where_its_whole_interval_does_and_moves_where_none_of_it_does():
+    ends = {"within": (-0.05, 0.08), "across": (-0.2, 0.05), "beyond": (-0.5, -0.2)}
+    found = {name: _within(Estimate(sum(e) / 2, *e), -0.1, 0.1) for name, e in ends.items()}
+    assert found == {"within": "consistent", "across": "unresolved", "beyond": "refuted"}
 
 
 @pytest.fixture

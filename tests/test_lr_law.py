@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.lr_planted import Planted, covered
 from headcount.papers.lr_law import PUBLISHED, best_rate, best_rates, extrapolated_law, plan, rate_law
+from headcount.papers.lr_law.paired_slope import paired_width_slope
 from headcount.papers.lr_law.two_roads import width_slope
 from headcount.results import Study
 
@@ -224,6 +225,49 @@ def test_a_slope_in_the_width_is_read_at_one_horizon():
         width_slope(with_rows(drawn(Planted()), lambda r: {"width": r["parameters"]}))
     with pytest.raises(ValueError, match="needs 3 widths"):
         width_slope(with_rows(study, lambda r: {"width": 8}))
+
+
+def paired(slope: float, seeds: int, generator: np.random.Generator, own: float = 0.03) -> Study:
+    """Four widths whose seeds lift and lean all curves alike, and each curve a little by itself."""
+    lift, lean = 0.15 * generator.standard_normal(seeds), 0.1 * generator.standard_normal(seeds)
+    rows = []
+    for width in (32, 64, 128, 256):
+        for i in range(8):
+            away = math.log(0.2 * 1.5**i)
+            level = 0.25 * (away - slope * math.log(width / 90)) ** 2
+            levels = level + lift + lean * away + own * generator.standard_normal(seeds)
+            cell = {"parameters": width**2, "width": width, "steps": 1000, "lr": 0.001 * 1.5**i}
+            rows += [{**cell, "seed": s, "nmse": 0.01 * math.exp(v)} for s, v in enumerate(levels)]
+    return Study(tuple(rows))
+
+
+@pytest.mark.parametrize(("slope", "seeds"), [(0.0, 16), (-0.3, 5)])
+def test_a_paired_interval_holds_the_planted_slope_and_is_narrower_than_one_that_does_not_pair(slope, seeds):
+    generator = np.random.default_rng(0)
+    studies = [paired(slope, seeds, generator) for _ in range(100)]
+    found = [paired_width_slope(study) for study in studies]
+    assert sum(e.low <= slope <= e.high for e in found) >= 90
+    loose = width_slope(studies[0], resamples=100)
+    assert found[0].high - found[0].low < 0.5 * (loose.high - loose.low)
+
+
+def test_pairing_needs_the_same_seeds_everywhere():
+    study = paired(0.0, 4, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="the same seeds at every rate of every width"):
+        paired_width_slope(Study(study.rows[1:]))
+    with pytest.raises(ValueError, match="needs 3 of them, got 2"):
+        paired_width_slope(Study(tuple(row for row in study if row["seed"] < 2)))
+    with pytest.raises(ValueError, match="needs 2 widths, got 32 alone"):
+        paired_width_slope(Study(tuple(row for row in study if row["width"] == 32)))
+    with pytest.raises(ValueError, match="one horizon, got 1000, 2000"):
+        paired_width_slope(Study((*study.rows, *with_rows(study, lambda r: {"steps": 2000}).rows)))
+
+
+def test_rows_that_started_differently_make_no_one_law():
+    study = drawn(Planted())
+    mixed = Study((*with_rows(study, lambda r: {"read_out": 0.0}).rows, *study.rows))
+    with pytest.raises(ValueError, match="the rows have read_out"):
+        rate_law(mixed)
 
 
 def test_a_study_of_rates_is_trained_stored_and_read_back(tmp_path):

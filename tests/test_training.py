@@ -203,6 +203,28 @@ def test_noise_has_a_place_in_the_address_and_none_has_not():
     assert "noise" not in MEMBER.content(SHORT)["recipe"] and "noise" not in MEMBER.row(SHORT)
 
 
+def test_a_silent_read_out_starts_every_width_with_a_constant_answer_and_is_no_other_row():
+    silent = replace(SHORT, read_out=0.0)
+    wide = replace(MEMBER, arch=Architecture(layers=((2, 8),), width=32))
+    for recipe, constant in ((silent, True), (SHORT, False)):
+        run = _Run([MEMBER, wide], recipe, "cpu", eager)
+        x = torch.randn(9, 4, 1, generator=torch.Generator().manual_seed(0))
+        spreads = [run.bank.module(i)(x).std().item() for i in (0, 1)]
+        assert [s < 1e-7 for s in spreads] == [constant] * 2
+        before = {name: part.clone() for name, part in run.bank.named(run.bank.theta.detach()).items()}
+        run.epoch(0)
+        moved = run.bank.named(run.bank.theta.detach())
+        assert not any(torch.equal(moved[name], before[name]) for name in before), "from the second step on all learn"
+    assert MEMBER.run(silent) != MEMBER.run(SHORT) and MEMBER.row(silent)["read_out"] == 0.0
+    assert "read_out" not in MEMBER.content(SHORT)["recipe"] and "read_out" not in MEMBER.row(SHORT)
+
+
+def test_a_silent_read_out_is_refused_where_networks_are_given():
+    nets = [Transformer(MEMBER.arch, 1, seed=0)]
+    with pytest.raises(ValueError, match="these networks are given"):
+        train([MEMBER], replace(SHORT, read_out=0.0), start=nets)
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -211,6 +233,8 @@ def test_noise_has_a_place_in_the_address_and_none_has_not():
         (lambda: Recipe(warmup=1.5), r"warmup is the share of steps"),
         (lambda: Recipe(noise=-1.0), "noise is counted in spreads of the targets"),
         (lambda: Recipe(noise=float("nan")), "noise is counted in spreads of the targets"),
+        (lambda: Recipe(read_out=-1.0), "read_out multiplies a start"),
+        (lambda: Recipe(read_out=float("nan")), "read_out multiplies a start"),
         (lambda: Recipe(dtype="half"), "dtype must be float32 or float64"),
         (lambda: Member(MEMBER.task, MEMBER.arch, lr=0.0), "lr must be positive"),
         (lambda: train([], SHORT), "at least one member"),

@@ -27,6 +27,7 @@ class UnusualColumns(TypedDict, total=False):
     schedule: str
     batch: int
     noise: float
+    read_out: float
     factors: str
     start: str
 
@@ -53,6 +54,7 @@ class PlannedRow(TypedDict):
     schedule: NotRequired[Annotated[str, "how the rate runs over the steps, where it is no cosine"]]
     batch: NotRequired[Annotated[int, "samples in a step, where the schedule is no cosine"]]
     noise: NotRequired[Annotated[float, "noise in the training targets, in their spreads, where there is any"]]
+    read_out: NotRequired[Annotated[float, "what multiplied the start of the read-out's last matrix, where not 1"]]
     factors: NotRequired[Annotated[str, "the base whose factors rate and start follow, where there is one"]]
     start: NotRequired[Annotated[str, "built, where training went on from a certified network"]]
     source: NotRequired[Annotated[str, "hash of the file of a task of the user's own"]]

@@ -75,6 +75,8 @@ def train(
         raise ValueError("a bank needs at least one member")
     if checkpoint is not None and start is not None:
         raise ValueError("a checkpoint is told by what determines its rows, which networks given to start from do not")
+    if start is not None and recipe.read_out != 1:
+        raise ValueError(f"read_out multiplies a random start, and these networks are given; got {recipe.read_out}")
     content = _address_of_state(members, recipe, device)
     kept = checkpoint.read(content) if checkpoint is not None else None
     path = path or choose(members, device, recipe.dtype, recipe.steps)
@@ -129,6 +131,8 @@ class _Run:
             self.bank.load(start)
         first = torch.arange(recipe.batch, device=device).expand(len(members), -1)
         self.path = proved(path, self.bank, *self.data.batch(first))
+        if recipe.read_out != 1:  # after the proof: behind a silent read-out there is no gradient to prove
+            self.bank.named(self.bank.theta.detach())["read_out.outer.weight"].mul_(recipe.read_out)
         self.optimiser = AdamW(
             self.bank.theta.detach(),
             lr,

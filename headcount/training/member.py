@@ -27,8 +27,9 @@ class Recipe:
 
     `samples` sequences make an epoch; with `fresh` they are drawn anew for each one, so none is seen twice.
     With `noise` the training targets are disturbed by normal numbers of so many of their own spreads, those of
-    validation never. A member stops early when `patience` evaluations in a row (0: never) bring no smaller validation
-    NMSE.
+    validation never. `read_out` multiplies the start of the last matrix: at 0 every network, however wide, begins with
+    a constant answer, at 1 with a random function. A member stops early when `patience` evaluations in a row (0: never)
+    bring no smaller validation NMSE.
 
     >>> Recipe(samples=1000, batch=100, epochs=3).steps
     30
@@ -45,6 +46,7 @@ class Recipe:
     dtype: str = "float32"
     schedule: Schedule = COSINE
     noise: float = 0.0
+    read_out: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("samples", "validation", "epochs", "batch", "evaluations"):
@@ -60,16 +62,18 @@ class Recipe:
             raise ValueError(f"patience must be at least 0, got {self.patience}")
         if not 0 <= self.noise < 1e3:
             raise ValueError(f"noise is counted in spreads of the targets, from 0 to below 1000; got {self.noise}")
+        if not 0 <= self.read_out < 1e3:
+            raise ValueError(f"read_out multiplies a start, from 0 to below 1000; got {self.read_out}")
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype must be float32 or float64, got {self.dtype!r}")
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON; a cosine and no noise go without saying.
+        """The fields, ready for JSON; a cosine, no noise and the usual read-out go without saying.
 
-        >>> {"schedule", "noise"} & set(Recipe().as_dict())
+        >>> {"schedule", "noise", "read_out"} & set(Recipe().as_dict())
         set()
         """
-        unsaid = {"schedule": COSINE, "noise": 0.0}
+        unsaid = {"schedule": COSINE, "noise": 0.0, "read_out": 1.0}
         return {k: v for k, v in dataclasses.asdict(self).items() if k not in unsaid or getattr(self, k) != unsaid[k]}
 
     @property
@@ -186,6 +190,8 @@ class Member:
             said = {"schedule": recipe.schedule.name, "batch": recipe.batch}
         if recipe.noise:
             said = {**said, "noise": recipe.noise}
+        if recipe.read_out != 1:
+            said = {**said, "read_out": recipe.read_out}
         if self.start:
             said = {**said, "start": self.start}
         return said if self.base is None else {**said, "factors": f"{self.base.name}, width {self.base.width}"}

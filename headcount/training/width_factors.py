@@ -44,6 +44,8 @@ class Widths:
 
     The rate of a matrix is multiplied by base inputs / inputs; a matrix whose outputs do not grow also starts smaller,
     by the root of that. What has a fixed number of inputs (class token, first encoder matrix, biases) keeps both.
+    What stays is how far a step moves every state, not what is learned: where the base learns worse than wider networks
+    at small rates and as well at large ones, its best rate is larger all the same (docs/log.md).
     Source: Zhou et al. 2026 (learning rate) uses these rules; derived here for this network.
 
     >>> factors = widths(Architecture(layers=((2, 4),), width=8)).of(Architecture(layers=((8, 4),), width=32))

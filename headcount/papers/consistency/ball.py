@@ -14,7 +14,6 @@ __all__ = ["Ball", "BallResidual"]
 
 Points = Float[Tensor, "... dim"]
 RIM = 1 - 1e-15  # artanh has no digits left beyond: radii are clamped here
-TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,14 @@ class Ball:
         """The point at which the geodesic from the origin along v ends: tanh(sqrt(c) |v|) v / (sqrt(c) |v|)."""
         if self.curvature == 0:
             return v
-        size = self.curvature**0.5 * v.norm(dim=-1, keepdim=True).clamp(min=TINY ** (v.dtype.itemsize / 8))
+        size = self.curvature**0.5 * _size(v)
         return torch.tanh(size) / size * v
 
     def log0(self, x: Points) -> Points:
         """The inverse of exp0."""
         if self.curvature == 0:
             return x
-        size = self.curvature**0.5 * x.norm(dim=-1, keepdim=True).clamp(min=TINY ** (x.dtype.itemsize / 8))
+        size = self.curvature**0.5 * _size(x)
         return torch.atanh(size.clamp(max=_rim(x))) / size * x
 
     def times(self, matrix: Float[Tensor, "out dim"], x: Points) -> Float[Tensor, "... out"]:
@@ -86,6 +85,11 @@ class BallResidual(nn.Module):
     def forward(self, z: Points, *seen: Tensor) -> Points:
         ball = self.ball
         return ball.log0(ball.add(ball.exp0(z), ball.exp0(self.part(z, *seen))))
+
+
+def _size(v: Points) -> Float[Tensor, "... 1"]:
+    """Norms, kept away from 0 by the smallest number of which the square root of c times it is still one."""
+    return v.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(v.dtype).tiny ** 0.5)
 
 
 def _rim(x: Tensor) -> float:

@@ -19,6 +19,7 @@ from headcount.training.shuffling import seed_of
 __all__ = ["BallRecipe", "SmootherBlock", "curvature_rows", "curvature_verdict", "trained_error", "trained_errors"]
 
 WIDTH = 12
+READ = 0.05  # spread of the read-out's start beside the channel of the answer
 Draws = Callable[..., Tensor]
 """From a scale and sizes to normal numbers, an array for each seed."""
 
@@ -90,8 +91,10 @@ class SmootherBlock(nn.Module):
 
         self.attend = BallResidual(_Attention(length, draws), ball)
         self.feed = BallResidual(_Feed(draws), ball)
-        answer = torch.zeros(len(generators), 1, WIDTH, 1)
-        answer[:, :, 5] = 1.0
+        # What writes into a channel that nobody reads has gradient 0 in flat space and one of size c in the ball, and
+        # Adam makes a whole step of either but 0: with such channels the limit c -> 0 would not be flat space.
+        answer = draws(READ, WIDTH, 1)
+        answer[:, :, 5] += 1.0
         self.answer = nn.Parameter(answer)
 
     def forward(

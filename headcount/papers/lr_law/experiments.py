@@ -37,7 +37,7 @@ def heads_of_four(width: int) -> Architecture:
     return Architecture(layers=((max(1, width // 4), 4),), width=width)
 
 
-def recipe_of(steps: int, batch: int) -> Recipe:
+def recipe_of(steps: int, batch: int, read_out: float = 1.0, noise: float = NOISE) -> Recipe:
     """Fresh noisy samples in every epoch, warm-up, stable, decay over the last fifth, each horizon's own.
 
     Training targets carry noise as large as their spread, as the next letter of a text has an entropy that no network
@@ -54,7 +54,8 @@ def recipe_of(steps: int, batch: int) -> Recipe:
         fresh=True,
         evaluations=4,
         schedule=warmup_stable_decay(decay=0.2),
-        noise=NOISE,
+        noise=noise,
+        read_out=read_out,
     )
 
 
@@ -64,9 +65,11 @@ def rate_study(
     horizons: Sequence[int],
     *,
     rates: Sequence[float] = RATES,
-    seeds: int = 3,
+    seeds: int | Sequence[int] = 3,
     batch: int = 32,
     base: Architecture | None = None,
+    read_out: float = 1.0,
+    noise: float = NOISE,
     device: str = "cpu",
     store: str | Path | None = None,
     name: str = "learning rate",
@@ -74,18 +77,21 @@ def rate_study(
 ) -> Study:
     """Train every architecture at every horizon, rate and seed, and return the rows as one study, ready for `rate_law`.
 
-    Weight decay is 0, so that its time scale does not move the optimum. With `store`, finished banks are kept and the
-    folder is a study that `headcount fit FOLDER --learning-rate` reads.
+    With `read_out=0` every width starts from the same answer. Weight decay is 0, so that its time scale does not move
+    the optimum. With `store`, finished banks are kept and the folder is a study that `headcount fit FOLDER
+    --learning-rate` reads.
     """
     if store is None:
         with TemporaryDirectory() as folder:
-            return rate_study(task, archs, horizons, rates=rates, seeds=seeds, batch=batch, base=base, device=device,
-                              store=folder, name=name, on_progress=on_progress)  # fmt: skip
+            return rate_study(task, archs, horizons, rates=rates, seeds=seeds, batch=batch, base=base,
+                              read_out=read_out, noise=noise, device=device, store=folder, name=name,
+                              on_progress=on_progress)  # fmt: skip
     kept = Store.open(store, create=True)
     runs: list[str] = []
     spec = {}
     for steps in horizons:
-        asked = Sweep.of(task, archs, None, seeds, recipe_of(steps, batch), lr=rates, weight_decay=0.0, base=base)
+        recipe = recipe_of(steps, batch, read_out, noise)
+        asked = Sweep.of(task, archs, None, seeds, recipe, lr=rates, weight_decay=0.0, base=base)
         asked = replace(asked, name=f"{name}, {steps} steps")
         run(asked, kept, device=device, on_progress=on_progress)
         runs += [member.run(asked.recipe) for member in asked.members]

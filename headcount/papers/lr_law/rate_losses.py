@@ -15,9 +15,9 @@ from headcount.results import Study
 __all__ = ["RateLosses", "losses_of"]
 
 NEEDED = ("parameters", "steps", "lr", "nmse")
-# A law holds all of these fixed: each of them moves the best rate by itself. Cosine and no noise go unsaid.
-FIXED = ("task", "length", "positions", "schedule", "batch", "weight_decay", "factors", "depth", "noise")
-UNSAID = {"schedule": "cosine", "noise": "0"}
+# A law holds all of these fixed: each of them moves the best rate by itself. The usual goes unsaid.
+FIXED = ("task", "length", "positions", "schedule", "batch", "weight_decay", "factors", "depth", "noise", "read_out")
+UNSAID = {"schedule": "cosine", "noise": "0", "read_out": "1"}
 LOST = 1.0  # NMSE of a diverged run: what predicting the mean scores
 TINY = 1e-300
 
