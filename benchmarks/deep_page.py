@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-__all__ = ["deep_lines", "gpu_decoder_lines"]
+__all__ = ["again_lines", "deep_lines", "gpu_decoder_lines"]
 
 HEAD = """Banks of several layers are programs of warps in CUDA C++ (`headcount/training/backends/warps/`), compiled for
 their shape by PyTorch's own run-time compiler when it is first met and kept in the user's cache. A warp has 16 tokens:
@@ -56,6 +56,19 @@ def deep_lines(run: dict[str, Any] | None, fuzz: list[dict[str, Any]] | None) ->
     if fuzz is not None:
         lines += ["### Random mixed banks", "", *_fuzz(fuzz), ""]
     return lines
+
+
+def again_lines(made: dict[str, Any] | None) -> list[str]:
+    """Published cells trained again on a CPU; nothing where there are none."""
+    if made is None:
+        return []
+    rows = made["rows"]
+    low, high = (find(row["median ratio"] for row in rows) for find in (min, max))
+    return [
+        f"Published cells once more: {len(rows)} that a GPU had trained, named before looking, were trained on a CPU, which",
+        f"shares no kernel with it (`{made['command']}`). Medians over seeds are {low:.2f} to {high:.2f} times the published.",
+        "",
+    ]
 
 
 OURS = {

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.bank_speed import OURS, PEER, REFERENCE, slope
 from benchmarks.cpu_race import cpu_decoder_lines, cpu_lines, patience_lines
-from benchmarks.deep_page import deep_lines, gpu_decoder_lines
+from benchmarks.deep_page import again_lines, deep_lines, gpu_decoder_lines
 from benchmarks.measuring import ALONE
 from headcount.drawing.axes import Frame, below, beside, decades
 from headcount.drawing.panels import Panel, figure_of, legend
@@ -24,7 +24,7 @@ from headcount.drawing.svg import Figure, Scale, power_of_ten, tag, text
 DOCS = Path(__file__).parent.parent / "docs"
 DATA, PAGE, PICTURE = DOCS / "data/bank_speed.json", DOCS / "performance.md", DOCS / "images/bank_speed.svg"
 DEEP_DATA, FUZZ_DATA = DOCS / "data/deep_speed.json", DOCS / "data/fuzz.json"
-DECODERS_ON_GPU = DOCS / "data/decoder_speed.json"
+DECODERS_ON_GPU, AGAIN = DOCS / "data/decoder_speed.json", DOCS / "data/published_again.json"
 DECODERS_ON_CPU, PATIENCE = DOCS / "data/decoder_speed_cpu.json", DOCS / "data/patience.json"
 TITLES = {"cuda": "On a GPU", "cpu": "On a CPU"}
 
@@ -249,7 +249,8 @@ def page(whole: dict[str, Any]) -> str:
         if kind == "cuda" and "deep" in whole:
             lines += ["### Deeper banks", "", *deeper(whole["deep"])]
         if kind == "cuda":
-            lines += deep_lines(_read(DEEP_DATA), _read(FUZZ_DATA)) + gpu_decoder_lines(_read(DECODERS_ON_GPU))
+            lines += deep_lines(_read(DEEP_DATA), _read(FUZZ_DATA)) + again_lines(_read(AGAIN))
+            lines += gpu_decoder_lines(_read(DECODERS_ON_GPU))
         else:
             lines += cpu_decoder_lines(_read(DECODERS_ON_CPU)) + patience_lines(_read(PATIENCE))
     return "\n".join(lines).rstrip() + "\n"
