@@ -65,8 +65,9 @@ def again_lines(made: dict[str, Any] | None) -> list[str]:
     rows = made["rows"]
     low, high = (find(row["median ratio"] for row in rows) for find in (min, max))
     return [
-        f"Published cells once more: {len(rows)} that a GPU had trained, named before looking, were trained on a CPU, which",
-        f"shares no kernel with it (`{made['command']}`). Medians over seeds are {low:.2f} to {high:.2f} times the published.",
+        f"Published cells once more: {len(rows)} that a GPU had trained, named before looking, were trained on a CPU,",
+        f"which shares no kernel with it (`{made['command']}`). Medians over seeds are {low:.2f} to {high:.2f} times",
+        "the published ones.",
         "",
     ]
 
