@@ -21,7 +21,7 @@ from headcount.tasks import PairMax
 __all__ = ["Sharing", "sharings", "shared_heads", "with_shared_heads"]
 
 ENOUGH = 1e-2  # an NMSE below this counts as learned, as in the battery
-MOST = 8  # look-ups; more are not tried
+MOST, LONGEST = 8, 1024  # look-ups and tokens; more are not tried
 NUMBERS, SAMPLES = 1 << 22, 400  # of a matrix of scores over all samples, and sequences
 
 Sides = tuple[Tensor, Tensor]  # of a token that is the left, and of one that is the right of a pair
@@ -58,7 +58,7 @@ def sharings(task: PairMax) -> tuple[Sharing, ...]:
     serves best, |A^T x| / |A| as the left of a pair or |A x| / |A| as the right, whichever side is better for all.
     """
     found, forms = [], task.intrinsic().matrices
-    if not 1 < len(forms) <= MOST:
+    if not 1 < len(forms) <= MOST or task.length > LONGEST:
         return ()
     scores = _Scores.of(task.intrinsic())
     groups: tuple[tuple[int, ...], ...] = tuple((k,) for k in range(len(forms)))
@@ -84,12 +84,13 @@ class _Scores:
 
     @classmethod
     def of(cls, task: PairMax) -> _Scores:
-        count = max(32, min(SAMPLES, NUMBERS // task.length**2))
-        x = task.sample(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)[0]
+        at_once = max(1, NUMBERS // task.length**2)
+        shape = max(32, min(SAMPLES, at_once)), task.length, task.token_dim
+        x = task.tokens(shape, torch.Generator().manual_seed(0), torch.float64)
         best, worth = [], []
         for matrix in torch.tensor(task.matrices, dtype=torch.float64):
-            found, size = x @ matrix @ x.mT, torch.linalg.matrix_norm(matrix, 2)
-            best.append((found.amax(dim=2), found.amax(dim=1)))
+            best.append(_ends(x, matrix, at_once))
+            size = torch.linalg.matrix_norm(matrix, 2)
             worth.append(((x @ matrix).norm(dim=-1) / size, (x @ matrix.mT).norm(dim=-1) / size))
         return cls(best, worth)
 
@@ -110,6 +111,16 @@ class _Scores:
             found = self.best[k][side].masked_fill(chosen != number, -torch.inf).amax(dim=1)
             lost = lost + self.full[:, k] - found.maximum(self.least[k])
         return float(lost.var()) / self.variance if self.variance else 1.0
+
+
+def _ends(x: Tensor, matrix: Tensor, at_once: int) -> Sides:
+    """The best that each token finds as the left of a pair, and as the right, some sequences at a time."""
+    left, right = [], []
+    for part in x.split(at_once):
+        found = part @ matrix @ part.mT
+        left.append(found.amax(dim=2))
+        right.append(found.amax(dim=1))
+    return torch.cat(left), torch.cat(right)
 
 
 def with_shared_heads(task: object, arch: Architecture) -> Architecture:
