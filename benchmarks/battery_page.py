@@ -73,8 +73,8 @@ def _held_out(table: Mapping[str, Any]) -> Row:
     """The second battery: the count by the rule fixed before, by today's rules, and who disagrees, with its length."""
     agreed = table["agreement"]
     rows = [row for group in table["groups"].values() for row in group if row["group"] not in agreed["unlearned"]]
-    now = {(row["cell"], row["ratio"]) for row in table["now"]["against"]}
-    against = [{**row, "still": (row["cell"], row["ratio"]) in now} for row in rows if not row["agree"]]
+    now = {(row["group"], row["cell"]) for row in table["now"]["against"]}
+    against = [{**row, "still": (row["group"], row["cell"]) in now} for row in rows if not row["agree"]]
     return {
         **agreed,
         "now": table["now"],

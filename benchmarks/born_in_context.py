@@ -10,12 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from benchmarks.infoflow_stored import stored, today, written
 from headcount.nets.pretrained.packaged import SMOLLM2, model_and_tokenizer
 from headcount.papers.born.experiments import TASKS
-from headcount.papers.born.in_context import Alphabet, ContextSetting, asked_in_context
+from headcount.papers.born.in_context import ContextSetting, asked_in_context, reader_of
 
 FILE = Path(__file__).parent.parent / "docs/data/born_in_context.json"
 
@@ -27,8 +25,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--out", type=Path, default=FILE)
     options = parser.parse_args()
-    model, tokenizer = model_and_tokenizer(options.model)
-    alphabet = Alphabet.of(lambda text: tokenizer.encode(text, add_special_tokens=False))
+    reads, alphabet = reader_of(*model_and_tokenizer(options.model))
     data = stored(options.out)
     part: dict[str, Any] = data.setdefault(options.model, {"rows": [], "seconds": 0.0})
     done = {(row["code"], row["length"]) for row in part["rows"]}
@@ -36,15 +33,11 @@ def main() -> None:
         if (code, length) in done:
             continue
         began = time.process_time()
-        row = asked_in_context(lambda ids: _logits(model, ids), alphabet, code, length, ContextSetting(options.samples))
+        row = asked_in_context(reads, alphabet, code, length, ContextSetting(options.samples))
         spent = round(part["seconds"] + time.process_time() - began, 1)
         part |= {"date": today(), "rows": [*part["rows"], row], "seconds": spent}
         written(options.out, data)
         print(f"{code:8} {length:3}  strings {row['strings']:.3f}  letters {row['letters']:.3f}", flush=True)
-
-
-def _logits(model: Any, ids: Tensor) -> Tensor:
-    return model(input_ids=ids).logits
 
 
 if __name__ == "__main__":

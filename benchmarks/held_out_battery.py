@@ -108,7 +108,9 @@ def agreement(rows: Rows) -> dict[str, Any]:
         "by_best": by_best,
         "by_median": by_median,
         "unlearned": left,
-        "against": [{k: row[k] for k in ("cell", "predicted", "warrant", "trained", "ratio")} for row in against],
+        "against": [
+            {k: row[k] for k in ("group", "cell", "predicted", "warrant", "trained", "ratio")} for row in against
+        ],
     }
 
 
@@ -129,12 +131,9 @@ def judged_now(found: dict[str, Rows], width: int = 128) -> dict[str, Any]:
     rows = []
     for name, cells in held_out(width).items():
         said = {cell.name: predict(cell.task, cell.arch).verdict for cell in cells}
-        for row in found.get(name, []):
-            cheap = said[row["cell"]] == "cheap"
-            by_best, by_median = (row["predicted"] == "cheap") == row["agree"], row["agree_by_median"]
-            median_solved = (row["predicted"] == "cheap") == by_median
-            changed = {"predicted": said[row["cell"]], "agree": by_best == cheap}
-            rows.append(row | changed | {"agree_by_median": median_solved == cheap})
+        now = [row | {"predicted": said[row["cell"]]} for row in found.get(name, [])]
+        agreed = [row | {"agree": (row["trained"] == "solved") == (row["predicted"] == "cheap")} for row in now]
+        rows += with_medians(agreed) if agreed else []
     return agreement(rows)
 
 

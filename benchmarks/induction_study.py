@@ -11,7 +11,6 @@ The last three take 20, 25 and 5 minutes of one core, add to the file as they go
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.infoflow_stored import today
 from headcount.files import whole
 from headcount.papers.induction.bounds import information_table
 from headcount.papers.induction.experiments import (
@@ -57,7 +57,7 @@ def measured() -> dict[str, Any]:
     apart = (Stage(("selector",), 100), Stage(("copier",), 100), Stage(("classifier",), 100))
     _, in_turn = stage_rows(ChainRun(training=2000), apart, at=(0, 10, 100, 200, 300))
     return {
-        "date": _today(),
+        "date": today(),
         "seconds": round(seconds, 1),
         "stages": stages,
         "in_turn": in_turn,
@@ -89,7 +89,7 @@ def longer(
         for row in path_rows(run, [step for step in sorted(set(at)) if step <= end], after=last):
             others = [old if old["seed"] != seed else {k: v for k, v in old.items() if k != "state"} for old in rows]
             rows, spent = [*others, row], round(seconds + time.process_time() - began, 1)
-            save({"date": _today(), "training": training, "validation": run.validation, "seconds": spent, "rows": rows})
+            save({"date": today(), "training": training, "validation": run.validation, "seconds": spent, "rows": rows})
         seconds += time.process_time() - began
 
 
@@ -101,7 +101,7 @@ def full_longer(kept: dict[str, Any], save: Save, *, at: tuple[int, ...] = FULL_
         if (own, randomness, seed) not in done:
             rows += full_path(ChainRun(training=training, own=own), randomness, seed, at)
             spent = round(before + time.process_time() - began, 1)
-            save({"date": _today(), "training": training, "seconds": spent, "rows": list(rows)})
+            save({"date": today(), "training": training, "seconds": spent, "rows": list(rows)})
 
 
 def information_rows() -> list[dict[str, Any]]:
@@ -149,10 +149,6 @@ def main() -> None:
     else:
         _write(options.out, measured() | {name: kept[name] for name in LONGER if name in kept})
     print(f"So: {options.out.name} is written; `make docs` draws the page.")
-
-
-def _today() -> str:
-    return f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
 
 
 def _write(path: Path, data: dict[str, Any]) -> None:

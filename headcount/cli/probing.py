@@ -85,13 +85,12 @@ def register(app: typer.Typer) -> None:
 def _ask(code: str, name: str, length: int, sizes: tuple[int, int], as_json: bool, out: Path | None) -> None:
     """Ask the model, print the share of answers that are right, and keep it where that is asked for."""
     from headcount.nets.pretrained.packaged import model_and_tokenizer
-    from headcount.papers.born.in_context import Alphabet, ContextSetting, asked_in_context, context_task
+    from headcount.papers.born.in_context import ContextSetting, asked_in_context, context_task, reader_of
 
     context_task(code)
     setting = ContextSetting(*sizes)
-    model, tokenizer = model_and_tokenizer(name)
-    alphabet = Alphabet.of(lambda text: tokenizer.encode(text, add_special_tokens=False))
-    found = {"model": name} | asked_in_context(lambda ids: model(input_ids=ids).logits, alphabet, code, length, setting)
+    reads, alphabet = reader_of(*model_and_tokenizer(name))
+    found = {"model": name} | asked_in_context(reads, alphabet, code, length, setting)
     files = [] if out is None else [out_file(out, "probe.json", json.dumps(found, indent=2) + "\n")]
     if as_json:
         emit_json(found)

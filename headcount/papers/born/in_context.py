@@ -15,7 +15,7 @@ from headcount.refusals import at_least_one, nearest
 from headcount.tasks.copies import Copy
 from headcount.tasks.neighbours import Neighbour
 
-__all__ = ["Alphabet", "ContextSetting", "asked_in_context", "context_task"]
+__all__ = ["Alphabet", "ContextSetting", "asked_in_context", "context_task", "reader_of"]
 
 Reads = Callable[[Int[Tensor, "batch length"]], Float[Tensor, "batch length vocab"]]
 """A model as a function: tokens in, logits after every place out."""
@@ -48,6 +48,12 @@ class Alphabet:
         if task.letters > len(self.letters):
             raise ValueError(f"the task has {task.letters} letters, and {len(self.letters)} are one token each")
         return torch.tensor([*self.letters[: task.letters], self.end, self.separator, self.end])[ids]
+
+
+def reader_of(model: Any, tokenizer: Any) -> tuple[Reads, Alphabet]:
+    """A causal model with its tokenizer as a function of tokens, and the letters it has tokens for."""
+    alphabet = Alphabet.of(lambda text: tokenizer.encode(text, add_special_tokens=False))
+    return lambda ids: model(input_ids=ids).logits, alphabet
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ class Sharing:
     nmse: float
 
 
+@lru_cache(maxsize=64)
 def shared_heads(task: PairMax) -> int:
     """The fewest heads of the first layer by which tokens that choose find every pair of a `PairMax`, up to 1e-2.
 
@@ -57,11 +58,11 @@ def sharings(task: PairMax) -> tuple[Sharing, ...]:
     Two groups of look-ups are joined at a time, those that cost least; a token asks for the one of its group that it
     serves best, |A^T x| / |A| as the left of a pair or |A x| / |A| as the right, whichever side is better for all.
     """
-    found, forms = [], task.intrinsic().matrices
-    if not 1 < len(forms) <= MOST or task.length > LONGEST:
+    found, task = [], task.intrinsic()
+    if not 1 < len(task.matrices) <= MOST or task.length > LONGEST:
         return ()
-    scores = _Scores.of(task.intrinsic())
-    groups: tuple[tuple[int, ...], ...] = tuple((k,) for k in range(len(forms)))
+    scores = _Scores.of(task)
+    groups: tuple[tuple[int, ...], ...] = tuple((k,) for k in range(len(task.matrices)))
     while len(groups) > 1 and (not found or found[-1].nmse <= ENOUGH):
         groups = min(_joined(groups), key=scores.missed)
         found.append(Sharing(len(groups), groups, scores.missed(groups)))
@@ -129,7 +130,7 @@ def with_shared_heads(task: object, arch: Architecture) -> Architecture:
     The class token has nothing to collect there yet, so that what is added serves tokens alone. Only for targets that
     are sums of pairs.
     """
-    if arch.depth < 2 or not isinstance(task, PairMax):
+    if not isinstance(task, PairMax) or arch.depth < 2:
         return arch
     (heads, head_dim), pairs = arch.layers[0], _pairs(task)
     if heads >= pairs or heads < shared_heads(task):
@@ -137,6 +138,7 @@ def with_shared_heads(task: object, arch: Architecture) -> Architecture:
     return replace(arch, layers=((pairs, head_dim), *arch.layers[1:]))
 
 
+@lru_cache(maxsize=64)
 def _pairs(task: PairMax) -> int:
     """How many look-ups of pairs there are where there is nothing else, else 0."""
     retrievals = task.structure.retrievals

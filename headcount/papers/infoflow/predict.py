@@ -135,7 +135,7 @@ def _costly(lower: Bound | None) -> bool:
 
 def _counted(task: Any, arch: Architecture) -> Architecture:
     """The shape as the calculus may count it: a head of the first layer for each look-up that tokens share them for."""
-    if arch.depth < 2 or not hasattr(task, "intrinsic"):
+    if not hasattr(task, "intrinsic"):
         return arch
     from headcount.papers.infoflow.choosing import with_shared_heads  # such tasks are torch's already
 

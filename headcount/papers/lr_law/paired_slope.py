@@ -10,7 +10,7 @@ from jaxtyping import Float
 from headcount.fits import Estimate
 from headcount.fits.settings import refuse_settings
 from headcount.papers.lr_law.parabola import optimum, student, vertex
-from headcount.papers.lr_law.rate_losses import RateLosses, losses_of
+from headcount.papers.lr_law.rate_losses import RateLosses, losses_of, widths_of
 from headcount.results import Study
 
 __all__ = ["paired_width_slope"]
@@ -33,12 +33,10 @@ def paired_width_slope(study: Study, *, confidence: float = 0.95) -> Estimate:
     refuse_settings(confidence, 2)
     seeds = _shared_seeds(study)
     cells = losses_of(Study(tuple(sorted(study.rows, key=lambda row: row["seed"]))))
-    if len(horizons := {cell.steps for cell in cells}) > 1:
-        raise ValueError(f"a slope in the width needs one horizon, got {', '.join(map(str, sorted(horizons)))}")
-    by_size = {row["parameters"]: row["width"] for row in study}
-    if len(set(by_size.values())) < 2:
-        raise ValueError(f"a slope in the width needs 2 widths, got {', '.join(map(str, set(by_size.values())))} alone")
-    logs = np.log([by_size[cell.parameters] for cell in cells])
+    widths = widths_of(study, cells)
+    if len(set(widths)) < 2:
+        raise ValueError(f"a slope in the width needs 2 widths, got {', '.join(map(str, set(widths)))} alone")
+    logs = np.log(widths)
     pull = (logs - logs.mean()) / ((logs - logs.mean()) ** 2).sum()
     all_seeds, one_out = (np.stack(part) for part in zip(*map(_places, cells), strict=True))
     slope, again = float(pull @ all_seeds), pull @ one_out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from headcount.results import Study
 
-__all__ = ["RateLosses", "losses_of"]
+__all__ = ["RateLosses", "losses_of", "widths_of"]
 
 NEEDED = ("parameters", "steps", "lr", "nmse")
 # A law holds all of these fixed: each of them moves the best rate by itself. The usual goes unsaid.
@@ -60,6 +60,14 @@ def losses_of(study: Study) -> tuple[RateLosses, ...]:
     for row in study:
         cells.setdefault((row["parameters"], row["steps"]), {}).setdefault(row["lr"], []).append(row)
     return tuple(_cell(size, steps, by_rate) for (size, steps), by_rate in sorted(cells.items()))
+
+
+def widths_of(study: Study, cells: Sequence[RateLosses]) -> list[int]:
+    """The width of every cell of a study that has one horizon; several are refused."""
+    if len(horizons := {cell.steps for cell in cells}) > 1:
+        raise ValueError(f"a slope in the width needs one horizon, got {', '.join(map(str, sorted(horizons)))}")
+    by_size = {row["parameters"]: row["width"] for row in study}
+    return [by_size[cell.parameters] for cell in cells]
 
 
 def _cell(size: int, steps: int, by_rate: dict[float, list[Mapping[str, Any]]]) -> RateLosses:

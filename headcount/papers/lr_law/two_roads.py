@@ -15,7 +15,7 @@ from headcount.fits.projection import fit_law
 from headcount.fits.settings import refuse_settings
 from headcount.papers.lr_law.parabola import optimum, student, vertex
 from headcount.papers.lr_law.published import PUBLISHED
-from headcount.papers.lr_law.rate_losses import RateLosses, losses_of
+from headcount.papers.lr_law.rate_losses import RateLosses, losses_of, widths_of
 from headcount.results import Study
 from headcount.sources import Source, implements
 
@@ -152,12 +152,10 @@ def width_slope(study: Study, *, confidence: float = 0.95, resamples: int = 500,
     """
     refuse_settings(confidence, resamples)
     cells = losses_of(study)
-    if len(horizons := {cell.steps for cell in cells}) > 1:
-        raise ValueError(f"a slope in the width needs one horizon, got {', '.join(map(str, sorted(horizons)))}")
-    by_size = {row["parameters"]: row["width"] for row in study}
-    logs = np.log([by_size[cell.parameters] for cell in cells])
-    if len(set(by_size.values())) < 3:
-        raise ValueError(f"a slope with an interval needs 3 widths, got {', '.join(map(str, by_size.values()))}")
+    widths = widths_of(study, cells)
+    logs = np.log(widths)
+    if len(set(widths)) < 3:
+        raise ValueError(f"a slope with an interval needs 3 widths, got {', '.join(map(str, widths))}")
     generator = np.random.default_rng(seed)
     places, drawn = _optima(cells, resamples, generator)
     design = np.column_stack([np.ones(len(logs)), logs - logs.mean()])

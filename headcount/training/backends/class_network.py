@@ -140,10 +140,9 @@ class _Aside:
         with torch.cuda.stream(self.stream):
             yield
 
-    def done(self, *given: Tensor) -> None:
-        """From here on the tokens' stream may use what was made aside, `given` among it."""
+    def done(self) -> None:
+        """From here on the tokens' stream may use what was made aside, which whoever uses it keeps."""
         if self.stream is not None:
-            self.kept += given
             torch.cuda.current_stream().wait_stream(self.stream)
 
 
@@ -162,7 +161,7 @@ class _Pass:
             asked = [_Folded(a, rows) for a in (network.attention if network.every else network.attention[-1:])]
             ask = _Question(asked[0], self.cls.contiguous(), aside)
         states, kept = network.encoder.forward(rows, self.x), []
-        aside.done(*(m for folded in asked for m in folded.matrices), ask.directions)
+        aside.done()
         for number, feeding in enumerate(network.between):
             layer = _Layer(network.attention[number], feeding, ask if network.every else None)
             kept.append(layer)
