@@ -1,7 +1,8 @@
 # pyright: reportMissingImports=false
 """Banks of decoders against JAX, vmap + scan of the same one: `python -m benchmarks.decoder_speed --device cuda`.
 
-Both take the same starting parameters and the same strings; products in TF32 on a GPU for both, ours also in bfloat16.
+Both take the same starting parameters and the same strings; products in TF32 on a GPU for both, ours also in bfloat16
+and, in programs and kernels, of float16 factors, which have as many bits as TF32 ones.
 The losses after the timed steps are compared. The faster of JAX's two ways of attention counts. On a CPU everyone runs
 again and again in turn, and medians count.
 """
@@ -13,6 +14,7 @@ import datetime
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -27,7 +29,8 @@ from benchmarks.ceilings import ceilings
 from headcount.nets.causal import EPS, DecoderShape
 from headcount.tasks.neighbours import Neighbour
 from headcount.training.backends.compiled_decoders import compiled_decoder_path
-from headcount.training.backends.decoder_network import decoders_by_warps
+from headcount.training.backends.decoder_network import decoder_held, decoders_by_warps
+from headcount.training.backends.tiles import SublayerTile
 from headcount.training.decoder_bank import answer_loss
 from headcount.training.decoder_paths import DecoderPath, by_products, in_decoder_kernels, in_decoder_warps
 from headcount.training.decoding import STRETCH, DecoderMember, DecoderRecipe, _DecoderRun
@@ -86,16 +89,30 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rounds", type=int, default=3, help="on a CPU")
+    parser.add_argument("--cases", default="0,1,2,3", help="on a GPU, by number")
+    parser.add_argument("--ways", help="ours, all by default: full, bfloat16, kernels, warps")
     options = parser.parse_args()
-    rows = []
     if options.device == "cpu" and not options.tiny:
         in_turn(options)
         return
-    for case in TINY if options.tiny else CASES:
-        rows.append(race(case, options.device, 2 if options.tiny else options.stretches))
+    one_by_one(TINY if options.tiny else [CASES[int(n)] for n in options.cases.split(",")], options)
+
+
+def one_by_one(cases: Sequence[Case], options: argparse.Namespace) -> None:
+    """The race on a GPU; what is measured is written at once."""
+    about = {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "device": torch.cuda.get_device_name() if options.device == "cuda" else options.device,
+        "torch": torch.__version__,
+        "command": f"python -m benchmarks.decoder_speed --device {options.device}",
+    }
+    rows: list[dict[str, Any]] = []
+    for case in cases:
+        found = race(case, options.device, 2 if options.tiny else options.stretches, asked=options.ways)
+        rows.append({**found, "date": about["date"]})
         print(json.dumps(rows[-1]), flush=True)
         if options.json:
-            options.json.write_text(json.dumps(rows, indent=1) + "\n")
+            options.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
 
 
 def in_turn(options: argparse.Namespace) -> None:
@@ -122,11 +139,13 @@ def in_turn(options: argparse.Namespace) -> None:
             options.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
 
 
-def race(case: Case, device: str, stretches: int, again: bool = True) -> dict[str, Any]:
+def race(case: Case, device: str, stretches: int, again: bool = True, asked: str | None = None) -> dict[str, Any]:
     """Model-steps per second of every way, and each way's loss at the end; JAX's of an earlier run unless `again`."""
-    row: dict[str, Any] = {"case": case.name}
+    row: dict[str, Any] = {"case": case.name, "operations": case.operations}
     strings = None
     for name, path in ways(case, device).items():
+        if asked is not None and name not in asked.split(","):
+            continue
         rate, loss, strings = ours(case, device, stretches, path)
         row |= {f"ours {name}": _digits(rate), f"loss {name}": loss}
     assert strings is not None
@@ -157,8 +176,10 @@ def ways(case: Case, device: str) -> dict[str, DecoderPath]:
     if device == "cuda":
         found["bfloat16"] = by_products("bfloat16")
     if device == "cuda" or os.environ.get("TRITON_INTERPRET"):
-        found["kernels"] = in_decoder_kernels()
-        if decoders_by_warps(case.shape, Neighbour().longest(case.length)):
+        places = Neighbour().longest(case.length)
+        if decoder_held(case.shape, places, torch.float32, SublayerTile()):
+            found["kernels"] = in_decoder_kernels()
+        if decoders_by_warps(case.shape, places):
             found["warps"] = in_decoder_warps()
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def page(data: Path) -> str:
     sections = [
         _section(room, [row for row in rows if row.room == room]) for room in dict.fromkeys(r.room for r in rows)
     ]
-    sections += _contrast(data)
+    sections += [*_contrast(data), *_rates(data)]
     return article(
         "Laws of the house",
         lead,
@@ -215,6 +215,9 @@ def _consistency(data: Path) -> Iterator[LawRow]:
                      record.command)  # fmt: skip
 
 
+KINDS = ("isotropic", "fixed", "rotated")  # covariances
+
+
 def _contrast(data: Path) -> list[Passage]:
     path = data / "icl.json"
     rows = shape_contrast(json.loads(path.read_text())["rows"]) if path.is_file() else []
@@ -224,9 +227,60 @@ def _contrast(data: Path) -> list[Passage]:
     columns |= {"flat": "error of one layer", "best": "error of the best", "gain": "gain of depth"}
     words = "At about 49 thousand parameters: the best of four shapes, medians over five seeds, linear attention. "
     words += (
-        f"The neighbour of {SHORT['mehta2025icl']} says that depth helps at a long context where covariances rotate."
+        f"The neighbour of {SHORT['mehta2025icl']} says that a longer context makes up for depth, except where "
+        "covariances rotate. "
     )
-    return [Passage("Depth or width in context", (words,), rows=tuple(rows), columns=columns)]
+    return [Passage("Depth or width in context", (words + _falls(rows),), rows=tuple(rows), columns=columns)]
+
+
+def _falls(rows: Sequence[dict[str, Any]]) -> str:
+    """How far one layer's error falls from the shortest to the longest context, by covariance."""
+    by = {kind: sorted((r["examples"], r["flat"]) for r in rows if r["covariance"] == kind) for kind in KINDS}
+    by = {kind: found for kind, found in by.items() if len(found) > 1}
+    if not by:
+        return ""
+    (short, _), *_, (long, _) = next(iter(by.values()))
+    falls = ", ".join(f"{found[0][1] / found[-1][1]:.1f} times with {kind} ones" for kind, found in by.items())
+    return f"So it is here: from {short} to {long} examples the error of one layer falls {falls}."
+
+
+RATES = {  # columns of the table, as benchmarks.lr_law names them
+    "one rate": "one rate for all",
+    "best of seven": "best of seven by cell",
+    "searched": "chosen by one seed",
+    "short search": "chosen in a quarter of the steps",
+}
+
+
+def _rates(data: Path) -> list[Passage]:
+    """Tables 2 to 4 of the head-count paper by how the rate was chosen: is a knee a bad learning rate?"""
+    path = data / "lr_law.json"
+    made = json.loads(path.read_text()).get("tables") if path.is_file() else None
+    if made is None:
+        return []
+    tables = {name: found for name, found in made.items() if name.startswith("table-")}
+    rows = [
+        {"table": f"Table {name[-1]}", "proved": str(found["retrievals"])}
+        | {label: _enough(found["knees"][label]) for label in RATES}
+        for name, found in tables.items()
+    ]
+    first = next(iter(tables.values()))
+    cost = f"{first['search']['cost']:.1f} and {first['short search']['cost']:.1f} times"
+    words = (
+        "Heads that are enough, with the 95% interval, when the learning rate is the house's one, the best of seven "
+        "for every head count and length, the one that a single seed chooses among the seven, or what that seed "
+        f"chooses in a quarter of the steps; three seeds, lengths 8 and 32. Searching adds {cost} the steps of the study at one "
+        f"rate, the best of seven {first['cost_of_best_of_seven'] - 1}. No knee moves where rates are chosen by the "
+        "whole training. The short search finds rates at which the whole training breaks, and loses the knee: "
+        "a sweep that chooses the rate itself takes all steps since then."
+    )
+    columns = {"table": "table", "proved": "proved", **RATES}
+    return [Passage("A knee is not a bad learning rate", (words,), rows=tuple(rows), columns=columns)]
+
+
+def _enough(found: dict[str, Any]) -> str:
+    high = "" if found["high"] is None else found["high"]
+    return f"{found['text']} [{found['low']}, {high or '...'}{']' if high else ')'}"
 
 
 def _record(data: Path, name: str) -> Record | None:

@@ -50,16 +50,19 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=60_000)
-    parser.add_argument("--tokens", sharings=("sphere", "gaussian"), default="sphere", help="those of `draws`")
+    parser.add_argument("--tokens", choices=("sphere", "gaussian"), default="sphere", help="of `rates` and `draws`")
+    parser.add_argument("--draw", type=int, default=0, help="the seed of the matrices of `rates` and `gaussian`")
     parser.add_argument("--longest", type=int, default=100_000, help="steps of `draws`")
     parser.add_argument("--late", type=int, default=8_000, help="steps with four times the batch, after the others")
     parser.add_argument("--search", type=int, default=20_000, help="steps of the search for a learning rate")
-    parser.add_argument("--rows", default="2,3,4,5,6", help="the D of `sphere`, one bank")
+    parser.add_argument("--length", type=int, default=64)
+    parser.add_argument("--rows", default="2,3,4,5,6", help="the D of `sphere` and `gaussian`, one bank")
     parser.add_argument("--near-steps", type=int, default=16_000)
     parser.add_argument("--near-lr", type=float, default=3e-4)
     parser.add_argument("--noise", type=float, default=0.01, help="how far `near` is disturbed, relative to a weight")
     parser.add_argument("--state", type=Path, help="where a long part keeps its state")
     parser.add_argument("--parts", default="rates,sphere,gaussian,near")
+    parser.add_argument("--rates", default=",".join(map(str, RATES)), help="those of the search")
     parser.add_argument("--lr", type=float, help="skip the search")
     parser.add_argument("--no-residual", action="store_true", help="states of tokens are what heads mixed, alone")
     parser.add_argument("--out", type=Path, default=Path("docs/data/pair_table.json"))
@@ -83,7 +86,8 @@ def main() -> None:
 
 
 def _named(part: str, options: argparse.Namespace) -> str:
-    part = f"gaussian {part}" if part == "draws" and options.tokens == "gaussian" else part
+    part = f"gaussian {part}" if part in ("rates", "draws") and options.tokens == "gaussian" else part
+    part = part if options.length == 64 else f"{part} at length {options.length}"
     return f"{part} without residuals" if options.no_residual else part
 
 
@@ -98,26 +102,31 @@ def _joined(known: Sequence[dict[str, Any]], made: dict[str, Any]) -> list[dict[
 
 def rates(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     """The learning rate for all cells: the best by median for (D,D) at D = 2 and 3."""
-    cells = _cells("sphere", options)[0:4:3]
+    cells = _cells(options.tokens, options, options.draw)[0:4:3]
     seeds = max(1, options.seeds // 2)
-    members = [Member(c.task, c.arch, s, 0, lr, DECAY) for lr in RATES for c in cells for s in range(seeds)]
+    asked = [float(lr) for lr in options.rates.split(",")]
+    members = [Member(c.task, c.arch, s, 0, lr, DECAY) for lr in asked for c in cells for s in range(seeds)]
     outcome = _train(members, _recipe(options.search, options), options, None, "rates")
     nmse = [row["nmse"] for row in outcome.rows]
     each = len(cells) * seeds
-    rows = [{"lr": lr, **_levels(nmse[i * each : (i + 1) * each])} for i, lr in enumerate(RATES)]
+    rows = [{"lr": lr, **_levels(nmse[i * each : (i + 1) * each])} for i, lr in enumerate(asked)]
     return {"rows": rows, "chosen": min(rows, key=lambda row: row["median"])["lr"], "steps": options.search}
 
 
 def sphere(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     """The asked D at their three shapes, unit tokens."""
-    rows = {int(D) for D in options.rows.split(",")}
-    cells = [c for c in _cells("sphere", options) if len(c.task.matrices) in rows]  # pyright: ignore[reportAttributeAccessIssue]
-    return _table(cells, options, table)
+    return _table(_asked(_cells("sphere", options), options), options, table)
 
 
 def gaussian(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
-    """D = 2 with Gaussian tokens."""
-    return _table(_cells("gaussian", options)[:3], options, table)
+    """The same with tokens from N(0, I), where tokens that choose miss something: how much is beside each cell."""
+    made = _table(_asked(_cells("gaussian", options, options.draw), options), options, table)
+    return made | {"draw": options.draw}
+
+
+def _asked(cells: Sequence[Entry], options: argparse.Namespace) -> list[Entry]:
+    rows = {int(D) for D in options.rows.split(",")}
+    return [c for c in cells if len(c.task.matrices) in rows]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def near(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
@@ -183,7 +192,7 @@ PARTS = {"rates": rates, "sphere": sphere, "gaussian": gaussian, "near": near, "
 
 
 def _cells(tokens: str, options: argparse.Namespace, draw: int = 0) -> list[Entry]:
-    size: dict[str, int] = {"length": 8, "width": 64} if options.tiny else {}
+    size: dict[str, int] = {"length": 8, "width": 64} if options.tiny else {"length": options.length}
     cells = pair_cells(tokens, head_dim=16, draw=draw, **size)
     return [
         replace(cell, arch=replace(cell.arch, class_token="last", residual=not options.no_residual)) for cell in cells
@@ -232,6 +241,7 @@ def _table(
                 "layers": cell.arch.name,
                 "published": PAIRS[D][shape],
                 **_predicted(cell),
+                "missed by choosing": _missed(cell),
                 **_levels(ended[mine]),
                 "before_late": _levels(begun[mine]),
             }

@@ -67,7 +67,7 @@ def sweep(
 ) -> Study:
     """Train every architecture on the task at every length and seed, and return the study.
 
-    `lr` is a rate, or several to train each network at, or "best": then a short search (`RateSearch`) chooses it for
+    `lr` is a rate, or several to train each network at, or "best": then a search (`RateSearch`) chooses it for
     every task and architecture, and `spec["rate_search"]` of the study says which and at what cost. With `base`, rates
     and starts follow the factors of `widths(base)`. With `store`, finished banks are kept there and not trained again;
     without, rows live in the study alone. `save` says which networks are kept for `study.net(row)`. With `start`, every

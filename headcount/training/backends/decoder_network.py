@@ -12,7 +12,7 @@ from headcount.nets.causal import EPS, DecoderShape
 from headcount.training.backends.kernels import letters_backward, letters_forward, say
 from headcount.training.backends.sublayers import Attending, Feeding, Rows, added, begins
 from headcount.training.backends.tiles import SublayerTile, power, spread
-from headcount.training.backends.warp_sublayers import WarpAttending, WarpFeeding, feed_fits, heads_fit
+from headcount.training.backends.warp_sublayers import WarpAttending, WarpFeeding, feed_cut, feed_fits, heads_fit
 from headcount.training.decoder_paths import DecoderBatch
 
 __all__ = ["decoder_gradient", "decoder_held", "decoders_by_warps"]
@@ -44,7 +44,7 @@ def decoder_gradient(
     """The gradient of every member's mean cross-entropy over its judged places, and that loss; layers by `warps`."""
     theta = theta.detach()
     models, batch, length = strings.size
-    parts = spread(models, -(-batch * length // TALL), 4)  # of every kernel: together they write every share whole
+    parts = _parts(shape, models, batch * length, warps)
     layers = _layers(shape, theta, tile, parts)
     if warps:
         layers = [_by_warps(*layer, theta.device.type) for layer in layers]
@@ -60,6 +60,14 @@ def decoder_gradient(
         slope, _ = attending.backward(rows, before, slope, None, None)
     _looked_up_back(shape, rows, slope, strings, parts)
     return added(rows.share), loss.sum(dim=1)
+
+
+def _parts(shape: DecoderShape, models: int, rows: int, warps: bool) -> int:
+    """Programs of each member in every kernel backwards, the same for all: together they write every share whole."""
+    if not warps:
+        return spread(models, -(-rows // TALL), 4)
+    cut = feed_cut(shape.embed_dim, shape.width, shape.embed_dim)
+    return spread(models, -(-rows // (16 * cut.warps)), cut.warps)
 
 
 def _layers(shape: DecoderShape, theta: Tensor, tile: SublayerTile, parts: int) -> list[tuple[Attending, Feeding]]:

@@ -31,6 +31,9 @@ from headcount.training.backends.tiles import SublayerTile, power, spread
 __all__ = ["Attending", "Feeding", "Folding", "Rows", "added", "all_share", "begins", "mapped", "or_other"]
 
 
+FULL = 132 * 16  # programs that keep a device busy
+
+
 def begins(shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """Where each parameter begins in a member's row."""
     out, total = {}, 0
@@ -264,12 +267,24 @@ def added(
 ) -> Float[Tensor, "models columns"]:
     """The sum of the rows times a factor; `filled` says where they begin and end, column by column, if known."""
     models, rows, columns = x.shape
-    out, wide = x.new_empty(models, columns), 32 if rows > 32 else 128
+    out, wide = x.new_empty(models, columns), _wide(models, rows, columns)
     add_rows[models, -(-columns // wide)](
         x.contiguous(), out, or_other(filled, x), rows, columns, factor,
         ROWS=min(64, power(rows)), COLUMNS=wide, FILLED=filled is not None, num_warps=4,
     )  # fmt: skip
     return out
+
+
+def _wide(models: int, rows: int, columns: int) -> int:
+    """Columns of a program that adds rows: many where they fill a device all the same, so that each has enough to read.
+
+    >>> _wide(24, 5, 200_000), _wide(64, 5, 9_000), _wide(24, 40, 200_000)
+    (512, 128, 32)
+    """
+    if rows > 32:
+        return 32
+    many = models * columns // (FULL * 512)
+    return 512 if many else 128
 
 
 def mapped(

@@ -18,6 +18,7 @@ __all__ = ["Cut", "WarpAttending", "WarpFeeding", "feed_cut", "feed_fits", "head
 
 KEPT = 80  # numbers of a thread: gradients of heads that stay in registers from tile to tile
 FED = 96  # and of hidden units
+FORWARD = 4  # warps of a feed-forward
 
 
 class Cut(NamedTuple):
@@ -45,8 +46,10 @@ def feed_fits(inputs: int, hidden: int, outputs: int) -> bool:
     return max(inputs, outputs) <= 64 and hidden <= 256
 
 
-def heads_cut(embed: int, heads: int, dim: int, longest: int) -> Cut:
+def heads_cut(embed: int, heads: int, dim: int, longest: int, norm: bool = False) -> Cut:
     """How attention is cut: in the fewest passes, with four warps where that is as good.
+
+    With a layer norm before it, a program also holds its sums and the states that are on their way.
 
     >>> heads_cut(32, 4, 8, 32), heads_cut(64, 6, 16, 64), heads_cut(48, 6, 8, 48)
     (Cut(warps=4, group=4), Cut(warps=8, group=3), Cut(warps=6, group=6))
@@ -60,7 +63,8 @@ def heads_cut(embed: int, heads: int, dim: int, longest: int) -> Cut:
             columns, rows = _padded(group * deep), 16 * warps
             stored = 8 * columns * (wide + 16) + 4 * rows * (wide + 8) + 12 * rows * (columns + 8) + 8 * group * rows
             answers = warps // tiles * (64 * (16 * tiles + 8) + 64 * (wide + 8) + 16)  # of the class token's questions
-            if 4 * columns * wide <= 32 * warps * KEPT and stored + max(20_000, answers) <= MOST_SHARED:
+            posted = norm * (64 * wide * warps + 8 * wide * (1 + warps))
+            if 4 * columns * wide <= 32 * warps * KEPT and stored + max(20_000, answers, posted) <= MOST_SHARED:
                 cuts.append((passes, most, Cut(warps, group)))
                 break
     return min(cuts)[2]
@@ -151,7 +155,7 @@ class WarpAttending(Attending):
 
     def _program(self, longest: int, back: bool) -> tuple[Program, int]:
         """The program, and how many samples it takes at a time."""
-        cut = heads_cut(self.embed, self.heads, self.dim, longest)
+        cut = heads_cut(self.embed, self.heads, self.dim, longest, self.norm > 0)
         samples = max(1, (cut.warps if back else 4) // -(-longest // 16))
         shape = {"EMBED": self.embed, "HEADS": self.heads, "DIM": self.dim, "LONGEST": longest, "SAMPLES": samples}
         shape |= {"GROUP": cut.group if back else self.heads, "RAGGED": int(self.ragged), "ASK": int(self.asks)}
@@ -214,7 +218,7 @@ class WarpFeeding(Feeding):
         return tuple(self.at.get(name, 0) for name in ("inner", "bias", "outer", "shift", "scaling", "moving"))
 
     def _program(self, back: bool) -> Program:
-        cut = feed_cut(self.inputs, self.hidden, self.outputs) if back else Cut(4, self.hidden)
+        cut = feed_cut(self.inputs, self.hidden, self.outputs) if back else Cut(FORWARD, self.hidden)
         shape = {"INPUTS": self.inputs, "HIDDEN": self.hidden, "OUTPUTS": self.outputs, "WARPS": cut.warps}
         shape |= {"GROUP": cut.group, "RESIDUAL": int(self.residual), "DEEPER": int(self.deeper)}
         if self.norm or self.gelu:

@@ -63,7 +63,7 @@ attend_forward(const float* x, const float* theta, const float* scale, const int
           across(p, asking, head, k_here);
           weigh<2, CAUSAL>(p, length, top, total, here.row());
           along(mixed, p, head, v_here);
-          put(queries, strip, head, mixed, 1.0f / total[0], 1.0f / total[1]);
+          put(queries, strip, head, mixed, inverse_of(total[0]), inverse_of(total[1]));
         } else {
           put_nothing(queries, strip, head);
         }
@@ -78,20 +78,19 @@ attend_forward(const float* x, const float* theta, const float* scale, const int
 
 constexpr int BANDS = 4 * COLUMNS / 16, MINE = (BANDS + WARPS - 1) / WARPS;  // of 16 rows of the four gradients
 
+constexpr bool POSTED = NORM && !ASK && EMBED == EMBEDDED;  // states are sent for beforehand
+
 // Rows of one band of (queries, keys, values, outputs' transpose), written where the parameters lie.
 DEVICE void keep_band(const float (&sum)[NE][4], int band, float* to, bool turned, int first, int here, float by) {
-  int lane = thread() % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
-  for (int j = 0; j < NE; ++j)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      int c = band % (COLUMNS / 16) * 16 + g + i / 2 * 8, head = c / DEEP, n = c % DEEP;
-      int e = place(8 * j + 2 * t + i % 2);
-      if (head >= here || n >= DIM || e >= EMBED) continue;
-      long long there = turned ? (long long)(first + head) * HEAD_STEP + (long long)e * ROW_STEP + n
-                               : ((long long)(first + head) * DIM + n) * EMBED + e;
-      to[there] = sum[j][i] * by;
-    }
+  for (int half = 0; half < 2; ++half) {
+    int c = band % (COLUMNS / 16) * 16 + thread() % 32 / 4 + half * 8, head = c / DEEP, n = c % DEEP;
+    if (head >= here || n >= DIM) continue;
+    if (turned)
+      keep_column<EMBED>(sum, half, to + (long long)(first + head) * HEAD_STEP + n, ROW_STEP, by);
+    else
+      keep_row<EMBED>(sum, half, to + ((long long)(first + head) * DIM + n) * EMBED, by);
+  }
 }
 
 KERNEL(WARPS)
@@ -111,6 +110,7 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
   float *scaling = scratch + SCRATCH, *sums = scaling + NORM * 2 * EMBEDDED;
   Norm norm = {scaling, scaling + EMBEDDED};
   f16* answers = (f16*)(sums + NORM * 2 * WARPS * EMBEDDED);
+  Post<EMBED, NE, 32 * WARPS> post(answers);
   theta += model * row;
   share += model * share_step + program(1) * row;
   int count = counts[model * scale_row], length = RAGGED ? lengths[model] : LONGEST;
@@ -127,25 +127,29 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
     float d_w[MINE][NE][4], size = 0.0f;
 #pragma unroll
     for (int i = 0; i < MINE; ++i) zero(d_w[i]);
+    if (POSTED) Sequence(program(1), batch).send(post, x, model, batch);
     for (int tile = program(1); tile * SAMPLES < batch; tile += programs(1)) {
       Sequence here(tile, batch);
-      next_tile(x, model, tile, batch), next_tile(slope, model, tile, batch);
+      if (!POSTED) next_tile(x, model, tile, batch);
+      next_tile(slope, model, tile, batch);
       int strip = here.slot * TOKENS + here.strip * 16, mine = strip + g;
       f16 *k_here = ks + here.slot * TOKENS * CS, *v_here = vs + here.slot * TOKENS * CS;
       f16 *q_here = qs + here.slot * TOKENS * CS, *o_here = os + here.slot * TOKENS * CS;
+      float rate[2];
       {
         u32 seen[NE / 2][4], risen[NE / 2][4];
-        float states[NE][4];
-        load_rows<EMBED>(states, x + here.begin(model, batch), here.row(), here.rows);
-        if (NORM)
-          normed(seen, states, norm);
-        else
-          as_left(seen, states);
-        load_rows<EMBED>(states, slope + here.begin(model, batch), here.row(), here.rows);
+        float states[NE][4], slopes[NE][4];
+        if (!POSTED) load_rows<EMBED>(states, x + here.begin(model, batch), here.row(), here.rows);
+        load_rows<EMBED>(slopes, slope + here.begin(model, batch), here.row(), here.rows);
+        if (POSTED) arrived(), post.read(states);
+        if (NORM) norm.unit<EMBED>(states, rate);
+        if (POSTED) post.write(states);
+        if (NORM) norm.scale(states);
+        as_left(seen, states);
         // This meeting also says that the weights are there and that nobody reads the last tile any more.
-        float now = larger(largest<WARPS>(largest_of(states), scratch), 1e-30f) / HIGH;
+        float now = larger(largest<WARPS>(largest_of(slopes), scratch), 1e-30f) / HIGH;
         if (now > size) {
-          float less = size / now;
+          float less = size * inverse_of(now);
           size = now;
 #pragma unroll
           for (int i = 0; i < MINE; ++i)
@@ -154,7 +158,7 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
 #pragma unroll
               for (int n = 0; n < 4; ++n) d_w[i][j][n] *= less;
         }
-        as_left(risen, states, 1.0f / size);
+        as_left(risen, slopes, inverse_of(size));
         keep(seen, xs, ES, strip);
         keep(risen, gs, ES, strip);
         project<false>(qs, strip, seen, w.query);
@@ -184,7 +188,7 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
           across(p, asking, head, k_here);
           weigh<2, CAUSAL>(p, length, top, total, here.row());
           across(dp, risen, head, v_here);
-          float over[2] = {1.0f / total[0], 1.0f / total[1]};
+          float over[2] = {inverse_of(total[0]), inverse_of(total[1])};
           along(sum, p, head, v_here);
           put(ms, strip, head, sum, over[0], over[1]);
 #pragma unroll
@@ -247,22 +251,24 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
         }
       }
       meet_warp();
-      collect<false>(dx, ks, strip, w.key);
-      collect<false>(dx, vs, strip, w.value);
       {
-        float before[NE][4];
+        float before[NE][4];  // asked for before it is needed
         if (first || RESIDUAL)
           load_rows<EMBED>(before, (first ? d_x : slope) + here.begin(model, batch), here.row(), here.rows);
         else
           zero(before);
+        collect<false>(dx, ks, strip, w.key);
+        collect<false>(dx, vs, strip, w.value);
 #pragma unroll
         for (int j = 0; j < NE; ++j)
 #pragma unroll
           for (int i = 0; i < 4; ++i) dx[j][i] *= size;
         if (NORM) {
-          float unit[NE][4], rate[2];
-          load_rows<EMBED>(unit, x + here.begin(model, batch), here.row(), here.rows);
-          norm.unit<EMBED>(unit, rate);
+          float unit[NE][4];
+          if (POSTED)
+            post.read(unit);
+          else
+            load_rows<EMBED>(unit, x + here.begin(model, batch), here.row(), here.rows), norm.unit<EMBED>(unit, rate);
           norm.back<EMBED>(dx, unit, rate, sums + 2 * (thread() / 32) * EMBEDDED);
         }
 #pragma unroll
@@ -272,6 +278,7 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
         if (ASK && first == 0 && here.rows) heard_by(dx, here.strip, kept);
         store_rows<EMBED>(dx, d_x + here.begin(model, batch), here.row(), here.rows);
       }
+      if (POSTED) Sequence(tile + programs(1), batch).send(post, x, model, batch);
       meet();
 #pragma unroll
       for (int i = 0; i < MINE; ++i) {
@@ -292,6 +299,7 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
       if (band < BANDS) keep_band(d_w[i], band, share + at, which == 3, first, here_heads, which ? size : size * sharp);
     }
   }
+  if (POSTED) arrived();  // nothing is on its way to a program that has ended
   if (NORM) {
     meet();
     keep_norm(sums, WARPS, share + at_scaling, share + at_moving, EMBED, EMBEDDED, 32 * WARPS);
@@ -301,7 +309,8 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
 constexpr int WEIGHT_BYTES = 2 * (3 * COLUMNS * ES + EMBEDDED * CS);
 constexpr int FORWARD_BYTES = WEIGHT_BYTES + 2 * (3 * ROWS * CS + ASK * ROWS * ES) + NORM * 8 * EMBEDDED;
 constexpr int BACKWARD_BYTES = WEIGHT_BYTES + 2 * (2 * ROWS * ES + 6 * ROWS * CS) + 8 * GROUP * ROWS +
-                               4 * SCRATCH + NORM * 8 * EMBEDDED * (1 + WARPS) + 2 * ASK * SAMPLES * ANSWERS;
+                               4 * SCRATCH + NORM * 8 * EMBEDDED * (1 + WARPS) + 2 * ASK * SAMPLES * ANSWERS +
+                               POSTED * Post<EMBED, NE, 32 * WARPS>::BYTES;
 
 SIZES(WARPS, FORWARD_BYTES, BACKWARD_BYTES);
 

@@ -86,6 +86,7 @@ inline float half_of(u32 pair, int high) { return of_half((f16)(high ? pair >> 1
 inline u32 pack(float low, float high) { return emulated::to_half(low) | (u32)emulated::to_half(high) << 16; }
 inline float unpack(u32 pair, int high) { return emulated::half_of(pair, high); }
 inline float exp2_of(float x) { return exp2f(x); }
+inline float inverse_of(float x) { return 1.0f / x; }
 inline float inverse_root(float x) { return 1.0f / sqrtf(x); }
 inline float log2_of(float x) { return log2f(x); }
 inline int thread() { return emulated::now; }
@@ -97,6 +98,11 @@ inline void meet() {
   ++meetings;
   while (meetings < (long)lanes.size() * (turn + 1)) wait();
 }
+inline void store_four(float* to, float a, float b, float c, float d) { to[0] = a, to[1] = b, to[2] = c, to[3] = d; }
+inline void send_four(float* to, const float* from, bool real) {
+  for (int i = 0; i < 4; ++i) to[i] = real ? from[i] : 0.0f;
+}
+inline void arrived() {}
 inline void expect_line(const float*) {}
 inline void meet_warp() { u32 none = 0; emulated::give(&none, 1); }
 inline float from_lane(float x, int other) {

@@ -38,15 +38,79 @@ struct Layer {  // a member's matrices in shared memory: W1 by units and what ro
 };
 constexpr int LAYER_BYTES = 2 * ((1 + !GELU) * UNITS * IS + OUT * US) + 4 * (UNITS + OUT + NORM * 2 * IN);
 
-DEVICE void stage_layer(const Layer& layer, const float* theta, int at_inner, int at_bias, int at_outer, int at_shift,
-                        int first, int here, float outer_scale) {
-  const float* inner = theta + at_inner + (long long)first * INPUTS;
-  stage(layer.inner, UNITS, IS, inner, here, INPUTS, INPUTS, COLUMNS_OF_STATES, 1.0f, 32 * WARPS);
-  if (!GELU) stage(layer.rest, UNITS, IS, inner, here, INPUTS, INPUTS, COLUMNS_OF_STATES, 1.0f, 32 * WARPS, true);
-  stage(layer.outer, OUT, US, theta + at_outer + first, OUTPUTS, here, HIDDEN, ROWS_OF_STATES, outer_scale, 32 * WARPS);
-  for (int i = thread(); i < UNITS; i += 32 * WARPS) layer.bias[i] = i < here ? theta[at_bias + first + i] : 0.0f;
-  for (int i = thread(); i < OUT; i += 32 * WARPS)
-    layer.shift[i] = place(i) < OUTPUTS ? theta[at_shift + place(i)] : 0.0f;
+constexpr bool EVEN = INPUTS == IN && OUTPUTS == OUT && GROUP == UNITS && HIDDEN % GROUP == 0;  // nothing is padded
+
+// A group of hidden units: where its part of W1, its biases and its part of W2 begin.
+struct Group {
+  const float *inner, *bias, *outer, *shift;
+  int here;
+  DEVICE Group(const float* theta, int at_inner, int at_bias, int at_outer, int at_shift, int first) {
+    inner = theta + at_inner + (long long)first * INPUTS, bias = theta + at_bias + first;
+    outer = theta + at_outer + first, shift = theta + at_shift;
+    here = HIDDEN - first < GROUP ? HIDDEN - first : GROUP;
+  }
+  DEVICE bool by_fours() const { return EVEN && ::by_fours(inner, INPUTS) && ::by_fours(outer, HIDDEN); }
+  DEVICE const float* inner_four(u32 n) const { return inner + 4 * n; }
+  DEVICE const float* outer_four(u32 n) const { return outer + n / (UNITS / 4) * HIDDEN + n % (UNITS / 4) * 4; }
+};
+constexpr int INNER = UNITS * IN / 4, OUTER = OUT * UNITS / 4;  // fours of a group's part of W1 and of W2
+
+DEVICE void stage_biases(const Layer& layer, const Group& group) {
+  for (int i = thread(); i < UNITS; i += 32 * WARPS) layer.bias[i] = i < group.here ? group.bias[i] : 0.0f;
+  for (int i = thread(); i < OUT; i += 32 * WARPS) layer.shift[i] = place(i) < OUTPUTS ? group.shift[place(i)] : 0.0f;
+}
+DEVICE void stage_inner(const Layer& layer, u32 n, float4 four) {
+  stage_four<IN>(layer.inner, IS, n, four, COLUMNS_OF_STATES, 1.0f, GELU ? nullptr : layer.rest);
+}
+DEVICE void stage_outer(const Layer& layer, u32 n, float4 four, float scale) {
+  stage_four<UNITS>(layer.outer, US, n, four, ROWS_OF_STATES, scale);
+}
+DEVICE void stage_one_by_one(const Layer& layer, const Group& group, float scale) {
+  stage(layer.inner, UNITS, IS, group.inner, group.here, INPUTS, INPUTS, COLUMNS_OF_STATES, 1.0f, 32 * WARPS);
+  if (!GELU)
+    stage(layer.rest, UNITS, IS, group.inner, group.here, INPUTS, INPUTS, COLUMNS_OF_STATES, 1.0f, 32 * WARPS, true);
+  stage(layer.outer, OUT, US, group.outer, OUTPUTS, group.here, HIDDEN, ROWS_OF_STATES, scale, 32 * WARPS);
+}
+
+DEVICE void stage_layer(const Layer& layer, const Group& group) {
+  stage_biases(layer, group);
+  if (!group.by_fours()) {
+    stage_one_by_one(layer, group, 1.0f);
+    return;
+  }
+  every_four<INNER + OUTER, 32 * WARPS>(
+      [=](u32 n) { return n < INNER ? group.inner_four(n) : group.outer_four(n - INNER); },
+      [=](u32 n, float4 four) {
+        if (n < INNER)
+          stage_inner(layer, n, four);
+        else
+          stage_outer(layer, n - INNER, four, 1.0f);
+      });
+}
+
+// The same with W2 divided by its largest weight, which is returned: small weights keep their digits in float16.
+DEVICE float stage_scaled(const Layer& layer, const Group& group, float* scratch) {
+  float large = 1e-30f;
+  stage_biases(layer, group);
+  if (!group.by_fours()) {
+    for (int i = thread(); i < OUTPUTS * UNITS; i += 32 * WARPS)
+      if (i % UNITS < group.here) large = larger(large, size_of(group.outer[i / UNITS * HIDDEN + i % UNITS]));
+    large = largest<WARPS>(large, scratch);
+    stage_one_by_one(layer, group, inverse_of(large));
+    return large;
+  }
+  Fours<INNER, 32 * WARPS> inner;
+  Fours<OUTER, 32 * WARPS> outer;
+  inner.load([=](u32 n) { return group.inner_four(n); }), outer.load([=](u32 n) { return group.outer_four(n); });
+  inner.each([=](u32 n, float4 four) { stage_inner(layer, n, four); });
+  outer.each([&](u32, float4 four) {
+    float two = larger(size_of(four.x), size_of(four.y)), more = larger(size_of(four.z), size_of(four.w));
+    large = larger(large, larger(two, more));
+  });
+  large = largest<WARPS>(large, scratch);
+  float scale = inverse_of(large);
+  outer.each([=](u32 n, float4 four) { stage_outer(layer, n, four, scale); });
+  return large;
 }
 
 // W1 x + b1 for sixteen units.
@@ -71,16 +135,20 @@ DEVICE void before(float (&z)[2][4], const u32 (&seen)[NI / 2][4], const u32 (&r
 }
 
 // The activation of a number, and with `slope` its derivative. P(Z < z) of a normal Z to 1e-7 by Abramowitz and Stegun,
-// Handbook of Mathematical Functions, 7.1.26.
+// Handbook of Mathematical Functions, 7.1.26, coefficients halved.
 DEVICE float active(float z, float* slope = nullptr) {
   if (!GELU) {
     if (slope) *slope = z > 0.0f ? 1.0f : 0.0f;
     return larger(z, 0.0f);
   }
-  float t = 1.0f / (1.0f + 0.3275911f * 0.7071067811865476f * size_of(z)), bell = exp2_of(-0.5f * LOG2E * z * z);
-  float series = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
-  float beyond = 0.5f * series * bell, below = z > 0.0f ? 1.0f - beyond : beyond;
-  if (slope) *slope = below + z * bell * 0.3989422804014327f;
+  // What a normal number is beyond |z|, half of erfc: z P(Z < z) = max(z, 0) - |z| beyond.
+  float size = size_of(z), t = inverse_of(1.0f + 0.3275911f * 0.7071067811865476f * size);
+  float bell = exp2_of(-0.5f * LOG2E * (z * z));
+  float series = 0.127414796f + t * (-0.142248368f + t * (0.7107068705f + t * (-0.726576013f + t * 0.5307027145f)));
+  float beyond = t * series * bell;
+  if (!slope) return larger(z, 0.0f) - size * beyond;
+  float below = z > 0.0f ? 1.0f - beyond : beyond;
+  *slope = below + z * bell * 0.3989422804014327f;
   return z * below;
 }
 // Rows as left factors, after the norm where there is one, and what rounding left out.
@@ -129,12 +197,12 @@ feed_forward(const float* x, const long long* order, const long long* which, con
   Layer layer(shared_bytes);
   theta += model * row, out += (long long)model * rows * OUTPUTS;
   Source source(x, order, which, samples, rows / LONGEST, rows);
-  stage_layer(layer, theta, at_inner, at_bias, at_outer, at_shift, 0, HIDDEN, 1.0f);
-  if (NORM) stage_norm(layer.scaling(), theta + at_scaling, theta + at_moving, INPUTS, IN, 32 * WARPS);
-  meet();
   int mine = program(1) * ROWS + thread() / 32 * 16 + thread() % 32 / 4;
   float states[NI][4];
-  source.load(states, mine, rows);
+  source.load(states, mine, rows);  // while the layer is staged
+  stage_layer(layer, Group(theta, at_inner, at_bias, at_outer, at_shift, 0));
+  if (NORM) stage_norm(layer.scaling(), theta + at_scaling, theta + at_moving, INPUTS, IN, 32 * WARPS);
+  meet();
   for (int tile = program(1); tile * ROWS < rows; tile += programs(1)) {
     float y[NO][4];
     u32 seen[NI / 2][4], rest[NI / 2][4];
@@ -166,6 +234,8 @@ feed_forward(const float* x, const long long* order, const long long* which, con
   }
 }
 
+constexpr int SIDE = UNITS % 32 ? 1 : 2;  // sixteens of units at a time
+constexpr bool POSTED = NORM && GELU && !GATHERED && INPUTS == IN && OUTPUTS == INPUTS;  // rows are sent for
 constexpr int BANDS = UNITS / 16, MINE = (2 * BANDS + WARPS - 1) / WARPS;  // of 16 rows of dW1, and of dW2^T
 
 KERNEL(WARPS)
@@ -182,6 +252,12 @@ feed_backward(const float* x, const long long* order, const long long* which, co
   Source source(x, order, which, samples, rows / LONGEST, rows);
   const u32 ones[2] = {g == 0 ? 0x3c003c00u : 0u, g == 0 ? 0x3c003c00u : 0u};  // a column of ones
   float* norm_sums = scratch + WARPS * (1 + OUT);
+  float* boxes = norm_sums + NORM * 2 * WARPS * IN;
+  Post<INPUTS, NI, 32 * WARPS> rows_post(boxes);
+  Post<OUTPUTS, NO, 32 * WARPS> slopes_post(boxes + 4 * NI * 32 * WARPS);
+  int own = warp * 16 + g;  // row of a tile
+  if (POSTED) rows_post.send(source.rows, program(1) * ROWS + own, rows);
+  if (POSTED) slopes_post.send(slope, program(1) * ROWS + own, rows);
   if (NORM) {
     stage_norm(layer.scaling(), theta + at_scaling, theta + at_moving, INPUTS, IN, 32 * WARPS);
     for (int i = thread(); i < 2 * WARPS * IN; i += 32 * WARPS) norm_sums[i] = 0.0f;
@@ -191,32 +267,38 @@ feed_backward(const float* x, const long long* order, const long long* which, co
   for (int j = 0; j < NO; ++j) d_shift[j][0] = d_shift[j][1] = 0.0f;
 #pragma unroll 1
   for (int first = 0; first < HIDDEN; first += GROUP) {
-    int here = HIDDEN - first < GROUP ? HIDDEN - first : GROUP;
-    float large = 1e-30f;  // small weights keep their digits in float16
-    for (int i = thread(); i < OUTPUTS * here; i += 32 * WARPS)
-      large = larger(large, size_of(theta[at_outer + (long long)(i / here) * HIDDEN + first + i % here]));
-    meet();  // nobody reads the last group's scratch
-    large = largest<WARPS>(large, scratch);
-    stage_layer(layer, theta, at_inner, at_bias, at_outer, at_shift, first, here, 1.0f / large);
+    Group group(theta, at_inner, at_bias, at_outer, at_shift, first);
+    meet();  // nobody reads the last group's weights and scratch
+    float large = stage_scaled(layer, group, scratch);
     float d_w[MINE][MOST][4], d_b[MINE][4], size = 0.0f;
 #pragma unroll
     for (int i = 0; i < MINE; ++i) zero(d_w[i]);
     zero(d_b);
     meet();  // everyone has read the scratch
     for (int tile = program(1); tile * ROWS < rows; tile += programs(1)) {
-      if (!GATHERED) next_tile<INPUTS>(source.rows, tile, rows);
-      next_tile<OUTPUTS>(slope, tile, rows);
-      int strip = warp * 16, mine = tile * ROWS + strip + g;
+      if (!POSTED && !GATHERED) next_tile<INPUTS>(source.rows, tile, rows);
+      if (!POSTED) next_tile<OUTPUTS>(slope, tile, rows);
+      int strip = warp * 16, mine = tile * ROWS + own;
       u32 seen[NI / 2][4], rest[NI / 2][4], risen[NO / 2][4];
-      float dx[NI][4];
+      float dx[NI][4], rate[2];
       {
         float states[NI][4], slopes[NO][4];
-        source.load(states, mine, rows);
-        enter(seen, rest, states, layer.norm());
-        load_rows<OUTPUTS>(slopes, slope, mine, rows);
+        if (POSTED) {
+          arrived();
+          rows_post.read(states), slopes_post.read(slopes);
+          if (first) slopes_post.send(d_x, mine, rows);  // what the groups before gave
+        } else {
+          source.load(states, mine, rows);
+          load_rows<OUTPUTS>(slopes, slope, mine, rows);
+        }
+        if (NORM) layer.norm().unit<INPUTS>(states, rate);
+        if (POSTED) rows_post.write(states);
+        if (NORM) layer.norm().scale(states);
+        as_left(seen, states);
+        if (!GELU) left_out(rest, states, seen);
         float now = larger(largest<WARPS>(largest_of(slopes), scratch), 1e-30f) / HIGH;
         if (now > size) {
-          float less = size / now;
+          float less = size * inverse_of(now);
           size = now;
 #pragma unroll
           for (int i = 0; i < MINE; ++i) {
@@ -228,7 +310,7 @@ feed_backward(const float* x, const long long* order, const long long* which, co
               for (int n = 0; n < 4; ++n) d_w[i][j][n] *= less;
           }
         }
-        as_left(risen, slopes, 1.0f / size);
+        as_left(risen, slopes, inverse_of(size));
         if (first == 0)
 #pragma unroll
           for (int j = 0; j < NO; ++j)
@@ -237,28 +319,38 @@ feed_backward(const float* x, const long long* order, const long long* which, co
       }
       keep(seen, xs, IS, strip), keep(risen, gs, OS, strip);
       zero(dx);
-#pragma unroll 2
-      for (int u = 0; u < NU / 2; ++u) {
-        float z[2][4], da[2][4];
-        before(z, seen, rest, layer, 16 * u);
-        zero(da);
-        times_rows(da, risen, layer.outer, US, 0, 16 * u);
+#pragma unroll 1
+      for (int u = 0; u < UNITS; u += 16 * SIDE) {  // what is read comes before what is written: loads do not overtake
+        float z[SIDE][2][4], da[SIDE][2][4];
+        u32 awake[SIDE][1][4], turned[SIDE][1][4];
 #pragma unroll
-        for (int j = 0; j < 2; ++j)
+        for (int s = 0; s < SIDE; ++s) {
+          before(z[s], seen, rest, layer, u + 16 * s);
+          zero(da[s]);
+          times_rows(da[s], risen, layer.outer, US, 0, u + 16 * s);
+        }
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            float rise;
-            z[j][i] = active(z[j][i], &rise);
-            da[j][i] *= rise;
-          }
-        u32 awake[1][4], turned[1][4];
-        as_left(awake, z), as_left(turned, da);
-        keep(awake, as + 16 * u, US, strip), keep(turned, ds + 16 * u, US, strip);
-        if (DEEPER) times_rows(dx, turned, layer.inner + 16 * u * IS, IS);
+        for (int s = 0; s < SIDE; ++s) {
+#pragma unroll
+          for (int j = 0; j < 2; ++j)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+              float rise;
+              z[s][j][i] = active(z[s][j][i], &rise);
+              da[s][j][i] *= rise;
+            }
+          as_left(awake[s], z[s]), as_left(turned[s], da[s]);
+          if (DEEPER) times_rows(dx, turned[s], layer.inner + (u + 16 * s) * IS, IS);
+        }
+#pragma unroll
+        for (int s = 0; s < SIDE; ++s)
+          keep(awake[s], as + u + 16 * s, US, strip), keep(turned[s], ds + u + 16 * s, US, strip);
       }
       if (DEEPER) {
         float known[NI][4];
-        if (first || RESIDUAL)
+        if (POSTED && (first || RESIDUAL))
+          arrived(), slopes_post.read(known);
+        else if (first || RESIDUAL)
           load_rows<INPUTS>(known, first ? d_x : slope, mine, rows);
         else
           zero(known);
@@ -267,9 +359,11 @@ feed_backward(const float* x, const long long* order, const long long* which, co
 #pragma unroll
           for (int i = 0; i < 4; ++i) dx[j][i] *= size * large;
         if (NORM) {
-          float unit[NI][4], rate[2];
-          source.load(unit, mine, rows);
-          layer.norm().unit<INPUTS>(unit, rate);
+          float unit[NI][4];
+          if (POSTED)
+            rows_post.read(unit);
+          else
+            source.load(unit, mine, rows), layer.norm().unit<INPUTS>(unit, rate);
           layer.norm().back<INPUTS>(dx, unit, rate, norm_sums + 2 * warp * IN);
         }
 #pragma unroll
@@ -277,6 +371,11 @@ feed_backward(const float* x, const long long* order, const long long* which, co
 #pragma unroll
           for (int i = 0; i < 4; ++i) dx[j][i] += known[j][i];
         store_rows<INPUTS>(dx, d_x, mine, rows);
+      }
+      if (POSTED) {  // the next tile, or the first one again for the next group
+        bool over = (tile + programs(1)) * ROWS >= rows;
+        int next = (over ? program(1) : tile + programs(1)) * ROWS + own;
+        if (!over || first + GROUP < HIDDEN) rows_post.send(source.rows, next, rows), slopes_post.send(slope, next, rows);
       }
       meet();
 #pragma unroll
@@ -308,20 +407,18 @@ feed_backward(const float* x, const long long* order, const long long* which, co
       bool second = BANDS % WARPS ? band >= BANDS : i * WARPS >= BANDS;
       if (band < 2 * BANDS)
 #pragma unroll
-        for (int n = 0; n < 4; ++n) {
-          int unit = (second ? band - BANDS : band) * 16 + g + n / 2 * 8;
-          if (unit >= here) continue;
-          if (!second && t == 0 && n % 2 == 0) share[at_bias + first + unit] = d_b[i][n] * inner_size;
-#pragma unroll
-          for (int j = 0; j < MOST; ++j) {
-            int column = place(8 * j + 2 * t + n % 2);
-            long long at = second ? at_outer + (long long)column * HIDDEN + first + unit
-                                  : at_inner + (long long)(first + unit) * INPUTS + column;
-            if (column < (second ? OUTPUTS : INPUTS)) share[at] = d_w[i][j][n] * (second ? size : inner_size);
-          }
+        for (int half = 0; half < 2; ++half) {
+          int unit = (second ? band - BANDS : band) * 16 + g + half * 8;
+          if (unit >= group.here) continue;
+          if (!second && t == 0) share[at_bias + first + unit] = d_b[i][2 * half] * inner_size;
+          if (second)
+            keep_column<OUTPUTS>(d_w[i], half, share + at_outer + first + unit, HIDDEN, size);
+          else
+            keep_row<INPUTS>(d_w[i], half, share + at_inner + (long long)(first + unit) * INPUTS, inner_size);
         }
     }
   }
+  if (POSTED) arrived();  // nothing is on its way to a program that has ended
   // The rows' slopes added up: over the lanes of a column, then over warps.
   meet();
   float* sums = scratch + WARPS;
@@ -344,7 +441,8 @@ feed_backward(const float* x, const long long* order, const long long* which, co
   if (NORM) keep_norm(norm_sums, WARPS, share + at_scaling, share + at_moving, INPUTS, IN, 32 * WARPS);
 }
 
-constexpr int BACKWARD_BYTES = LAYER_BYTES + 2 * ROWS * (IS + OS + 2 * US) + 4 * WARPS * (1 + OUT + NORM * 2 * IN);
+constexpr int BACKWARD_BYTES = LAYER_BYTES + 2 * ROWS * (IS + OS + 2 * US) + 4 * WARPS * (1 + OUT + NORM * 2 * IN) +
+                               POSTED * 2 * Post<INPUTS, NI, 32 * WARPS>::BYTES;
 
 SIZES(WARPS, LAYER_BYTES, BACKWARD_BYTES);
 

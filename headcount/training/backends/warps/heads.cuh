@@ -34,9 +34,34 @@ struct Places {
   const float *query, *key, *value, *output;
 };
 
+constexpr bool EVEN = EMBED == EMBEDDED && DIM == DEEP && GROUP * DEEP == COLUMNS && HEADS % GROUP == 0;  // no padding
+DEVICE bool by_fours(const Places& at) {
+  bool read = by_fours(at.query, EMBED) && by_fours(at.key, EMBED) && by_fours(at.value, EMBED);
+  return EVEN && read && by_fours(at.output, HEAD_STEP) && ROW_STEP % 4 == 0;
+}
+
+// A member's heads from `first` on, `here` of them, into shared memory.
 DEVICE void stage_heads(const Weights& w, const Places& at, int first, int here, float sharp) {
   const float* from[3] = {at.query, at.key, at.value};
   f16* to[3] = {w.query, w.key, w.value};
+  if (by_fours(at)) {
+    constexpr u32 PER = COLUMNS * EMBEDDED / 4;  // of each matrix
+    const float* output = at.output + (long long)first * HEAD_STEP;
+    every_four<4 * PER, 32 * WARPS>(
+        [=](u32 n) {
+          u32 m = n % PER, row = m / (COLUMNS / 4), column = m % (COLUMNS / 4) * 4;
+          if (n >= 3 * PER) return output + column / DEEP * HEAD_STEP + row * ROW_STEP + column % DEEP;
+          return (n < PER ? at.query : n < 2 * PER ? at.key : at.value) + (long long)first * DIM * EMBED + 4 * m;
+        },
+        [=](u32 n, float4 four) {
+          if (n >= 3 * PER)
+            stage_four<COLUMNS>(w.output, CS, n % PER, four, ROWS_OF_STATES, 1.0f);
+          else
+            stage_four<EMBEDDED>(n < PER ? w.query : n < 2 * PER ? w.key : w.value, ES, n % PER, four,
+                                 COLUMNS_OF_STATES, n < PER ? sharp : 1.0f);
+        });
+    return;
+  }
   for (int which = 0; which < 3; ++which)
     for (int i = thread(); i < COLUMNS * (ES / 2); i += 32 * WARPS) {
       int row = i / (ES / 2), e = i % (ES / 2) * 2, head = row / DEEP, n = row % DEEP;
@@ -156,6 +181,10 @@ struct Sequence {  // where a warp is in a tile of samples
   DEVICE int row() const { return strip * 16 + thread() % 32 / 4; }
   DEVICE long long begin(int model, int batch) const {
     return ((long long)model * batch + (rows ? sample : 0)) * LONGEST * EMBED;
+  }
+  // Send for the states of this warp: of a sample that does not exist, nothing.
+  DEVICE void send(const Post<EMBED, NE, 32 * WARPS>& post, const float* x, int model, int batch) const {
+    post.send(x + begin(model, batch), row(), rows);
   }
   DEVICE long long question(int model, int batch, int shared) const {  // where the directions are, one for all or not
     return (shared ? model : (long long)model * batch + sample) * HEADS * EMBED;

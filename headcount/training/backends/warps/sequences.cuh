@@ -50,7 +50,7 @@ DEVICE void ask(float (&p)[NT][4], u32 (&u)[NE / 2][4], const float* directions,
   weigh<ASKING>(p, length, top, total);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float over = half < ASKING ? 1.0f / total[half < ASKING ? half : 0] : 0.0f;
+    float over = half < ASKING ? inverse_of(total[half < ASKING ? half : 0]) : 0.0f;
 #pragma unroll
     for (int j = 0; j < NT; ++j)
 #pragma unroll
@@ -87,7 +87,7 @@ DEVICE void hear_back(const float* directions, const float* d_heard, const f16* 
   ask(p, u, directions, xs, length);
   load_rows<EMBED>(sum, d_heard, g, HEADS);
   float size = larger(largest_of_warp(largest_of(sum)), 1e-30f) / HIGH;
-  as_left(risen, sum, 1.0f / size);
+  as_left(risen, sum, inverse_of(size));
   zero(dp);
   times_columns(dp, risen, xs, ES);
 #pragma unroll

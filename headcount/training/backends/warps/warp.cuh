@@ -33,6 +33,11 @@ DEVICE float exp2_of(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
   return out;
 }
+DEVICE float inverse_of(float x) {  // to one unit in the last place; an exact division would branch
+  float out;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
 DEVICE float inverse_root(float x) {
   float out;
   asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
@@ -64,6 +69,15 @@ DEVICE void fetch4_turned(u32 (&out)[4], const f16* at) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3]) : "r"(place) : "memory");
 }
+DEVICE void store_four(float* to, float a, float b, float c, float d) {  // the compiler would store them one by one
+  asm volatile("st.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+}
+// A four from device memory into shared memory, or zeros where it is not `real`: on its way until `arrived`.
+DEVICE void send_four(float* to, const float* from, bool real) {
+  u32 place = (u32)__cvta_generic_to_shared(to), bytes = real ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "r"(bytes) : "memory");
+}
+DEVICE void arrived() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 DEVICE void expect_line(const float* at) { asm volatile("prefetch.global.L2 [%0];" ::"l"(at)); }
 DEVICE float from_lane(float x, int other) { return __shfl_xor_sync(0xffffffffu, x, other); }
 DEVICE void meet() { __syncthreads(); }
@@ -80,8 +94,8 @@ constexpr float HIGH = 16.0f;    // slopes are scaled to this size: float16 hold
 
 EITHER constexpr int padded(int count, int to) { return (count + to - 1) / to * to; }
 
-DEVICE float larger(float a, float b) { return a > b ? a : b; }
-DEVICE float size_of(float x) { return x < 0 ? -x : x; }
+DEVICE float larger(float a, float b) { return fmaxf(a, b); }
+DEVICE float size_of(float x) { return fabsf(x); }
 
 // Of the four lanes that have a row, and of a whole warp.
 DEVICE float sum_of_four(float x) {
@@ -178,6 +192,8 @@ DEVICE void times_rows(float (&sum)[N][4], const u32 (&a)[K][4], const f16* matr
 // Where coordinate n of a state lies in device memory: of every sixteen, a lane has four neighbours, which it reads and
 // writes at once. Every matrix in shared memory that meets states has its coordinates in the same order.
 EITHER constexpr int place(int n) { return n / 16 * 16 + n % 8 / 2 * 4 + n % 16 / 8 * 2 + n % 2; }
+// And which coordinate lies at place n.
+EITHER constexpr u32 placed(u32 n) { return n / 16 * 16 + n % 4 / 2 * 8 + n % 16 / 4 * 2 + n % 2; }
 
 // Two rows of WIDTH numbers in device memory, nothing where one does not exist.
 template <int WIDTH, int TILES>
@@ -218,7 +234,7 @@ DEVICE void store_rows(const float (&x)[TILES][4], float* to, int row, int rows)
       float* place = to + (long long)at * WIDTH + column;
       const float four[4] = {x[j][2 * half], x[j][2 * half + 1], x[j + 1][2 * half], x[j + 1][2 * half + 1]};
       if constexpr (WIDTH % 4 == 0) {
-        if (column < WIDTH) *(float4*)place = make_float4(four[0], four[1], four[2], four[3]);
+        if (column < WIDTH) store_four(place, four[0], four[1], four[2], four[3]);
       } else {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
@@ -226,6 +242,43 @@ DEVICE void store_rows(const float (&x)[TILES][4], float* to, int row, int rows)
       }
     }
 }
+// Rows of states on their way: every thread sends for the fours of a tile that it will read itself.
+template <int WIDTH, int TILES, int THREADS>
+struct Post {
+  float* mine;
+  static constexpr int BYTES = 16 * TILES * THREADS;
+  DEVICE explicit Post(void* memory) : mine((float*)memory + 4 * thread()) {}
+  DEVICE float* four(int j, int half) const { return mine + (j + half) * 4 * THREADS; }
+  DEVICE void send(const float* from, int row, int rows) const {
+    const float* first = from + (long long)row * WIDTH + thread() % 4 * 4;
+#pragma unroll
+    for (int j = 0; j < TILES; j += 2) {
+      send_four(four(j, 0), row < rows ? first + 8 * j : from, row < rows);
+      send_four(four(j, 1), row + 8 < rows ? first + 8 * j + 8 * WIDTH : from, row + 8 < rows);
+    }
+  }
+  template <int N>
+  DEVICE void read(float (&x)[N][4]) const {
+#pragma unroll
+    for (int j = 0; j < N; j += 2)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float4 one = *(const float4*)four(j, half);
+        x[j][2 * half] = one.x, x[j][2 * half + 1] = one.y;
+        x[j + 1][2 * half] = one.z, x[j + 1][2 * half + 1] = one.w;
+      }
+  }
+  template <int N>
+  DEVICE void write(const float (&x)[N][4]) const {
+#pragma unroll
+    for (int j = 0; j < N; j += 2)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        *(float4*)four(j, half) =
+            make_float4(x[j][2 * half], x[j][2 * half + 1], x[j + 1][2 * half], x[j + 1][2 * half + 1]);
+  }
+};
+
 // Ask for what will be read soon.
 template <int COUNT>
 DEVICE void expect(const float* from, long long numbers) {
@@ -259,6 +312,85 @@ DEVICE void stage(f16* to, int tall, int stride, const float* from, int height, 
   }
 }
 
+// Whether fours of numbers can be read at once: here, and after every so many.
+DEVICE bool by_fours(const float* from, int step) { return (unsigned long long)from % 16 == 0 && step % 4 == 0; }
+
+// One of a thread's two rows of sums, scaled, into a row in device memory; or into a column, `step` from row to row.
+template <int WIDTH, int TILES>
+DEVICE void keep_row(const float (&sum)[TILES][4], int half, float* to, float by) {
+  int t = thread() % 4;
+  bool fours = by_fours(to, WIDTH);
+#pragma unroll
+  for (int j = 0; j < TILES; j += 2) {
+    int column = 8 * j + 4 * t;
+    const float four[4] = {sum[j][2 * half] * by, sum[j][2 * half + 1] * by, sum[j + 1][2 * half] * by,
+                           sum[j + 1][2 * half + 1] * by};
+    if (fours && column < WIDTH)
+      store_four(to + column, four[0], four[1], four[2], four[3]);
+    else
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (column + i < WIDTH) to[column + i] = four[i];
+  }
+}
+template <int HEIGHT, int TILES>
+DEVICE void keep_column(const float (&sum)[TILES][4], int half, float* to, int step, float by) {
+#pragma unroll
+  for (int j = 0; j < TILES; ++j)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      int row = place(8 * j + 2 * (thread() % 4) + i);
+      if (row < HEIGHT) to[(long long)row * step] = sum[j][2 * half + i] * by;
+    }
+}
+
+// COUNT fours shared out over threads: all are on their way at once, then `each(use)` has its own, `use(n, four)`.
+template <int COUNT, int THREADS>
+struct Fours {
+  static constexpr int OWN = (COUNT + THREADS - 1) / THREADS;
+  float4 four[OWN];
+  DEVICE static bool real(int i) { return COUNT % THREADS == 0 || thread() + i * THREADS < COUNT; }
+  template <class At>
+  DEVICE void load(At at, int begin = 0) {
+#pragma unroll
+    for (int i = 0; i < OWN; ++i)
+      if (real(i)) four[i] = *(const float4*)at(begin + thread() + i * THREADS);
+  }
+  template <class Use>
+  DEVICE void each(Use use, int begin = 0) const {
+#pragma unroll
+    for (int i = 0; i < OWN; ++i)
+      if (real(i)) use(begin + thread() + i * THREADS, four[i]);
+  }
+};
+// The same for more of them than a thread can hold, sixteen at a time.
+template <int COUNT, int THREADS, class At, class Use>
+DEVICE void every_four(At at, Use use) {
+  constexpr int AT_ONCE = 16 * THREADS;
+  for (int begin = 0; begin + AT_ONCE <= COUNT; begin += AT_ONCE) {
+    Fours<AT_ONCE, THREADS> some;
+    some.load(at, begin), some.each(use, begin);
+  }
+  if constexpr (COUNT % AT_ONCE != 0) {
+    Fours<COUNT % AT_ONCE, THREADS> others;
+    others.load(at, COUNT - COUNT % AT_ONCE), others.each(use, COUNT - COUNT % AT_ONCE);
+  }
+}
+
+// A four of a matrix WIDE numbers wide into shared memory, as `stage` puts it, and what rounding left out into `rest`.
+template <int WIDE>
+DEVICE void stage_four(f16* to, int stride, u32 n, float4 four, Order order, float scale, f16* rest = nullptr) {
+  bool rows = order == ROWS_OF_STATES;
+  u32 row = n / (WIDE / 4), column = n % (WIDE / 4) * 4, far = rows ? 2 : 8;
+  u32 there = (rows ? placed(row) : row) * stride + (rows ? column : placed(column));
+  float x = four.x * scale, y = four.y * scale, z = four.z * scale, w = four.w * scale;
+  u32 low = pack(x, y), high = pack(z, w);
+  *(u32*)(to + there) = low, *(u32*)(to + there + far) = high;
+  if (!rest) return;
+  *(u32*)(rest + there) = pack(x - unpack(low, 0), y - unpack(low, 1));
+  *(u32*)(rest + there + far) = pack(z - unpack(high, 0), w - unpack(high, 1));
+}
+
 // The largest of all threads' numbers; everyone must have met before the next call's scratch is written.
 template <int COUNT>
 DEVICE float largest(float x, float* scratch) {
@@ -278,6 +410,35 @@ DEVICE float largest_of(const float (&x)[TILES][4]) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) out = larger(out, size_of(x[j][i]));
   return out;
+}
+
+// Sums over the eight lanes that have the same columns, 2t + i of tile j the number 2 j + i, added to those at `sums`:
+// lanes share out the numbers as they add, each step half of them, so that all lanes have some at the end.
+template <int N>
+DEVICE void add_by_eight(float (&x)[N], float* sums) {
+  constexpr int LEFT = N % 8 ? N : N / 8;  // to a lane at the end; numbers that do not share out stay with four lanes
+  int lane = thread() % 32, first = 0;
+  if constexpr (N % 8 == 0) {
+#pragma unroll
+    for (int half = N / 2, other = 4; other < 32; half /= 2, other *= 2) {
+      bool upper = lane & other;
+      first += upper ? half : 0;
+#pragma unroll
+      for (int n = 0; n < N / 2; ++n)
+        if (n < half) {
+          float sent = upper ? x[n] : x[n + half], kept = upper ? x[n + half] : x[n];
+          x[n] = kept + from_lane(sent, other);
+        }
+    }
+  } else {
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int other = 4; other < 32; other *= 2) x[n] += from_lane(x[n], other);
+  }
+#pragma unroll
+  for (int n = 0; n < LEFT; ++n)
+    if (N % 8 == 0 || lane < 4) sums[(first + n) / 2 * 8 + lane % 4 * 2 + (first + n) % 2] += x[n];
 }
 
 // A layer norm of a warp's 16 rows: mean 0 and variance 1 over the WIDTH coordinates that exist, then weight and bias.
@@ -315,20 +476,15 @@ struct Norm {
   // From the slopes of what the norm gives to those of what it takes; the rows' part of its own gradient into `sums`.
   template <int WIDTH, int TILES>
   DEVICE void back(float (&slope)[TILES][4], const float (&unit)[TILES][4], const float (&rate)[2], float* sums) const {
-    int lane = thread() % 32, t = lane % 4;
+    int t = thread() % 4;
+    float scaled[2 * TILES], moved[2 * TILES];
 #pragma unroll
-    for (int j = 0; j < TILES; ++j)
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float scaled = slope[j][i] * unit[j][i] + slope[j][2 + i] * unit[j][2 + i];
-        float moved = slope[j][i] + slope[j][2 + i];
-#pragma unroll
-        for (int other = 4; other < 32; other *= 2) {
-          scaled += from_lane(scaled, other);
-          moved += from_lane(moved, other);
-        }
-        if (lane < 4) sums[8 * j + 2 * t + i] += scaled, sums[8 * TILES + 8 * j + 2 * t + i] += moved;
-      }
+    for (int n = 0; n < 2 * TILES; ++n) {
+      int j = n / 2, i = n % 2;
+      scaled[n] = slope[j][i] * unit[j][i] + slope[j][2 + i] * unit[j][2 + i];
+      moved[n] = slope[j][i] + slope[j][2 + i];
+    }
+    add_by_eight(scaled, sums), add_by_eight(moved, sums + 8 * TILES);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float level = 0.0f, along = 0.0f;
