@@ -269,10 +269,10 @@ def _rates(data: Path) -> list[Passage]:
     words = (
         "Heads that are enough, with the 95% interval, when the learning rate is the house's one, the best of seven "
         "for every head count and length, the one that a single seed chooses among the seven, or what that seed "
-        "chooses in a quarter of the steps; three seeds, lengths 8 and 32. "
-        f"Searching adds {cost} the steps of the study at one rate, the best of seven {first['cost_of_best_of_seven'] - 1}. No knee moves where rates are chosen by the "
-        "whole training. The short search finds rates at which the whole training breaks, and loses the knee: "
-        "a sweep that chooses the rate itself takes all steps since then."
+        "chooses in a quarter of the steps; three seeds, lengths 8 and 32. Searching adds "
+        f"{cost} the steps of the study at one rate, the best of seven {first['cost_of_best_of_seven'] - 1} times. "
+        "No knee moves where rates are chosen by the whole training. The short search finds rates at which the whole "
+        "training breaks, and loses the knee: a sweep that chooses the rate itself takes all steps since then."
     )
     columns = {"table": "table", "proved": "proved", **RATES}
     return [Passage("A knee is not a bad learning rate", (words,), rows=tuple(rows), columns=columns)]

@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("--late", type=int, default=8_000, help="steps with four times the batch, after the others")
     parser.add_argument("--search", type=int, default=20_000, help="steps of the search for a learning rate")
     parser.add_argument("--length", type=int, default=64)
+    parser.add_argument("--width", type=int, default=128, help="hidden units of every feed-forward")
     parser.add_argument("--rows", default="2,3,4,5,6", help="the D of `sphere` and `gaussian`, one bank")
     parser.add_argument("--near-steps", type=int, default=16_000)
     parser.add_argument("--near-lr", type=float, default=3e-4)
@@ -88,6 +89,7 @@ def main() -> None:
 def _named(part: str, options: argparse.Namespace) -> str:
     part = f"gaussian {part}" if part in ("rates", "draws") and options.tokens == "gaussian" else part
     part = part if options.length == 64 else f"{part} at length {options.length}"
+    part = part if options.width == 128 else f"{part}, width {options.width}"
     return f"{part} without residuals" if options.no_residual else part
 
 
@@ -192,7 +194,9 @@ PARTS = {"rates": rates, "sphere": sphere, "gaussian": gaussian, "near": near, "
 
 
 def _cells(tokens: str, options: argparse.Namespace, draw: int = 0) -> list[Entry]:
-    size: dict[str, int] = {"length": 8, "width": 64} if options.tiny else {"length": options.length}
+    size: dict[str, int] = (
+        {"length": 8, "width": 64} if options.tiny else {"length": options.length, "width": options.width}
+    )
     cells = pair_cells(tokens, head_dim=16, draw=draw, **size)
     return [
         replace(cell, arch=replace(cell.arch, class_token="last", residual=not options.no_residual)) for cell in cells

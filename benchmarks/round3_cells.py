@@ -111,7 +111,9 @@ def _name(tile: Tile) -> str:
 
 def published(dry: bool) -> list[Entry]:
     """A sample of the cells of the pair table and of the battery, deep ones."""
-    pairs = pair_table._cells("sphere", argparse.Namespace(tiny=dry, no_residual=False, length=64))[: 1 if dry else 3]
+    pairs = pair_table._cells("sphere", argparse.Namespace(tiny=dry, no_residual=False, length=64, width=128))[
+        : 1 if dry else 3
+    ]
     others = [e for group in battery(length=8 if dry else 32, width=8 if dry else 64).values() for e in group]
     return pairs + [e for e in others if e.arch.depth > 1][:: 1000 if dry else SAMPLED]
 

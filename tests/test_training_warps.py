@@ -89,8 +89,9 @@ def test_the_same_call_gives_the_same_numbers_and_a_lost_member_spoils_no_other(
 @pytest.mark.parametrize("heads", [1, 3, 12, 16])
 @pytest.mark.parametrize("dim", [1, 8, 9, 16])
 @pytest.mark.parametrize("longest", [1, 16, 33, 64])
-def test_a_cut_of_heads_fits_registers_and_shared_memory(embed, heads, dim, longest):
-    cut, wide, deep = heads_cut(embed, heads, dim, longest), -(-embed // 16) * 16, 8 if dim <= 8 else 16
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_cut_of_heads_fits_registers_and_shared_memory(embed, heads, dim, longest, norm):
+    cut, wide, deep = heads_cut(embed, heads, dim, longest, norm), -(-embed // 16) * 16, 8 if dim <= 8 else 16
     columns = -(-cut.group * deep // 16) * 16
     assert 1 <= cut.group <= heads and cut.warps % -(-longest // 16) == 0
     assert 4 * columns * wide <= 32 * cut.warps * KEPT or cut.group == 1
@@ -98,7 +99,8 @@ def test_a_cut_of_heads_fits_registers_and_shared_memory(embed, heads, dim, long
     stored = 2 * (3 * columns * (wide + 8) + wide * (columns + 8) + 2 * rows * (wide + 8) + 6 * rows * (columns + 8))
     tokens = -(-longest // 16) * 16
     answers = rows // tokens * 2 * (2 * 16 * (tokens + 8) + 2 * 16 * (wide + 8) + 8)
-    assert stored + 8 * cut.group * rows + answers <= MOST_SHARED
+    normed = 8 * wide * (1 + cut.warps) + 4 * rows * wide + 32  # weight, bias and sums, states on their way, scratch
+    assert stored + 8 * cut.group * rows + (normed if norm else answers) <= MOST_SHARED
 
 
 @pytest.mark.parametrize("sizes", [(1, 2, 1), (5, 128, 48), (64, 256, 64), (64, 33, 64)])

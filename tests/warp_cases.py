@@ -9,11 +9,13 @@ import json
 import sys
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
 
 from headcount.nets.causal import DecoderShape
+from headcount.training.backends import decoder_network
 from headcount.training.backends.choice import reference, warped
 from headcount.training.backends.class_network import held
 from headcount.training.backends.decoder_network import decoder_gradient, decoders_by_warps
@@ -35,9 +37,11 @@ ATTENTION = {
     "a group at a time": (64, 6, 16, 17, 2, False, True),
 }
 FEEDING = {"narrow": (7, 3, 9, False), "odd": (33, 50, 33, True), "a group at a time": (64, 256, 64, True)}
-LETTERS = {
+LETTERS = {  # shape, length, strings; a program has all tiles of a member
     "odd sizes and many places": DECODERS["odd sizes and many places"],
-    "a group at a time": (DecoderShape(((4, 16),), 64, 256, 8, context=24), 20, 2),
+    "several groups and tiles": (DecoderShape(((4, 16),), 64, 256, 8, context=24), 20, 8),
+    "sums that share out over lanes": (DecoderShape(((2, 16),), 32, 64, 8, context=24), 20, 5),
+    "sums that do not": (DecoderShape(((3, 16),), 48, 96, 8, context=24), 9, 9),
 }
 ONCE = ("mixed heads, head_dim, width and length", "the class token in the last layer")
 
@@ -156,7 +160,8 @@ def decoder(case: str, device: str) -> float:
     wide.theta = wide.theta + noise.to(device)
     bank.theta = wide.theta.float()
     assert decoders_by_warps(shape, length)
-    got, _ = decoder_gradient(shape, bank.theta, strings(shape, length, count, device), SublayerTile(), warps=True)
+    with mock.patch.object(decoder_network, "_parts", return_value=1):
+        got, _ = decoder_gradient(shape, bank.theta, strings(shape, length, count, device), SublayerTile(), warps=True)
     return gap(got, by_products().gradient(wide, strings(shape, length, count, device)))
 
 

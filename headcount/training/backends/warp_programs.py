@@ -27,7 +27,7 @@ from headcount.training.backends.native_library import native_compiler, ours
 __all__ = ["MOST_SHARED", "SOURCES", "NotCompiledError", "Program", "warp_program"]
 
 SOURCES = Path(__file__).parent / "warps"
-HEADERS = ("warp.cuh", "sequences.cuh", "heads.cuh")
+HEADERS = ("warp.cuh", "staging.cuh", "norm.cuh", "layer.cuh", "sequences.cuh", "heads.cuh")
 MOST_SHARED = 227 * 1024  # bytes that a program may have on chips since Hopper
 
 

@@ -3,7 +3,8 @@
 // The class token asks by directions: head h hears sum_t softmax_t(<u_h, x_t>) x_t. One warp has all questions of a
 // sample, heads as rows and tokens as columns, so that a softmax stays within four lanes.
 #pragma once
-#include "warp.cuh"
+#include "norm.cuh"
+#include "staging.cuh"
 
 constexpr int EMBEDDED = padded(EMBED, 16), ES = EMBEDDED + 8;    // states, and the stride of their rows
 constexpr int TOKENS = padded(LONGEST, 16), TS = TOKENS + 8;      // tokens, and the stride of rows of weights
