@@ -24,8 +24,8 @@ class StudyPlan:
     """Head counts at one state width, seeds, and how each network is trained.
 
     `positions` is how many features tell a token its place; None asks the data: a few networks with and without
-    are trained first. With `lr="best"` a short search chooses the
-    rate of every head count first, so that a knee is a knee and no bad learning rate.
+    are trained first. With `lr="best"` a search chooses the rate of every head count first, so that a knee is a knee
+    and no bad learning rate.
 
     >>> StudyPlan(heads=(1, 3)).arch(3, outputs=1)
     Architecture(layers=((3, 8),), width=32, positions=0, embed_dim=24, outputs=1, class_token='every', residual=True)
@@ -77,7 +77,7 @@ class StudyPlan:
         """How much more is trained than the networks that are measured: the steps of the search for their rates.
 
         >>> StudyPlan().overhead, StudyPlan(lr="best").overhead
-        (1.0, 1.4375)
+        (1.0, 2.5)
         """
         return 1.0 + (self.search.cost(self.seeds) if self.search else 0.0)
 
