@@ -68,6 +68,7 @@ def page(
         held_out=_held_out(held_out) if held_out else None,
         draws=_draws(pairs["draws"]) if pairs and "draws" in pairs else None,
         beyond=_beyond(pairs["gaussian"]) if pairs and "gaussian" in pairs else None,
+        widths=_widths(pairs) if pairs else None,
     )
 
 
@@ -102,6 +103,17 @@ def _beyond(table: Mapping[str, Any]) -> list[Row]:
     full = {row["retrievals"]: row for row in table["rows"] if row["cell"].split(", draw")[0].endswith("(D,D)")}
     short = [row for row in table["rows"] if row.get("missed by choosing") is not None]
     return [{**row, "full": full[row["retrievals"]]} for row in short]
+
+
+def _widths(pairs: Mapping[str, Any]) -> Row | None:
+    """Two pairs by hidden units: the three shapes of a width in a row, and how far each error falls from end to end."""
+    table = next((part for name, part in pairs.items() if name.startswith("widths")), None)
+    if table is None:
+        return None
+    wide = sorted({row["width"] for row in table["rows"]})
+    shapes = [[row for row in table["rows"] if row["width"] == width] for width in wide]
+    falls = [first["best"] / last["best"] for first, last in zip(shapes[0], shapes[-1], strict=True)]
+    return {**table, "shapes": list(zip(wide, shapes, strict=True)), "falls": falls, "wide": wide}
 
 
 def _groups(rows: Sequence[Row], runs: Mapping[str, Any]) -> list[tuple[str, str, list[Row]]]:

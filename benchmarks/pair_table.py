@@ -6,7 +6,8 @@ of the steps (the first search, of 2,000 steps, chose a rate that is too large f
 number is its smallest validation NMSE over the run; the best and the median over seeds are shown. Parts are written as
 they finish: `rates`, `sphere` (D = 2 to 6, or those of `--rows`), `gaussian` (D = 2), `near` (from the constructed
 network, disturbed), each followed by `late`: the same networks trained on with a larger batch. `draws`: D = 2 with the
-matrices drawn five times (seeds 0 to 4), 60 networks in one bank, 100,000 steps, without `late`.
+matrices drawn five times (seeds 0 to 4), 60 networks in one bank, 100,000 steps, without `late`. `widths`: D = 2 by the
+hidden units of every feed-forward.
 
 `--no-residual` asks the same of networks whose tokens keep nothing but what the heads of a layer mixed: the published
 networks may be such.
@@ -43,6 +44,7 @@ from headcount.training.sweeps import environment
 RATES = (5e-4, 1e-3, 2e-3)
 DECAY = 1e-2
 DRAWS = 5
+WIDTHS = (32, 128, 256, 512)
 
 
 def main() -> None:
@@ -131,6 +133,16 @@ def _asked(cells: Sequence[Entry], options: argparse.Namespace) -> list[Entry]:
     return [c for c in cells if len(c.task.matrices) in rows]  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def widths(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
+    """D = 2 with Gaussian tokens by hidden units: a cell that is cheap has its error fall with them."""
+    made, rows = {}, []
+    for width in WIDTHS:
+        asked = argparse.Namespace(**{**vars(options), "width": width})
+        made = _table(_cells("gaussian", asked, options.draw)[:3], asked, table)
+        rows += [{**row, "cell": f"{row['cell']}, width {width}", "width": width} for row in made["rows"]]
+    return made | {"rows": rows, "draw": options.draw, "length": options.length}
+
+
 def near(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     """(D, D) for D = 2, 3, 4 from the constructed network, disturbed: is the level there to be reached?
 
@@ -190,7 +202,7 @@ class _Spent:
             self.file.write_text(f"{self.seconds:.1f}")
 
 
-PARTS = {"rates": rates, "sphere": sphere, "gaussian": gaussian, "near": near, "draws": draws}
+PARTS = {"rates": rates, "sphere": sphere, "gaussian": gaussian, "widths": widths, "near": near, "draws": draws}
 
 
 def _cells(tokens: str, options: argparse.Namespace, draw: int = 0) -> list[Entry]:
@@ -226,7 +238,7 @@ def _table(
 ) -> dict[str, Any]:
     lr = options.near_lr if start is not None else options.lr or table[_named("rates", options)]["chosen"]
     members = [Member(c.task, c.arch, s, 0, lr, DECAY) for c in cells for s in range(options.seeds)]
-    name = "-".join(dict.fromkeys(c.name.split(" ")[0] + c.name.split(" ")[1] for c in cells))
+    name = "-".join(dict.fromkeys(f"{c.name.split(' ')[0]}{c.name.split(' ')[1]}-{c.arch.width}" for c in cells))
     first = _train(members, _recipe(steps or options.steps, options), options, start, name)
     late = [replace(m, lr=lr / 4) for m in members]
     nets = [first.net(k) for k in range(len(members))]
