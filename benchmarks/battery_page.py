@@ -67,7 +67,7 @@ def page(
         tables=tables,
         held_out=_held_out(held_out) if held_out else None,
         draws=_draws(pairs["draws"]) if pairs and "draws" in pairs else None,
-        beyond=_beyond(pairs["gaussian"]) if pairs and "gaussian" in pairs else None,
+        beyond=_beyond(once["once, gaussian"]) if "once, gaussian" in once else None,
         widths=_widths(pairs) if pairs else None,
     )
 
@@ -100,7 +100,7 @@ def _draws(table: Mapping[str, Any]) -> Row:
 
 def _beyond(table: Mapping[str, Any]) -> list[Row]:
     """Cells a head short in the first layer: what choosing misses beside what is measured, and beside all heads."""
-    full = {row["retrievals"]: row for row in table["rows"] if row["cell"].split(", draw")[0].endswith("(D,D)")}
+    full = {row["retrievals"]: row for row in table["rows"] if row["cell"].endswith("(D,D)")}
     short = [row for row in table["rows"] if row.get("missed by choosing") is not None]
     return [{**row, "full": full[row["retrievals"]]} for row in short]
 
@@ -146,7 +146,7 @@ TITLES = {
 
 
 def _shown(name: str, table: Mapping[str, Any]) -> Shown:
-    pairs = name in ("once, sphere", "once, gaussian", "gaussian", "sphere")
+    pairs = name.removeprefix("once, ") in ("gaussian", "sphere")
     rows = tuple(_with_ratios(table["rows"]) if pairs else table["rows"])
     steps = " and ".join(f"{count:,}" for count in sorted({row.get("steps", table["steps"]) for row in rows}))
     measured = f"Best and median of {table['seeds']} seeds, {steps} steps of {table['batch']} sequences"

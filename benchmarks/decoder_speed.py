@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from benchmarks.ceilings import ceilings
+from benchmarks.infoflow_stored import today
 from headcount.nets.causal import EPS, DecoderShape
 from headcount.tasks.neighbours import Neighbour
 from headcount.training.backends.compiled_decoders import compiled_decoder_path
@@ -101,10 +102,10 @@ def main() -> None:
 def one_by_one(cases: Sequence[Case], options: argparse.Namespace) -> None:
     """The race on a GPU; what is measured is written at once."""
     about = {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "date": today(),
         "device": torch.cuda.get_device_name() if options.device == "cuda" else options.device,
         "torch": torch.__version__,
-        "command": f"python -m benchmarks.decoder_speed --device {options.device}",
+        "command": f"python -m benchmarks.decoder_speed --device {options.device} --cases {options.cases}",
     }
     rows: list[dict[str, Any]] = []
     for case in cases:

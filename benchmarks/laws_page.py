@@ -279,8 +279,7 @@ def _rates(data: Path) -> list[Passage]:
 
 
 def _enough(found: dict[str, Any]) -> str:
-    high = "" if found["high"] is None else found["high"]
-    return f"{found['text']} [{found['low']}, {high or '...'}{']' if high else ')'}"
+    return f"{found['text']} [{found['low']}, " + ("...)" if found["high"] is None else f"{found['high']}]")
 
 
 def _record(data: Path, name: str) -> Record | None:

@@ -21,9 +21,8 @@ seven lower ones with five seeds for one rate for all. Rule for both, fixed befo
 paired interval of its slope lies within 0.1 of 0.
 `tables`: Tables 2 to 4 of the head-count paper at lengths 8 and 32 with 3 seeds, at the house's one rate, at the best
 of seven rates for every head count and length, at the rate that one seed chooses, and at the one that it chooses in a
-quarter of the steps; with `--epochs 130` ten
-minutes on two cores. Finished banks are kept under --store and parts in --out, so a run that is cut goes on where it
-was.
+quarter of the steps; with `--epochs 130` ten minutes on two cores. Finished banks are kept under --store and parts in
+--out, so a run that is cut goes on where it was.
 """
 
 from __future__ import annotations
@@ -179,7 +178,7 @@ class Place:
         )
         best, rates = _best_rate_rows(everything)
         studies = {"one rate": everything.where(lr=grid.lr), "best of seven": best, "searched": searched}
-        studies["short search"] = short
+        studies |= {"short search": short}
         says = {label: _knee(study, grid.retrievals) for label, study in studies.items()}
         for label, row in says.items():
             print(f"{name}, {label}: {row['sentence']}")

@@ -137,8 +137,7 @@ def widths(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]
     """D = 2 with Gaussian tokens by hidden units: a cell that is cheap has its error fall with them."""
     made, rows = {}, []
     for width in WIDTHS:
-        asked = argparse.Namespace(**{**vars(options), "width": width})
-        made = _table(_cells("gaussian", asked, options.draw)[:3], asked, table)
+        made = _table(_cells("gaussian", options, options.draw, width)[:3], options, table)
         rows += [{**row, "cell": f"{row['cell']}, width {width}", "width": width} for row in made["rows"]]
     return made | {"rows": rows, "draw": options.draw, "length": options.length}
 
@@ -205,9 +204,9 @@ class _Spent:
 PARTS = {"rates": rates, "sphere": sphere, "gaussian": gaussian, "widths": widths, "near": near, "draws": draws}
 
 
-def _cells(tokens: str, options: argparse.Namespace, draw: int = 0) -> list[Entry]:
+def _cells(tokens: str, options: argparse.Namespace, draw: int = 0, width: int | None = None) -> list[Entry]:
     size: dict[str, int] = (
-        {"length": 8, "width": 64} if options.tiny else {"length": options.length, "width": options.width}
+        {"length": 8, "width": 64} if options.tiny else {"length": options.length, "width": width or options.width}
     )
     cells = pair_cells(tokens, head_dim=16, draw=draw, **size)
     return [

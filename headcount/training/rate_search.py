@@ -85,8 +85,8 @@ class RateSearch:
 
     def cost(self, seeds: int) -> float:
         """Steps that the search adds to those of a sweep with so many seeds, as a part of these."""
-        again = self.share < 1  # else a trial at the chosen rate is one of the sweep's own networks
-        return self.share * (len(self.rates) - (not again)) * min(self.seeds, seeds) / seeds
+        own = self.share == 1  # then a trial at the chosen rate is one of the sweep's own networks
+        return self.share * (len(self.rates) - own) * min(self.seeds, seeds) / seeds
 
     def recipe(self, recipe: Recipe) -> Recipe:
         """The recipe of a trial: the same on a share of the epochs, with its own decay."""

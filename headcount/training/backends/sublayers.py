@@ -283,8 +283,7 @@ def _wide(models: int, rows: int, columns: int) -> int:
     """
     if rows > 32:
         return 32
-    many = models * columns // (FULL * 512)
-    return 512 if many else 128
+    return 512 if models * columns >= FULL * 512 else 128
 
 
 def mapped(

@@ -278,7 +278,8 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
         if (ASK && first == 0 && here.rows) heard_by(dx, here.strip, kept);
         store_rows<EMBED>(dx, d_x + here.begin(model, batch), here.row(), here.rows);
       }
-      if (POSTED) Sequence(tile + programs(1), batch).send(post, x, model, batch);
+      int next = tile + programs(1);  // there is one: nothing is sent into the same place twice without `arrived`
+      if (POSTED && next * SAMPLES < batch) Sequence(next, batch).send(post, x, model, batch);
       meet();
 #pragma unroll
       for (int i = 0; i < MINE; ++i) {

@@ -134,7 +134,7 @@ feed_forward(const float* x, const long long* order, const long long* which, con
 }
 
 constexpr int SIDE = UNITS % 32 ? 1 : 2;  // sixteens of units at a time
-constexpr bool POSTED = NORM && GELU && !GATHERED && INPUTS == IN && OUTPUTS == INPUTS;  // rows are sent for
+constexpr bool POSTED = NORM && GELU && DEEPER && !GATHERED && INPUTS == IN && OUTPUTS == INPUTS;  // rows are sent for
 constexpr int BANDS = UNITS / 16, MINE = (2 * BANDS + WARPS - 1) / WARPS;  // of 16 rows of dW1, and of dW2^T
 
 KERNEL(WARPS)
@@ -274,7 +274,8 @@ feed_backward(const float* x, const long long* order, const long long* which, co
       if (POSTED) {  // the next tile, or the first one again for the next group
         bool over = (tile + programs(1)) * ROWS >= rows;
         int next = (over ? program(1) : tile + programs(1)) * ROWS + own;
-        if (!over || first + GROUP < HIDDEN) rows_post.send(source.rows, next, rows), slopes_post.send(slope, next, rows);
+        if (!over || first + GROUP < HIDDEN)
+          rows_post.send(source.rows, next, rows), slopes_post.send(slope, next, rows);
       }
       meet();
 #pragma unroll
