@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.battery_scatter import scatter
 from benchmarks.battery_solved import FACTOR, FAILED, FLOOR
+from benchmarks.pair_page import beyond_choosing, by_draws, by_widths, entered_by_one_matrix
 from headcount.numerals import counted
 from headcount.refusals import refuse_unknown
 from headcount.report.rendering import both, render
@@ -66,9 +67,10 @@ def page(
         shown=[table for table in (_shown(name, tables[name]) for name in TITLES if name in tables) if table.rows],
         tables=tables,
         held_out=_held_out(held_out) if held_out else None,
-        draws=_draws(pairs["draws"]) if pairs and "draws" in pairs else None,
-        beyond=_beyond(once["once, gaussian"]) if "once, gaussian" in once else None,
-        widths=_widths(pairs) if pairs else None,
+        entered=entered_by_one_matrix(pairs or {}),
+        draws=by_draws(pairs["draws"]) if pairs and "draws" in pairs else None,
+        beyond=beyond_choosing(once["once, gaussian"]) if "once, gaussian" in once else None,
+        widths=by_widths(pairs) if pairs else None,
     )
 
 
@@ -87,33 +89,6 @@ def _held_out(table: Mapping[str, Any]) -> Row:
         "steps": min(row["steps"] for row in rows),
         "longer": max(row["steps"] for row in rows),
     }
-
-
-def _draws(table: Mapping[str, Any]) -> Row:
-    """The pair task by draws of its matrices: three shapes in a row."""
-    rows = table["rows"]
-    drawn = [rows[i : i + 3] for i in range(0, len(rows), 3)]
-    ratios = [[short["best"] / full["best"] for short in (first, second)] for full, first, second in drawn]
-    first, second = (sorted(column) for column in zip(*ratios, strict=True))
-    return {**table, "drawn": drawn, "first": first, "second": second}
-
-
-def _beyond(table: Mapping[str, Any]) -> list[Row]:
-    """Cells a head short in the first layer: what choosing misses beside what is measured, and beside all heads."""
-    full = {row["retrievals"]: row for row in table["rows"] if row["cell"].endswith("(D,D)")}
-    short = [row for row in table["rows"] if row.get("missed by choosing") is not None]
-    return [{**row, "full": full[row["retrievals"]]} for row in short]
-
-
-def _widths(pairs: Mapping[str, Any]) -> Row | None:
-    """Two pairs by hidden units: the three shapes of a width in a row, and how far each error falls from end to end."""
-    table = next((part for name, part in pairs.items() if name.startswith("widths")), None)
-    if table is None:
-        return None
-    wide = sorted({row["width"] for row in table["rows"]})
-    shapes = [[row for row in table["rows"] if row["width"] == width] for width in wide]
-    falls = [first["best"] / last["best"] for first, last in zip(shapes[0], shapes[-1], strict=True)]
-    return {**table, "shapes": list(zip(wide, shapes, strict=True)), "falls": falls, "wide": wide}
 
 
 def _groups(rows: Sequence[Row], runs: Mapping[str, Any]) -> list[tuple[str, str, list[Row]]]:

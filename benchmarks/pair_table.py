@@ -28,10 +28,10 @@ from typing import Any
 import torch
 
 from benchmarks.infoflow_stored import stored, today, written
-from benchmarks.pair_start import pair_start
+from benchmarks.pair_start import pair_start, smooth_pair_start
 from benchmarks.routed import disturbed
 from headcount.nets import Transformer
-from headcount.papers.infoflow import predict
+from headcount.papers.infoflow import asked_forms, predict
 from headcount.papers.infoflow.choosing import sharings
 from headcount.papers.infoflow.experiments import PAIRS, pair_cells
 from headcount.papers.infoflow.trained_cells import Entry
@@ -55,7 +55,9 @@ def main() -> None:
     parser.add_argument("--tokens", choices=("sphere", "gaussian"), default="sphere", help="of `rates` and `draws`")
     parser.add_argument("--draw", type=int, default=0, help="the seed of the matrices of `rates` and `gaussian`")
     parser.add_argument("--longest", type=int, default=100_000, help="steps of `draws`")
-    parser.add_argument("--late", type=int, default=8_000, help="steps with four times the batch, after the others")
+    parser.add_argument(
+        "--late", type=int, default=8_000, help="steps with four times the batch, after the others; 0: none"
+    )
     parser.add_argument("--search", type=int, default=20_000, help="steps of the search for a learning rate")
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--width", type=int, default=128, help="hidden units of every feed-forward")
@@ -67,6 +69,8 @@ def main() -> None:
     parser.add_argument("--parts", default="rates,sphere,gaussian,near")
     parser.add_argument("--rates", default=",".join(map(str, RATES)), help="those of the search")
     parser.add_argument("--lr", type=float, help="skip the search")
+    parser.add_argument("--linear", action="store_true", help="tokens enter by one matrix, and cannot choose")
+    parser.add_argument("--gelu", action="store_true", help="GELU in the tokens' feed-forwards, not ReLU")
     parser.add_argument("--no-residual", action="store_true", help="states of tokens are what heads mixed, alone")
     parser.add_argument("--out", type=Path, default=Path("docs/data/pair_table.json"))
     parser.add_argument("--tiny", action="store_true")
@@ -92,6 +96,8 @@ def _named(part: str, options: argparse.Namespace) -> str:
     part = f"gaussian {part}" if part in ("rates", "draws") and options.tokens == "gaussian" else part
     part = part if options.length == 64 else f"{part} at length {options.length}"
     part = part if options.width == 128 else f"{part}, width {options.width}"
+    part = f"{part}, linear embedding" if options.linear else part
+    part = f"{part}, gelu" if options.gelu else part
     return f"{part} without residuals" if options.no_residual else part
 
 
@@ -145,9 +151,11 @@ def widths(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]
 def near(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
     """(D, D) for D = 2, 3, 4 from the constructed network, disturbed: is the level there to be reached?
 
-    A tenth of every weight destroys the network (its norms cancel), so that nothing near it is left; see docs/log.md.
+    A tenth of every weight destroys the network of ReLUs (its norms cancel), so that nothing near it is left; see
+    docs/log.md. The smooth one, for `--linear --gelu` and Gaussian tokens, keeps its shape.
     """
-    cells = _cells("sphere", options)[0::3][:3]
+    tokens = "gaussian" if options.linear and options.gelu else "sphere"
+    cells = _cells(tokens, options)[0::3][:3]
     start = [_near(cell, seed, options.noise) for cell in cells for seed in range(options.seeds)]
     return _table(cells, options, table, start, options.near_steps)
 
@@ -172,6 +180,8 @@ def draws(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
 
 def _missed(cell: Entry) -> float | None:
     """What tokens that choose miss on the task's own samples, where the first layer has a head too few."""
+    if cell.arch.embedding == "linear":
+        return None  # what a token asks for is then one form of it and its partner: it cannot choose
     found = {choice.heads: choice.nmse for choice in sharings(cell.task)}  # pyright: ignore[reportArgumentType]
     return found.get(cell.arch.layers[0][0])
 
@@ -208,15 +218,16 @@ def _cells(tokens: str, options: argparse.Namespace, draw: int = 0, width: int |
     size: dict[str, int] = (
         {"length": 8, "width": 64} if options.tiny else {"length": options.length, "width": width or options.width}
     )
-    cells = pair_cells(tokens, head_dim=16, draw=draw, **size)
-    return [
-        replace(cell, arch=replace(cell.arch, class_token="last", residual=not options.no_residual)) for cell in cells
-    ]
+    kind: dict[str, Any] = {"class_token": "last", "residual": not options.no_residual}
+    kind |= {"embedding": "linear"} if options.linear else {}
+    kind |= {"activation": "gelu"} if options.gelu else {}
+    return pair_cells(tokens, head_dim=16, draw=draw, **size, **kind)
 
 
 def _near(cell: Entry, seed: int, noise: float) -> Transformer:
     _, y = cell.task.sample(65536, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    net = pair_start(cell.task, cell.arch, float(y.mean()), float(y.std()))  # pyright: ignore[reportArgumentType]
+    made = pair_start if cell.arch.activation == "relu" else smooth_pair_start
+    net = made(cell.task, cell.arch, float(y.mean()), float(y.std()))  # pyright: ignore[reportArgumentType]
     return disturbed(net, noise, torch.Generator().manual_seed(seed))
 
 
@@ -241,11 +252,12 @@ def _table(
     first = _train(members, _recipe(steps or options.steps, options), options, start, name)
     late = [replace(m, lr=lr / 4) for m in members]
     nets = [first.net(k) for k in range(len(members))]
-    second = _train(late, _recipe(options.late, options, batch=1024), options, nets, name)
+    second = _train(late, _recipe(options.late, options, batch=1024), options, nets, name) if options.late else first
     begun = [row["nmse"] for row in first.rows]
     ended = [min(a["nmse"], b["nmse"]) for a, b in zip(first.rows, second.rows, strict=True)]
     rows = []
     for i, cell in enumerate(cells):
+        best = min(range(options.seeds), key=lambda s, at=i * options.seeds: ended[at + s])
         mine = slice(i * options.seeds, (i + 1) * options.seeds)
         shape = i % 3 if len(cells) % 3 == 0 and start is None else 0
         D = len(cell.task.matrices)  # pyright: ignore[reportAttributeAccessIssue]
@@ -258,11 +270,21 @@ def _table(
                 **_predicted(cell),
                 "missed by choosing": _missed(cell),
                 **_levels(ended[mine]),
+                **_asks(cell, second.net(i * options.seeds + best)),
                 "before_late": _levels(begun[mine]),
             }
         )
     setup = {"lr": lr, "steps": steps or options.steps, "late": options.late, "seeds": options.seeds}
     return {"rows": rows, **setup, "backend": first.path}
+
+
+def _asks(cell: Entry, net: Transformer) -> dict[str, Any]:
+    """Which look-up each head of the first layer serves, where that can be read off its matrices."""
+    if cell.arch.embedding != "linear":
+        return {}
+    asks = asked_forms(net, cell.task)  # pyright: ignore[reportArgumentType]
+    digits = {"cosine": 4, "sharpness": 3}
+    return {"asks": [{k: round(v, digits[k]) if k in digits else v for k, v in a.as_row().items()} for a in asks]}
 
 
 def _predicted(cell: Entry) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.reproduce_gather --out docs/data/reproduction [--date 2026-11-15] FILE...
 
-Takes what `benchmarks.infoflow_tables` and `benchmarks.decoder_schedules` wrote. Their tables keep the best and the
+Takes what `benchmarks.pair_table`, `benchmarks.infoflow_tables` and others wrote. Their tables keep the best and the
 median of the seeds, so those two stand for the spread.
 """
 
@@ -14,6 +14,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pair_page import ENTERED
 from headcount.fits.agreement import comparisons
 from headcount.papers.allocation.reproduce import decoder_claims
 from headcount.papers.born.reproduce import alternation_measured, scratch_measured
@@ -66,17 +67,14 @@ def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
         run = tables["to_the_end"]
         measured = curve_measured(run["rows"], ChainRun(training=run["training"], validation=run["validation"]))
         found.append(("induction:curve", "python -m benchmarks.induction_study --long", run["seconds"], measured))
-    if "sphere" in tables:
-        pairs = {"pair tasks": _pairs(tables["sphere"])}
-        if "gaussian" in tables:
-            pairs["pair tasks, Gaussian tokens"] = _pairs(tables["gaussian"])
-        measured = Measured(
-            pairs,
-            pair_claims(pairs["pair tasks"]),
-            _setup(tables["sphere"]),
-            reduced=_learned(pairs["pair tasks"], tables),
-        )
-        found.append(("infoflow:pair", trained, 0.0, measured))
+    if ENTERED in tables:
+        table = tables[ENTERED]
+        pairs = {
+            "pair tasks": _pairs(table),
+            "pair tasks, unit tokens through a feed-forward": _pairs(tables["sphere"]),
+        }
+        measured = Measured(pairs, pair_claims(pairs["pair tasks"]), _setup(table))
+        found.append(("infoflow:pair", table["command"], table["seconds"], measured))
     if "spec" in tables:
         study = Study(tuple(row for row in tables["rows"] if row["heads"] <= 5), tables["spec"], tables["environment"])
         measured = Measured({"Table 2": cells_of(study)}, (), {"seeds": 10, "path": tables["environment"]["path"]})
@@ -95,14 +93,6 @@ def records(tables: dict[str, Any]) -> list[tuple[str, str, float, Measured]]:
     return found
 
 
-def _learned(cells: dict[tuple[int, str], tuple[float, ...]], tables: dict[str, Any]) -> str:
-    """For which D the full shape already is the best one: where it is not, training has not come far enough to say."""
-    best = {D: min(values for (other, _), values in cells.items() if other == D) for D, _ in cells}
-    led = [D for D in best if cells[D, "(D,D)"] == best[D]]
-    steps = f"{tables['sphere']['steps']:,} steps of fixed samples"
-    return f"{steps}; (D,D) is the best shape for D = {led}"
-
-
 def _pairs(table: dict[str, Any]) -> dict[tuple[int, str], tuple[float, ...]]:
     cells = {}
     for row in table["rows"]:
@@ -112,11 +102,11 @@ def _pairs(table: dict[str, Any]) -> dict[tuple[int, str], tuple[float, ...]]:
 
 
 def _seeds(row: dict[str, Any]) -> tuple[float, ...]:
-    return row["nmse"], row["median"]
+    return row.get("best", row["nmse"]), row["median"]
 
 
 def _setup(table: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in table.items() if key != "rows"}
+    kept = {key: value for key, value in table.items() if key not in ("rows", "command", "seconds")}
     return kept | {"values": "best and median of the seeds"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import time
@@ -14,11 +13,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks import decoder_speed, deep_race, fuzz, pair_table
+from benchmarks import decoder_speed, deep_race, fuzz
 from benchmarks.battery import battery
 from benchmarks.gpu_round2 import alone, profile
 from benchmarks.measuring import Run
 from benchmarks.problem import Problem, Size, of_path
+from headcount.papers.infoflow.experiments import pair_cells
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.training import Member, Recipe, train
 from headcount.training.backends.choice import Path, as_it_is, fused, recorded, warped
@@ -111,9 +111,8 @@ def _name(tile: Tile) -> str:
 
 def published(dry: bool) -> list[Entry]:
     """A sample of the cells of the pair table and of the battery, deep ones."""
-    pairs = pair_table._cells("sphere", argparse.Namespace(tiny=dry, no_residual=False, length=64, width=128))[
-        : 1 if dry else 3
-    ]
+    size = {"length": 8, "width": 64} if dry else {}
+    pairs = pair_cells("sphere", head_dim=16, class_token="last", **size)[: 1 if dry else 3]
     others = [e for group in battery(length=8 if dry else 32, width=8 if dry else 64).values() for e in group]
     return pairs + [e for e in others if e.arch.depth > 1][:: 1000 if dry else SAMPLED]
 

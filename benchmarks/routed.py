@@ -59,6 +59,7 @@ def routed(task: LinearMax, mean: float = 0.0, spread: float = 1.0, beta: tuple[
     with torch.no_grad():
         for p in net.parameters():
             p.zero_()
+        assert isinstance(net.encoder, FeedForward)
         _encode(net.encoder, task, at)
         net.cls[at.one] = 1
         tokens.query[0, :, at.own] = beta[0] * math.sqrt(D) * at.eye

@@ -15,6 +15,7 @@ from benchmarks.battery_page import UNSEEN, page
 from benchmarks.battery_scatter import scatter
 from benchmarks.battery_solved import FACTOR, FAILED, FLOOR
 from benchmarks.infoflow_page import INFOFLOW
+from benchmarks.pair_page import ENTERED, entered_by_one_matrix
 from benchmarks.routed import routed, trained_from
 from headcount.certificates.excess import gibbs_excess
 from headcount.nets import parameters
@@ -196,6 +197,28 @@ def test_the_committed_page_is_what_the_stored_measurements_draw():
     assert Path("docs/infoflow.html").read_text() == page(*stored)
     apart = {row["cell"] for row in stored[1]["rows"] if not row["agree"]}
     assert apart == set(stored[2]), "every disagreement has been looked into, and nothing else"
+
+
+def test_by_one_matrix_all_heads_lie_below_a_head_less_for_every_d_and_far_below_up_to_four():
+    shown = entered_by_one_matrix(json.loads(Path("docs/data/pair_table.json").read_text()))
+    assert shown is not None and [line["D"] for line in shown["lines"]] == list(PAIRS)
+    for line in shown["lines"]:
+        full, *short = line["cells"]
+        wanted = 10 if line["D"] <= 4 else 1
+        assert all(wanted * full[by] < cell[by] for cell in short for by in ("best", "median"))
+        assert full["predicted"] == "cheap" and {cell["predicted"] for cell in short} == {"costly"}
+
+
+def test_the_times_below_are_to_the_lower_of_the_two_short_cells():
+    rows = [
+        {"cell": c.name, "retrievals": 2, "steps": 9, "best": b, "median": m, "published": 1.0, "layers": c.arch.name}
+        for c, b, m in zip(pair_cells("gaussian")[:3], (0.01, 0.05, 0.2), (0.02, 0.4, 0.06), strict=True)
+    ]
+    shown = entered_by_one_matrix({ENTERED: {"rows": rows}})
+    assert shown is not None
+    (line,) = shown["lines"]
+    assert (line["below"], line["below by median"]) == (pytest.approx(5.0), pytest.approx(3.0))
+    assert entered_by_one_matrix({}) is None
 
 
 def test_the_stored_battery_is_predicted_and_judged_as_the_rules_say_now():

@@ -15,7 +15,7 @@ from headcount.papers.infoflow.analysis import is_cheap
 from headcount.papers.infoflow.networks.build import NAMED
 from headcount.papers.infoflow.predict import cheap_shape, structure_of
 from headcount.structure import Retrieval, Structure
-from headcount.tasks import Induction, KthLargest, LinearMax, OppositePair, TriangleCentre, Wells
+from headcount.tasks import Induction, KthLargest, LinearMax, OppositePair, PairMax, TriangleCentre, UnitSphere, Wells
 from tests.infoflow_laws import LAWS, TASKS
 
 EPS = {"Induction": 0.2, "OppositePair": 0.5, "KthLargest": 0.3, "PositionSum": 0.3}
@@ -203,6 +203,33 @@ def test_advice_names_what_can_be_built_and_builds_it():
     assert len(repr(advice)) < 200 and len(repr(advice.best.prediction)) < 100
     assert advice._repr_html_().count("<tr>") == 1 + len(advice.ranked)
     assert "by construction" in hc.predict(task, Architecture(((3, 2),)))._repr_html_()
+
+
+def test_tokens_that_enter_by_one_matrix_cannot_choose():
+    task = PairMax.random(2, 4, 64, tokens=UnitSphere())
+    short = Architecture(((1, 16), (2, 16)), embed_dim=64, class_token="last")
+    chosen, linear = (hc.predict(task, replace(short, embedding=e)) for e in ("feed-forward", "linear"))
+    assert chosen.cheap and [c.name for c in chosen.cautions] == ["tokens choose"]
+    assert not linear.cheap and linear.warrant == "calculus" and not linear.cautions
+    assert str(linear.fixes[0]) == "2 heads in layer 1 (now 1)"
+    assert hc.predict(task, replace(short, layers=((2, 16), (2, 16)), embedding="linear")).cheap
+    assert hc.predict(LinearMax.random(2, 4, 8), Architecture(((2, 4),), embedding="linear")).cheap
+
+
+@pytest.mark.parametrize(
+    "task", [KthLargest(1, length=8), PairMax([[[1.0, 0.0], [0.0, 1.0]]], 8), LinearMax.random(2, 4, 8).structure]
+)
+def test_one_matrix_is_not_counted_where_a_score_may_need_hidden_units(task):
+    with pytest.raises(ValueError, match="counted where every score is linear"):
+        hc.predict(task, Architecture(((2, 4), (2, 4)), embedding="linear"))
+
+
+def test_what_is_built_or_proved_for_relu_is_not_said_of_gelu():
+    cases = (LinearMax.random(2, 4, 8), Architecture(((2, 4),))), (OppositePair(64), Architecture(((1, 4),)))
+    for (task, arch), warrant in zip(cases, ("constructed", "proved"), strict=True):
+        smooth = hc.predict(task, replace(arch, activation="gelu"))
+        assert hc.predict(task, arch).warrant == warrant
+        assert smooth.warrant == "calculus" and smooth.lower is None and smooth.construction is None
 
 
 def test_an_architecture_without_residuals_is_not_counted():

@@ -272,8 +272,29 @@ def test_a_bank_honours_architectures_without_residuals(forward, where):
         Bank([bare[0], replace(bare[1], residual=True)], token_dim=4, seeds=[0, 1])
 
 
-def test_without_residuals_a_long_training_on_a_cpu_is_the_plain_one():
-    arch = Architecture(layers=((2, 4), (1, 4)), width=8, residual=False)
+@each_forward
+@pytest.mark.parametrize("layers", [ONE_LAYER, TWO_LAYERS])
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ({"embedding": "linear"}, "all enter through a feed-forward, or all by one matrix"),
+        ({"activation": "gelu"}, "all have one activation"),
+    ],
+)
+def test_a_bank_honours_how_tokens_enter_and_what_activates_them(forward, layers, kind, says):
+    other = [replace(arch, **kind) for arch in archs(layers)]
+    bank = Bank(other, token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    x = tokens(3, 6, 7, 4)
+    batch = Batch(x, torch.arange(3), torch.arange(6).expand(3, -1))
+    alone = torch.stack([bank.module(k)(x[k]) for k in range(3)])
+    torch.testing.assert_close(forward(bank, bank.named(), batch), alone, atol=1e-12, rtol=1e-12)
+    with pytest.raises(ValueError, match=says):
+        Bank([other[0], archs(layers)[1]], token_dim=4, seeds=[0, 1])
+
+
+@pytest.mark.parametrize("kind", [{"residual": False}, {"embedding": "linear"}, {"activation": "gelu"}])
+def test_other_kinds_of_networks_are_trained_on_a_cpu_as_the_plain_ones(kind):
+    arch = Architecture(layers=((2, 4), (1, 4)), width=8, **kind)
     member = Member(KthLargest(rank=1, length=4), arch)
     recipe = Recipe(samples=64, validation=32, epochs=250, batch=16)
     fast, slow = train([member], recipe), train([member], recipe, path=eager)

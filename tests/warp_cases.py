@@ -141,10 +141,10 @@ def _off(got: Tensor, true: Tensor) -> float:
     return (got.double() - true).norm().item() / size if size > 1e-12 else got.norm().item()
 
 
-def deep(case: str, device: str, residual: bool = True) -> float:
+def deep(case: str, device: str, **kind: Any) -> float:
     """The gradient of a whole bank."""
     archs, batch, target = problem(case, device)
-    archs = [replace(arch, residual=residual) for arch in archs]
+    archs = [replace(arch, **kind) for arch in archs]
     banks = [Bank(archs, 3, list(range(len(archs))), dtype=d, device=device) for d in (torch.float32, torch.float64)]
     assert held(banks[0], batch, SublayerTile(), warps=True)
     got = warped().gradient(banks[0], batch, target)
@@ -176,7 +176,9 @@ def main(device: str, every: bool) -> None:
         "attention": {name: attention(name, device) for name in ATTENTION},
         "feeding": {name: feeding(name, device) for name in FEEDING},
         "deep": {name: deep(name, device) for name in (DEEP if every else ONCE)}
-        | {"no residuals": deep("the class token in the last layer", device, residual=False)},
+        | {"no residuals": deep("the class token in the last layer", device, residual=False)}
+        | {"linear embedding": deep("mixed heads, head_dim, width and length", device, embedding="linear")}
+        | {"gelu": deep("mixed heads, head_dim, width and length", device, activation="gelu")},
         "decoders": {name: decoder(name, device) for name in LETTERS},
         "company": company(device),
     }

@@ -84,7 +84,8 @@ def _fits(parts: list[ClassTokenNet], read: Maps, arch: Architecture) -> bool:
     sizes = [part.shape for part in parts]
     placed = any(bool((part.encoder.weights[0][0][:, -1] != 0).any()) for part in parts)
     return (
-        sum(shape.layers[0][0] for shape in sizes) <= heads
+        (arch.embedding, arch.activation) == ("feed-forward", "relu")
+        and sum(shape.layers[0][0] for shape in sizes) <= heads
         and max(shape.layers[0][1] for shape in sizes) <= head_dim
         and sum(shape.embed_dim for shape in sizes) <= arch.embed_dim
         and sum(shape.encoder[1] for shape in sizes) <= arch.width
@@ -99,11 +100,13 @@ def _put(made: Transformer, part: ClassTokenNet, hidden: int, state: int, head: 
     (w1, b1), (w2, b2) = part.encoder.weights
     d, units = part.shape.token_dim, slice(hidden, hidden + len(b1))
     mine = slice(state, state + part.shape.embed_dim)
-    made.encoder.inner.weight[units, :d] = w1[:, :d]
+    enter = made.encoder
+    assert isinstance(enter, FeedForward)
+    enter.inner.weight[units, :d] = w1[:, :d]
     if made.arch.positions:
-        made.encoder.inner.weight[units, d] = length * w1[:, d]  # the first position feature is t / T
-    made.encoder.inner.bias[units] = b1
-    made.encoder.outer.weight[mine, units], made.encoder.outer.bias[mine] = w2, b2
+        enter.inner.weight[units, d] = length * w1[:, d]  # the first position feature is t / T
+    enter.inner.bias[units] = b1
+    enter.outer.weight[mine, units], enter.outer.bias[mine] = w2, b2
     made.cls[mine] = part.cls
     (there,), (here,) = made.attention, part.attention
     assert isinstance(there, Attention) and isinstance(here, Attention)

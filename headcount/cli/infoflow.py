@@ -45,6 +45,9 @@ def register(app: typer.Typer) -> None:
         positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
         embed_dim: Annotated[int, typer.Option(help="Width of a state (0: the widest layer).")] = 0,
         class_token: Annotated[str, typer.Option(help="Where it attends: in every layer, or in the last.")] = "every",
+        embedding: Annotated[
+            str, typer.Option(help="How tokens enter: feed-forward, or linear (one matrix).")
+        ] = "feed-forward",
         as_json: AsJson = False,
         out: Out = None,
     ) -> None:
@@ -56,7 +59,8 @@ def register(app: typer.Typer) -> None:
         from headcount.papers.infoflow import draw
         from headcount.papers.infoflow import predict as ask
 
-        arch = Architecture.parse(layers, positions=positions, embed_dim=embed_dim, class_token=class_token)
+        kind = {"positions": positions, "embed_dim": embed_dim, "class_token": class_token, "embedding": embedding}
+        arch = Architecture.parse(layers, **kind)
         prediction = ask(task_described(task, length, fields or []), arch)
         files = _written(out, "prediction.json", prediction.as_row(), draw(prediction, _title(task))) if out else ()
         if as_json:
@@ -153,6 +157,7 @@ def _print_prediction(title: str, p: Prediction, assumed: str, files: Iterable[P
     arch = p.arch
     places = f"{arch.positions} position features" if arch.positions else "no positions"
     places += ", class token in the last layer only" if arch.class_token == "last" else ""
+    places += ", tokens enter by one matrix" if arch.embedding == "linear" else ""
     about = "" if p.warrant == "proved" else "about "
     cost = f"parameters {about}{p.cost}" if p.feasible else p.cost
     say(f"{title} by {arch.name} ({places}): {p.verdict.upper()}, {cost}")
@@ -173,7 +178,8 @@ def _print_prediction(title: str, p: Prediction, assumed: str, files: Iterable[P
             price = f"carries {step.carries:,}, eps^-{power(step.exponent)}"
             _paragraph("", f"{step.mode}, score: {step.score}, {price}; {step.knows}")
         grown = ", ".join(f"layer {k.layer}: {k.token:,} and {k.cls:,}" for k in p.known)
-        _paragraph("  known", f"tokens a token and the class token can depend on, {grown}")
+        if grown:
+            _paragraph("  known", f"tokens a token and the class token can depend on, {grown}")
     say("\nHow we know")
     if not p.statements:
         _paragraph("  calculus", "the counting alone; no statement speaks of this shape", indent=16)

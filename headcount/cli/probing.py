@@ -25,6 +25,9 @@ def register(app: typer.Typer) -> None:
         fields: With = None,
         positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
         width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
+        embedding: Annotated[
+            str, typer.Option(help="How tokens enter: feed-forward, or linear (one matrix).")
+        ] = "feed-forward",
         epochs: Annotated[int, typer.Option(help="Passes over 8000 samples.")] = 100,
         seed: Annotated[int, typer.Option(help="Seed of weights and samples.")] = 0,
         net: Annotated[
@@ -48,7 +51,8 @@ def register(app: typer.Typer) -> None:
             _ask(task, model, length, (samples, shots), as_json, out)
             return
         from headcount.nets import Architecture, load_net, save_net
-        from headcount.papers.infoflow import class_attention, contained
+        from headcount.papers.infoflow import asked_forms, class_attention, contained
+        from headcount.tasks import PairMax
         from headcount.tasks.catalogue import named, typical
 
         target = named(task, length, **typical(task, fields_of(fields or [])))
@@ -61,9 +65,8 @@ def register(app: typer.Typer) -> None:
                     f"{net} takes tokens of dimension {looked_at.token_dim}, the task has {target.token_dim}"
                 )
         else:
-            looked_at, nmse = _trained(
-                target, Architecture.parse(layers, width=width, positions=positions), epochs, seed
-            )
+            arch = Architecture.parse(layers, width=width, positions=positions, embedding=embedding)
+            looked_at, nmse = _trained(target, arch, epochs, seed)
         if save is not None:
             save_net(looked_at, save)
         deep = looked_at.arch.depth > 1
@@ -74,6 +77,8 @@ def register(app: typer.Typer) -> None:
             "attends": [row.as_row() for row in class_attention(looked_at, target)],
             "contains": [row.as_row() for row in contained(looked_at, target)] if deep else [],
         }
+        if isinstance(target, PairMax) and looked_at.arch.embedding == "linear":
+            found["asks"] = [row.as_row() for row in asked_forms(looked_at, target)]
         files = [] if save is None else [save]
         files += [] if out is None else [out_file(out, "probe.json", json.dumps(found, indent=2) + "\n")]
         if as_json:
@@ -122,6 +127,9 @@ def _print(found: dict[str, Any], files: list[Path]) -> None:
     if found["contains"]:
         say("\nWhat the states after layer 1 linearly contain (ratio to an untrained network)")
         show_table(found["contains"], ("head", "rank", "gap", "gap_untrained", "ratio"))
+    if "asks" in found:
+        say("\nWhich look-up each head of layer 1 serves (its form is sharpness times A, or turned its transpose)")
+        show_table(found["asks"], ("head", "look_up", "turned", "cosine", "sharpness"))
     tell_written(files)
     conclude(_answer(found))
 

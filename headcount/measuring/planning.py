@@ -27,8 +27,8 @@ class StudyPlan:
     are trained first. With `lr="best"` a search chooses the rate of every head count first, so that a knee is a knee
     and no bad learning rate.
 
-    >>> StudyPlan(heads=(1, 3)).arch(3, outputs=1)
-    Architecture(layers=((3, 8),), width=32, positions=0, embed_dim=24, outputs=1, class_token='every', residual=True)
+    >>> StudyPlan(heads=(1, 3)).arch(3, outputs=1).as_dict()
+    {'layers': ((3, 8),), 'width': 32, 'positions': 0, 'embed_dim': 24}
     """
 
     heads: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 from headcount.frozen import decode
 
 __all__ = ["Architecture", "Parameters", "parameters"]
+
+UNSAID = ("outputs", "class_token", "residual", "embedding", "activation")  # left out of JSON where they are usual
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,9 @@ class Architecture:
     sets it); `width` the hidden size N of every feed-forward; `positions` how many position features the encoder
     sees beside the token (0: none; 1: t/T; more: cos and sin of 2 pi j t/T, j = 1, 2, ...); `outputs` how many numbers
     the read-out returns; `class_token` where the class token attends: in every layer, or in the last one only;
-    `residual` whether a state stays beside what a layer before the last makes of it (with one layer there is none).
+    `residual` whether a state stays beside what a layer before the last makes of it (with one layer there is none);
+    `embedding` how tokens enter: through a feed-forward, or by one matrix ("linear"); `activation` that of the tokens'
+    feed-forwards (the read-out's is GELU).
 
     >>> Architecture(layers=((4, 8),), width=32).embed_dim
     32
@@ -38,6 +42,8 @@ class Architecture:
     outputs: int = 1
     class_token: Literal["every", "last"] = "every"
     residual: bool = True
+    embedding: Literal["feed-forward", "linear"] = "feed-forward"
+    activation: Literal["relu", "gelu"] = "relu"
 
     def __post_init__(self) -> None:
         try:
@@ -57,6 +63,10 @@ class Architecture:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.class_token not in ("every", "last"):
             raise ValueError(f'class_token must be "every" or "last" (layer it attends in), got {self.class_token!r}')
+        if self.embedding not in ("feed-forward", "linear"):
+            raise ValueError(f'embedding must be "feed-forward" or "linear" (one matrix), got {self.embedding!r}')
+        if self.activation not in ("relu", "gelu"):
+            raise ValueError(f'activation must be "relu" or "gelu", got {self.activation!r}')
         object.__setattr__(self, "residual", bool(self.residual) or self.depth == 1)
 
     @classmethod
@@ -70,6 +80,8 @@ class Architecture:
         outputs: int = 1,
         class_token: str = "every",
         residual: bool = True,
+        embedding: str = "feed-forward",
+        activation: str = "relu",
     ) -> Architecture:
         """The architecture whose layers a text gives as heads x head_dim, joined by +: what `name` prints.
 
@@ -84,7 +96,8 @@ class Architecture:
         if not all(pairs):
             raise ValueError(f"layers must read heads x head_dim, layer by layer, as 2x8+2x8; got {layers!r}")
         shape = tuple((int(pair[1]), int(pair[2])) for pair in pairs if pair)
-        return cls(shape, width, positions, embed_dim, outputs, class_token, residual)  # pyright: ignore[reportArgumentType]
+        kinds: Any = (class_token, residual, embedding, activation)
+        return cls(shape, width, positions, embed_dim, outputs, *kinds)
 
     @property
     def depth(self) -> int:
@@ -97,13 +110,13 @@ class Architecture:
         return "+".join(f"{heads}x{head_dim}" for heads, head_dim in self.layers)
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON; one output, a class token in every layer and residuals go without saying.
+        """The fields, ready for JSON; what is usual from `outputs` on goes without saying.
 
         >>> Architecture(layers=((4, 8),)).as_dict()
         {'layers': ((4, 8),), 'width': 32, 'positions': 0, 'embed_dim': 32}
         """
-        unsaid = (("outputs", 1), ("class_token", "every"), ("residual", True))
-        return {name: value for name, value in asdict(self).items() if (name, value) not in unsaid}
+        usual = {field.name: field.default for field in fields(self) if field.name in UNSAID}
+        return {name: value for name, value in asdict(self).items() if name not in usual or value != usual[name]}
 
     def to_json(self) -> str:
         """Canonical JSON: equal architectures, equal text."""
@@ -133,7 +146,8 @@ def parameters(arch: Architecture, token_dim: int = 4) -> Parameters:
     Parameters(total=6433, feedforward=2305)
     """
     E, N = arch.embed_dim, arch.width
-    encoder = _two_layers(token_dim + arch.positions, N, E)
+    features = token_dim + arch.positions
+    encoder = _two_layers(features, N, E) if arch.embedding == "feed-forward" else E * (features + 1)
     between = (arch.depth - 1) * _two_layers(E, N, E)
     read_out = _two_layers(E, N, arch.outputs)
     attention = sum(4 * E * heads * head_dim for heads, head_dim in arch.layers)

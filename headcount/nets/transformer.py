@@ -78,14 +78,18 @@ class Attention(nn.Module):
         return torch.einsum("bhqn,hen->bqe", p @ v, self.output)
 
 
+def _activation(smooth: bool) -> nn.Module:
+    return nn.GELU() if smooth else nn.ReLU()
+
+
 class Transformer(nn.Module):
     """Encoder, L attention layers, read-out at the class token.
 
     One layer (the head-count paper): y = F(c + attention(c; x)), without residual or norm for the tokens.
     More layers: tokens and class token carry a residual, x <- x + attention(x), then x <- x + feed-forward(x)
     between layers (`residual=False`: x <- attention(x), x <- feed-forward(x)); the class token only asks, in every
-    layer or (`class_token="last"`) in the last one, and nobody attends to it. Scores are divided by sqrt(head_dim) when
-    `weigh` is not given.
+    layer or (`class_token="last"`) in the last one, and nobody attends to it. The encoder is a feed-forward, or one
+    matrix (`embedding="linear"`). Scores are divided by sqrt(head_dim) when `weigh` is not given.
     Source: Yu et al. 2025 (heads), Equation 4; Yu et al. 2026 (InfoFlow), Section 2 for more layers.
 
     >>> net = Transformer(Architecture(layers=((3, 5),), width=16), token_dim=4, seed=0)
@@ -99,12 +103,14 @@ class Transformer(nn.Module):
         super().__init__()
         self.arch, self.token_dim = arch, token_dim
         E, N = arch.embed_dim, arch.width
-        self.encoder = FeedForward(token_dim + arch.positions, N, E, nn.ReLU())
+        features = token_dim + arch.positions
+        linear, smooth = arch.embedding == "linear", arch.activation == "gelu"
+        self.encoder = nn.Linear(features, E) if linear else FeedForward(features, N, E, _activation(smooth))
         self.cls = nn.Parameter(torch.empty(E))
         self.attention = nn.ModuleList(
             Attention(E, heads, head_dim, weigh or softmax(head_dim**-0.5)) for heads, head_dim in arch.layers
         )
-        self.between = nn.ModuleList(FeedForward(E, N, E, nn.ReLU()) for _ in range(arch.depth - 1))
+        self.between = nn.ModuleList(FeedForward(E, N, E, _activation(smooth)) for _ in range(arch.depth - 1))
         self.read_out = FeedForward(E, N, arch.outputs, nn.GELU())
         self.reset(torch.Generator().manual_seed(seed) if seed is not None else None)
 

@@ -49,6 +49,10 @@ class Bank:
             raise ValueError("the class tokens of a bank all attend in every layer, or all in the last")
         if len({arch.residual for arch in archs}) != 1:
             raise ValueError("the members of a bank all carry residuals, or none does")
+        if len({arch.activation for arch in archs}) != 1:
+            raise ValueError("the feed-forwards of a bank all have one activation, relu or gelu")
+        if len({arch.embedding for arch in archs}) != 1:
+            raise ValueError("the tokens of a bank all enter through a feed-forward, or all by one matrix")
         self.archs, self.token_dim = tuple(archs), token_dim
         members = [Transformer(a, token_dim, seed=s) for a, s in zip(archs, seeds, strict=True)]
         self.shapes = {name: _largest(name, members) for name, _ in members[0].named_parameters()}
@@ -82,6 +86,16 @@ class Bank:
     def residual(self) -> bool:
         """Whether states stay beside what the layers before the last make of them."""
         return self.archs[0].residual
+
+    @property
+    def embedding(self) -> str:
+        """How every member's tokens enter: through a "feed-forward", or "linear", by one matrix."""
+        return self.archs[0].embedding
+
+    @property
+    def activation(self) -> str:
+        """The activation of every feed-forward of tokens, "relu" or "gelu"."""
+        return self.archs[0].activation
 
     def named(self, theta: Float[Tensor, "models parameters"] | None = None) -> Stacked:
         """The stacked tensors by the names they have in `Transformer`; views of `theta`, so gradients reach it."""

@@ -248,6 +248,8 @@ def banks(asked: Sweep, device: str) -> Iterator[list[Member]]:
             arch.positions,
             arch.class_token,
             arch.residual,
+            arch.embedding,
+            arch.activation,
         )
         groups.setdefault(key, []).append(member)
     for members in groups.values():

@@ -100,7 +100,11 @@ def _factor(mine: tuple[int, int], base: tuple[int, int]) -> Factor:
 def _sizes(arch: Architecture) -> dict[str, tuple[int, int]]:
     """Inputs and outputs of every parameter; 1 input where their number does not depend on the architecture."""
     E, N = arch.embed_dim, arch.width
-    sizes = {"cls": (1, E), **_two("encoder", 1, N, E)}
+    sizes = {"cls": (1, E)}
+    if arch.embedding == "feed-forward":
+        sizes |= _two("encoder", 1, N, E)
+    else:
+        sizes |= {"encoder.weight": (1, E), "encoder.bias": (1, E)}
     for layer, (heads, head_dim) in enumerate(arch.layers):
         inner = heads * head_dim
         sizes |= {f"attention.{layer}.{name}": (E, inner) for name in ("query", "key", "value")}

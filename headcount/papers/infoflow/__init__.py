@@ -33,10 +33,11 @@ if TYPE_CHECKING:
         position_sum,
         retrievals_by_position,
     )
-    from headcount.papers.infoflow.probes import Attends, Contains, class_attention, contained
+    from headcount.papers.infoflow.probes import Asks, Attends, Contains, asked_forms, class_attention, contained
 
 __all__ = [
     "Advice",
+    "Asks",
     "Attends",
     "Blueprint",
     "Caution",
@@ -50,6 +51,7 @@ __all__ = [
     "Statement",
     "Step",
     "advise",
+    "asked_forms",
     "blueprints",
     "build",
     "carried_retrievals",
@@ -85,8 +87,10 @@ __getattr__, __dir__ = lazily(
             "carried_retrievals",
         ),
         "probes": (
+            "Asks",
             "Attends",
             "Contains",
+            "asked_forms",
             "class_attention",
             "contained",
         ),

@@ -40,7 +40,9 @@ class Blueprint:
         >>> two.fits(Architecture(((1, 1), (1, 2)), positions=1, embed_dim=8))
         False
         """
-        if self.embed_dim > arch.embed_dim or (self.positions and not arch.positions) or not arch.residual:
+        if self.embed_dim > arch.embed_dim or (self.positions and not arch.positions):
+            return False
+        if (arch.residual, arch.embedding, arch.activation) != (True, "feed-forward", "relu"):
             return False
         if arch.class_token == "last" and arch.depth > 1:
             return len(self.layers) == 1 and _holds(arch.layers[-1], self.layers[0])

@@ -11,6 +11,7 @@ from headcount.papers.infoflow.trained_cells import Entry, Trained
 from headcount.tasks import Gaussian, LinearMax, PairMax, Task, TriangleCentre, UnitSphere, Wells
 
 __all__ = [
+    "AS_PUBLISHED",
     "PAIRS",
     "TRIANGLE",
     "pair_cells",
@@ -41,21 +42,30 @@ TRIANGLE = {
 SHAPES = ("(D,D)", "(D-1,D)", "(D,D-1)")
 TRIANGLE_SHAPES = ((2, 24), (4, 24), (4, 48))
 TOKENS = {"gaussian": Gaussian(), "sphere": UnitSphere()}
+# The kind of network in which the published contrast is seen; the paper does not say its own (docs/log.md).
+AS_PUBLISHED: dict[str, Any] = {"class_token": "last", "embedding": "linear", "activation": "gelu"}
 
 
 def pair_cells(
-    tokens: str, *, length: int = 64, head_dim: int = 8, embed_dim: int = 64, width: int = 128, draw: int = 0
+    tokens: str,
+    *,
+    length: int = 64,
+    head_dim: int = 8,
+    embed_dim: int = 64,
+    width: int = 128,
+    draw: int = 0,
+    **kind: Any,
 ) -> list[Entry]:
     """Every D at its three shapes, all of one state width and feed-forward width; token_dim 4, no positions.
 
-    `draw` is the seed of the matrices; draws but the first are named.
+    `draw` is the seed of the matrices; draws but the first are named. `kind` is the rest of the architecture.
     """
     cells = []
     for D in PAIRS:
         task = PairMax.random(D, 4, length, draw, tokens=TOKENS[tokens])
         for shape, heads in zip(SHAPES, ((D, D), (D - 1, D), (D, D - 1)), strict=True):
             layers = tuple((h, head_dim) for h in heads)
-            arch = Architecture(layers, width=width, embed_dim=embed_dim)
+            arch = Architecture(layers, width=width, embed_dim=embed_dim, **kind)
             cells.append(Entry(f"{tokens} D={D} {shape}{f', draw {draw}' if draw else ''}", task, arch))
     return cells
 

@@ -35,7 +35,8 @@ def predict(task: Any, arch: Architecture) -> Prediction:
     Source: Yu et al. 2026 (InfoFlow): information sets, three modes of propagation, composition by the worst step.
     Departs: rates and comparison budget as reconstructed and checked here; the paper's constants are not known. What
     tokens found rides along, a head's loads for tokens and class token add, the class token's layers count, and tokens
-    that choose share heads where that works on the task's own samples (`choosing`).
+    that choose share heads where that works on the task's own samples (`choosing`); tokens that enter by one matrix
+    cannot choose, and are counted only where scores are linear in a token or in each of two.
 
     >>> from headcount.structure import Retrieval
     >>> pairs = Structure(64, 4, (Retrieval("pairs", count=2, order=2),))
@@ -49,6 +50,11 @@ def predict(task: Any, arch: Architecture) -> Prediction:
     """
     if not arch.residual:
         raise ValueError("what tokens found rides along with residuals, and is counted; this architecture has none")
+    if arch.embedding == "linear" and not _linear_scores(task):
+        raise ValueError(
+            "tokens that enter by one matrix are counted where every score is linear in a token (LinearMax) or in "
+            "each of two (PairMax of pairs alone)"
+        )
     structure = structure_seen(task, structure_of(task), arch)
     case = _Case(task, structure, arch)
     plan, lower = case.plan, case.lower
@@ -69,6 +75,14 @@ def predict(task: Any, arch: Architecture) -> Prediction:
         lower=None if cheap else lower,
         construction=made,
     )
+
+
+def _linear_scores(task: Any) -> bool:
+    """Whether what a task compares is linear in one token, or in each of two, so that it needs no hidden units."""
+    kind = type(task).__name__ if type(task).__module__.startswith("headcount.tasks.") else ""
+    if kind == "PairMax":
+        return all(r.order == 2 for r in structure_of(task).retrievals)
+    return kind == "LinearMax"
 
 
 def structure_of(task: Any) -> Structure:
@@ -119,13 +133,18 @@ def cheap_shape(task: Any, structure: Structure, arch: Architecture) -> bool:
     if fitting(task, arch) is not None:
         return True
     structure = structure_seen(task, structure, arch)
-    return is_cheap(structure, _counted(task, arch)) and not _costly(one_layer_bound(structure, arch))
+    return is_cheap(structure, _counted(task, arch)) and not _costly(_bound(structure, arch))
 
 
 def cheap_exponent(task: Any, structure: Structure, arch: Architecture) -> float:
     """The exponent that `predict` would say where the shape is cheap, else infinity."""
     case = _Case(task, structure_seen(task, structure, arch), arch)
     return case.exponent if case.cheap else math.inf
+
+
+def _bound(structure: Structure, arch: Architecture) -> Bound | None:
+    """What is proved of one layer; the proofs speak of ReLU."""
+    return one_layer_bound(structure, arch) if arch.activation == "relu" else None
 
 
 def _costly(lower: Bound | None) -> bool:
@@ -135,7 +154,7 @@ def _costly(lower: Bound | None) -> bool:
 
 def _counted(task: Any, arch: Architecture) -> Architecture:
     """The shape as the calculus may count it: a head of the first layer for each look-up that tokens share them for."""
-    if not hasattr(task, "intrinsic"):
+    if not hasattr(task, "intrinsic") or arch.embedding == "linear":
         return arch
     from headcount.papers.infoflow.choosing import with_shared_heads  # such tasks are torch's already
 
@@ -151,7 +170,7 @@ class _Case:
         self.made = fitting(task, arch)
         self.missing = unplaced(structure, arch)
         self.plan = None if self.missing else analyse(structure, self.counted)
-        self.lower = one_layer_bound(structure, arch)
+        self.lower = _bound(structure, arch)
         self.proved = self.made is None and (self.missing is not None or _costly(self.lower))
 
     @property

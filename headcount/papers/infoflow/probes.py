@@ -1,4 +1,4 @@
-"""The two probes of the InfoFlow paper, for any network: does a state contain the winner, and who is attended."""
+"""Probes: does a state contain the winner, and who is attended (the InfoFlow paper's); which form does a head ask."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 
 from headcount.nets import Transformer
 from headcount.sources import Source, implements
-from headcount.tasks import Task
+from headcount.tasks import PairMax, Task
 
-__all__ = ["Attends", "Contains", "class_attention", "contained"]
+__all__ = ["Asks", "Attends", "Contains", "asked_forms", "class_attention", "contained"]
 
 RIDGE = 1e-6  # relative to the mean square of the states: keeps the fit defined when states are degenerate
 
@@ -50,6 +50,25 @@ class Attends:
     head: int
     mean: tuple[float, ...]
     spread: tuple[float, ...]
+
+    def as_row(self) -> dict[str, Any]:
+        """Ready for a table or JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Asks:
+    """What a head of the first layer asks of pairs of tokens: the look-up whose form is nearest to its own.
+
+    `cosine` is that between the head's form and `sharpness` times A of the `look_up`, or A^T where it is `turned`: then
+    the right token of a pair asks for the left one.
+    """
+
+    head: int
+    look_up: int
+    turned: bool
+    cosine: float
+    sharpness: float
 
     def as_row(self) -> dict[str, Any]:
         """Ready for a table or JSON."""
@@ -144,3 +163,32 @@ def class_attention(
     return tuple(
         Attends(layer, head + 1, tuple(mean[head].tolist()), tuple(spread[head].tolist())) for head in range(len(mean))
     )
+
+
+@torch.no_grad()
+def asked_forms(net: Transformer, task: PairMax) -> tuple[Asks, ...]:
+    """Which look-up each head of the first layer serves, read off its matrices, where tokens enter by one matrix.
+
+    There a head scores the pair (x, z) by x^T M z and terms in one token alone, M = W^T W_Q^T W_K W / sqrt(head_dim). A
+    head that serves look-up i perfectly has M = sharpness * A_i, or its transpose.
+    Source: derived here.
+    """
+    if net.arch.embedding != "linear":
+        raise ValueError("a head's score is one form of two tokens only where they enter by one matrix (embedding)")
+    if net.token_dim != task.token_dim:
+        raise ValueError(f"the network's tokens have {net.token_dim} numbers, the task's {task.token_dim}")
+    weight = net.encoder.get_parameter("weight")[:, : task.token_dim].double()
+    first = net.attention[0]
+    queries, keys = (first.get_parameter(name).double() @ weight for name in ("query", "key"))
+    forms = queries.mT @ keys / net.arch.layers[0][1] ** 0.5
+    A = torch.tensor(task.matrices, dtype=torch.float64)
+    known = torch.cat([A, A.mT])
+    inner = torch.einsum("hij,kij->hk", forms, known)
+    sizes = known.square().sum(dim=(1, 2)).clamp(min=1e-300)
+    cosines = inner / (forms.square().sum(dim=(1, 2))[:, None] * sizes).sqrt().clamp(min=1e-300)
+    found = []
+    for head, row in enumerate(cosines):
+        best = int(row.argmax())
+        look_up, turned = best % len(A) + 1, best >= len(A)
+        found.append(Asks(head + 1, look_up, turned, float(row[best]), float(inner[head, best] / sizes[best])))
+    return tuple(found)

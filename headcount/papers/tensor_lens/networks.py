@@ -151,7 +151,7 @@ def pushed(net: Transformer, x: Float[Tensor, "length token_dim"]) -> tuple[Tens
     rows[range(length), range(length), : x.shape[1]] = x
     features = position_features(length, net.arch.positions, dtype=x.dtype)
     rows[length, :, x.shape[1] :] = features
-    tokens = _two_layers(net.encoder, rows)
+    tokens = _two_layers(net.encoder, rows) if net.arch.embedding == "feed-forward" else _affine(net.encoder, rows)
     cls = torch.zeros(length + 1, 1, net.arch.embed_dim, dtype=x.dtype)
     cls[length] = net.cls
     both = torch.cat([tokens, cls], 1)
@@ -169,8 +169,13 @@ def pushed(net: Transformer, x: Float[Tensor, "length token_dim"]) -> tuple[Tens
 
 def _two_layers(part: Any, rows: Tensor) -> Tensor:
     """A feed-forward on rows that add up to its input, its ratios frozen at the sum; the last row takes the biases."""
+    inner = _affine(part.inner, rows)
+    r, _ = ratio(part.activation, inner.sum(0))
+    return _affine(part.outer, inner * r)
+
+
+def _affine(part: Any, rows: Tensor) -> Tensor:
+    """A linear map on rows, the last of which takes the bias."""
     only_last = torch.zeros(len(rows), 1, 1, dtype=rows.dtype)
     only_last[-1] = 1.0
-    inner = rows @ part.inner.weight.mT + only_last * part.inner.bias
-    r, _ = ratio(part.activation, inner.sum(0))
-    return (inner * r) @ part.outer.weight.mT + only_last * part.outer.bias
+    return rows @ part.weight.mT + only_last * part.bias

@@ -105,7 +105,8 @@ def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "
     if torch.device(device).type != "cuda":
         return (_compiled(dtype) if steps >= LONG else None) or eager
     arch = members[0].arch
-    if arch.outputs > 1 or dtype != "float32":
+    other = arch.depth == 1 and (arch.embedding, arch.activation) != ("feed-forward", "relu")
+    if arch.outputs > 1 or dtype != "float32" or other:
         return recorded
     try:
         ways = [fused()] if arch.depth == 1 else [warped(), sublayered(), layered()]
@@ -235,7 +236,7 @@ def _few(bank: Bank, batch: Batch, numbers: int = 1 << 28) -> int:
     """So many samples that the plain bank's scores and states fit a gigabyte or so."""
     (models, samples), length = batch.rows.shape, batch.data.shape[2]
     heads, _, embed = max(bank.shapes[f"attention.{layer}.query"] for layer in range(bank.depth))
-    each = models * bank.depth * length * (heads * length + 4 * embed + bank.shapes["encoder.inner.bias"][0])
+    each = models * bank.depth * length * (heads * length + 4 * embed + bank.shapes["read_out.inner.bias"][0])
     return max(1, min(samples, 32, numbers // each))
 
 

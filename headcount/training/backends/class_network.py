@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headcount.training.backends.embedding import Embedding
 from headcount.training.backends.plain import Batch
 from headcount.training.backends.sublayers import Attending, Feeding, Folding, Rows, added, begins, mapped
 from headcount.training.backends.tiles import SublayerTile
@@ -31,18 +32,23 @@ CLASS = "fine"  # how the class token's own products are rounded: it carries eve
 class _Network:
     """A bank's sublayers in order."""
 
-    encoder: Feeding
+    encoder: Feeding | Embedding
     attention: tuple[Attending, ...]
     between: tuple[Feeding, ...]
     read_out: Feeding
     at_cls: int
     every: bool
 
+    @property
+    def feeding(self) -> tuple[Feeding, ...]:
+        """The tokens' feed-forwards, first to last."""
+        return (self.encoder, *self.between) if isinstance(self.encoder, Feeding) else self.between
+
     def programs(self, models: int, batch: int, longest: int) -> tuple[int, int]:
         """The most programs of a member that write a share: for the tokens, and for the class token."""
         rows = batch * longest
         counts = [a.parts(models, batch, longest, back=True) for a in self.attention[:-1]]
-        counts += [f.parts(models, rows, back=True) for f in (self.encoder, *self.between)]
+        counts += [f.parts(models, rows, back=True) for f in self.feeding]
         return max(counts), self.read_out.parts(models, batch, back=True)
 
 
@@ -57,13 +63,10 @@ def held(bank: Bank, batch: Batch, tile: SublayerTile, warps: bool = False) -> b
     heads = all(
         tile.heads_cut(longest, a.embed, a.heads, a.dim, back) for a in network.attention for back in (False, True)
     )
-    feeds = all(
-        tile.hidden_cut(f.inputs, f.hidden, f.outputs, True)
-        for f in (network.encoder, *network.between, network.read_out)
-    )
+    feeds = all(tile.hidden_cut(f.inputs, f.hidden, f.outputs, True) for f in (*network.feeding, network.read_out))
     if warps:
         made = _by_warps(network, bank, batch)
-        tokens = all(isinstance(f, WarpFeeding) and f.fits() for f in (made.encoder, *made.between))
+        tokens = all(isinstance(f, WarpFeeding) and f.fits() for f in made.feeding)
         heads = tokens and all(isinstance(a, WarpAttending) and a.fits(longest) for a in made.attention)
     # The class token's folded matrices and its last question: 64 by 64, and 16 heads of 128 rows.
     return heads and feeds and all(a.embed <= 64 and a.heads <= 16 for a in network.attention)
@@ -263,7 +266,7 @@ class _Layer:
 
 
 def _network(bank: Bank, tile: SublayerTile) -> _Network:
-    at, shapes = begins(bank.shapes), bank.shapes
+    at, shapes, smooth = begins(bank.shapes), bank.shapes, bank.activation == "gelu"
 
     def feeding(name: str, residual: bool, gelu: bool = False) -> Feeding:
         hidden, inputs = shapes[f"{name}.inner.weight"]
@@ -277,11 +280,17 @@ def _network(bank: Bank, tile: SublayerTile) -> _Network:
         scale, counts = bank.scale.contiguous()[:, layer], bank.heads.contiguous()[:, layer]
         return Attending(where, heads, dim, embed, (embed * dim, dim), scale, counts, tile)
 
+    def entering() -> Feeding | Embedding:
+        if bank.embedding == "feed-forward":
+            return feeding("encoder", residual=False, gelu=smooth)
+        outputs, inputs = shapes["encoder.weight"]
+        return Embedding(at["encoder.weight"], at["encoder.bias"], inputs, outputs)
+
     last = bank.depth - 1
     return _Network(
-        feeding("encoder", residual=False),
+        entering(),
         tuple(attending(layer) for layer in range(bank.depth)),
-        tuple(feeding(f"between.{layer}", residual=bank.residual) for layer in range(last)),
+        tuple(feeding(f"between.{layer}", bank.residual, smooth) for layer in range(last)),
         feeding("read_out", residual=False, gelu=True),
         at["cls"],
         bank.class_token == "every",
@@ -293,12 +302,15 @@ def _by_warps(network: _Network, bank: Bank, batch: Batch) -> _Network:
     device, ragged = bank.theta.device.type, batch.present is not None
     more: dict[str, Any] = {"device": device, "ragged": ragged, "asks": network.every, "residual": bank.residual}
     attention = (WarpAttending(**vars(a), **more) for a in network.attention)
-    plain = (
-        batch.data.is_contiguous()
-        and batch.rows.is_contiguous()
-        and batch.rows.dtype == batch.which.dtype == torch.int64
-    )
-    source = batch if plain and batch.data.dtype == torch.float32 else None
-    encoder = WarpFeeding(**vars(network.encoder), device=device, deeper=False, source=source)
+    encoder = network.encoder
+    if isinstance(encoder, Feeding):
+        encoder = WarpFeeding(**vars(encoder), device=device, deeper=False, source=_read_in_place(batch))
     between = (WarpFeeding(**vars(f), device=device) for f in network.between)
     return replace(network, encoder=encoder, attention=tuple(attention), between=tuple(between))
+
+
+def _read_in_place(batch: Batch) -> Batch | None:
+    """The batch, if programs can gather its tokens themselves."""
+    whole = batch.rows.dtype == batch.which.dtype == torch.int64
+    plain = whole and batch.data.is_contiguous() and batch.rows.is_contiguous()
+    return batch if plain and batch.data.dtype == torch.float32 else None

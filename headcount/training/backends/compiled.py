@@ -48,7 +48,8 @@ def compiled_path(dtype: str = "float32", loss: Loss = squared) -> Path | None:
         return None
     tolerance = ROUNDINGS * torch.finfo(getattr(torch, dtype)).eps
     gradient = compiled_gradient(loss)
-    return Path("compiled C++", compiled_forward, gradient, as_it_is, compiled_update, loss=loss, tolerance=tolerance)
+    steps = (gradient, as_it_is, compiled_update)
+    return Path("compiled C++", compiled_forward, *steps, loss=loss, tolerance=tolerance, holds=_held)
 
 
 def compiled_gradient(loss: Loss = squared) -> Callable[[Bank, Batch, Tensor], Tensor]:
@@ -96,10 +97,14 @@ def compiled_update(adam: AdamW, theta: Tensor, gradient: Tensor, active: Tensor
 
 
 def _held(bank: Bank, batch: Batch) -> bool:
-    """Whether states have residuals, and a tile's weights of tokens on tokens, the largest it keeps, fit a thread."""
+    """Whether a bank's kind is written in C++, and a tile's weights of tokens on tokens fit a thread.
+
+    These weights are the largest it keeps. Written are residuals and ReLU; with one layer a feed-forward as encoder.
+    """
     length, deep = batch.data.shape[2], range(bank.depth - 1)
     heads = max((bank.shapes[f"attention.{layer}.query"][0] for layer in deep), default=0)
-    return bank.residual and 64 * bank.depth * heads * length**2 <= ROOM
+    linear = bank.depth == 1 and bank.embedding == "linear"
+    return bank.residual and bank.activation == "relu" and not linear and 64 * bank.depth * heads * length**2 <= ROOM
 
 
 def _pass(
@@ -116,7 +121,7 @@ def _pass(
     layout, active = _layout(bank), bank.active if gradient is not None else None
     (models, samples), (_, _, longest, features) = rows.shape, data.shape
     sizes = (bank.depth, features, layout.outputs, longest, samples, models, theta.shape[1])
-    sizes += (bank.class_token == "every", classes, torch.get_num_threads())
+    sizes += (bank.class_token == "every", classes, torch.get_num_threads(), bank.embedding == "linear")
     steps = (0, 0)
     if present is not None:
         present = present.contiguous()
@@ -160,7 +165,8 @@ def _layout(bank: Bank) -> _Layout:
 def _places(bank: Bank) -> list[int]:
     """Where every parameter begins in a row, and its strides: the order is that of `native/member.h`."""
     feed = ("inner.weight", "inner.bias", "outer.weight", "outer.bias")
-    names = [*(f"encoder.{part}" for part in feed), "cls"]
+    entering = feed if bank.embedding == "feed-forward" else ("weight", "bias")
+    names = [*(f"encoder.{part}" for part in entering), "cls"]
     for layer in range(bank.depth):
         names += [f"attention.{layer}.{part}" for part in ("query", "key", "value", "output")]
         names += [f"between.{layer}.{part}" for part in feed] if layer + 1 < bank.depth else []

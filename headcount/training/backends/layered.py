@@ -63,7 +63,7 @@ def layer(
     )
     cut = tile.cut(tokens.shape[2], tokens.shape[3], query.shape[2], inner.shape[1])
     ragged = present is not None and present.ndim > 2
-    if cut is None or ragged or tokens.dtype != torch.float32 or not bank.residual:
+    if cut is None or ragged or tokens.dtype != torch.float32 or (bank.residual, bank.activation) != (True, "relu"):
         return by_parts(bank, p, number, tokens, cls, present, touch)
     scale, counts = bank.scale[:, number], bank.heads[:, number].contiguous()
     every = bank.class_token == "every"

@@ -137,7 +137,7 @@ def collapsed(
     bank: Bank, p: Stacked, batch: Batch, pool: Pool = pool, touch: Touch | None = None
 ) -> Float[Tensor, "models batch ..."]:
     """Every member's output with the last layer collapsed; `pool`, or `touch` in deeper banks, touches every token."""
-    if bank.depth > 1:
+    if bank.depth > 1 or (bank.embedding, bank.activation) != ("feed-forward", "relu"):
         return _collapsed_last(bank, p, batch, touch or Touch())
     attention = _weights(p, 0)
     outer, shift = p["encoder.outer.weight"], p["encoder.outer.bias"]
@@ -152,7 +152,7 @@ def collapsed(
 
 
 def _collapsed_last(bank: Bank, p: Stacked, batch: Batch, touch: Touch) -> Float[Tensor, "models batch ..."]:
-    tokens = _fed(p, "encoder", batch.tokens(), touch.feed, residual=False)
+    tokens = _encoded(bank, p, batch, touch.feed)
     cls = p["cls"][:, None].expand(-1, tokens.shape[1], -1)
     for layer in range(bank.depth - 1):
         tokens, cls = (touch.layer or by_parts)(bank, p, layer, tokens, cls, batch.present, touch)
@@ -164,12 +164,26 @@ def by_parts(
     bank: Bank, p: Stacked, layer: int, tokens: Tensor, cls: Tensor, present: Tensor | None, touch: Touch
 ) -> tuple[Tensor, Tensor]:
     """A layer before the last, part by part: the tokens (models, batch, length, embed) and the class token after it."""
-    scale, name = bank.scale[:, layer], f"between.{layer}"
+    scale, name, feed = bank.scale[:, layer], f"between.{layer}", _feed_of(bank, touch.feed)
     if bank.class_token == "every":
         answer = _heard(p, layer, scale, cls, tokens, present, touch.ask)
-        cls = _fed(p, name, answer if bank.residual else answer - cls, fed, bank.residual)
+        cls = _fed(p, name, answer if bank.residual else answer - cls, _feed_of(bank, fed), bank.residual)
     mixed = _mixed(p, layer, scale, tokens, present, touch.mix, bank.residual)
-    return _fed(p, name, mixed, touch.feed, bank.residual), cls
+    return _fed(p, name, mixed, feed, bank.residual), cls
+
+
+def _encoded(bank: Bank, p: Stacked, batch: Batch, feed: Feed) -> Float[Tensor, "models batch length embed"]:
+    """Every token's state before attention."""
+    x = batch.tokens()
+    if bank.embedding == "feed-forward":
+        return _fed(p, "encoder", x, _feed_of(bank, feed), residual=False)
+    entered = torch.baddbmm(p["encoder.bias"][:, None], x.flatten(1, 2), p["encoder.weight"].mT)
+    return entered.view(*x.shape[:-1], -1)
+
+
+def _feed_of(bank: Bank, feed: Feed) -> Feed:
+    """The feed-forward of a bank's tokens: as given for ReLU, with GELU the plain one."""
+    return feed if bank.activation == "relu" else partial(fed, activation=gelu)
 
 
 def _fed(p: Stacked, name: str, x: Tensor, feed: Feed, residual: bool) -> Tensor:
@@ -218,13 +232,14 @@ def _weights(p: Stacked, layer: int) -> Stacked:
 
 def _states(bank: Bank, p: Stacked, batch: Batch) -> tuple[Tensor, Tensor]:
     """Tokens and class token as the last layer finds them: (models, batch, length or 1, embed)."""
-    tokens = _fed(p, "encoder", batch.tokens(), fed, residual=False)
+    tokens = _encoded(bank, p, batch, fed)
     cls = p["cls"][:, None, None].expand(-1, tokens.shape[1], 1, -1)
     for layer in range(bank.depth - 1):
         every = bank.class_token == "every"
         both = torch.cat([tokens, cls], dim=2) if every else tokens
         heard = _attend(p, layer, bank.scale[:, layer], both, tokens, batch.present)
-        both = _fed(p, f"between.{layer}", both + heard if bank.residual else heard, fed, bank.residual)
+        both = both + heard if bank.residual else heard
+        both = _fed(p, f"between.{layer}", both, _feed_of(bank, fed), bank.residual)
         tokens, cls = (both[:, :, :-1], both[:, :, -1:]) if every else (both, cls)
     return tokens, cls
 

@@ -93,7 +93,7 @@ struct Arena {
 
 struct Shape {  // what all members share
     int depth, features, outputs, length, batch;
-    bool every;
+    bool every, linear;  // the class token asks in every layer; tokens enter by one matrix
     const int64_t* place;  // (offset, stride, stride) of every parameter, in the order in which `Member` takes them
 };
 
@@ -107,7 +107,8 @@ struct Member : Arena {
     Member(const Shape& s, const int32_t* sizes, const real* scale) {
         width = sizes[0], embed = sizes[1];
         const int64_t* p = s.place;
-        encoder = feed(p, s.features, embed);
+        if (s.linear) encoder.outer = weight(p, embed, s.features), encoder.outer_bias = vector(p, embed);
+        else encoder = feed(p, s.features, embed);
         cls = vector(p, embed);
         for (int l = 0; l < s.depth; ++l) {
             Layer layer;

@@ -22,13 +22,15 @@ class Tile : Passage {
         first = from, G = groups, last = s.depth - 1;
         read();
         tokens = T * G, everyone = s.every && last > 0 ? tokens + G : tokens;
-        hidden = map_to(Map{turned + m.encoder.inner.turned, m.width, s.features, m.encoder.inner.turned_step,
-                            plain + m.encoder.inner_bias, nullptr, 0, true}, tokens, in, in_step, hidden_step);
+        if (s.linear) hidden = in, hidden_step = in_step;  // of which states are made
+        else
+            hidden = map_to(Map{turned + m.encoder.inner.turned, m.width, s.features, m.encoder.inner.turned_step,
+                                plain + m.encoder.inner_bias, nullptr, 0, true}, tokens, in, in_step, hidden_step);
         if (last > 0) {
             embed_step = odd(m.embed);
             state = scratch.take(size_t(everyone) * embed_step);
             const Matrix& w = m.encoder.outer;
-            map({turned + w.turned, m.embed, m.width, w.turned_step, plain + m.encoder.outer_bias}, tokens, hidden,
+            map({turned + w.turned, m.embed, w.columns, w.turned_step, plain + m.encoder.outer_bias}, tokens, hidden,
                 hidden_step, state, embed_step);
             for (int g = tokens; g < everyone; ++g)
                 for (int e = 0; e < m.embed; ++e) state[g * embed_step + e] = all(plain[m.cls + e]);
@@ -374,6 +376,7 @@ class Tile : Passage {
             totals(everyone - tokens, d_state + tokens * embed_step, embed_step, m.embed, gradient + m.cls);
             weight_gradient(o, 0, tokens, d_state, embed_step, m.embed, hidden, hidden_step);
             totals(tokens, d_state, embed_step, m.embed, gradient + m.encoder.outer_bias);
+            if (s.linear) return;
             d = hidden;
             map({plain + o.at, m.width, m.embed, o.step, nullptr, nullptr, 0, false, hidden, hidden_step}, tokens,
                 d_state, embed_step, hidden, hidden_step);
