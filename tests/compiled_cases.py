@@ -1,6 +1,6 @@
-"""Random mixed banks for the compiled path: shapes, masks, outputs and losses drawn by a seed."""
+"""Random mixed banks for the compiled path: shapes, kinds, masks, outputs and losses drawn by a seed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -72,6 +72,8 @@ def mixed_bank(seed: int) -> Case:
     target = torch.randn(models, batch, outputs, generator=generator, dtype=torch.float64)
     loss = cross_entropy if outputs > 1 and up_to(2) == 1 else squared
     target = target.softmax(-1) if loss is cross_entropy else target
+    embedding, activation = ("feed-forward", "linear")[up_to(2) - 1], ("relu", "gelu")[up_to(2) - 1]
+    archs = [replace(arch, embedding=embedding, activation=activation) for arch in archs]
     return Case(archs, token_dim, data, which, rows, present, target[..., 0] if outputs == 1 else target, loss)
 
 

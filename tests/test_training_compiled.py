@@ -66,10 +66,12 @@ def test_mixed_banks_have_the_plain_gradients_and_outputs(seeds):
 
 @needs_compiler
 @pytest.mark.parametrize("depth", [1, 2, 3])
-@pytest.mark.parametrize("every", ["every", "last"])
-def test_the_smallest_networks_and_batches_are_right(depth, every):
-    least = Architecture(layers=((1, 1),) * depth, width=1, class_token=every)
-    some = Architecture(layers=((2, 3),) * depth, width=9, class_token=every)
+@pytest.mark.parametrize(
+    "kind", [{}, {"class_token": "last"}, {"embedding": "linear"}, {"activation": "gelu"}], ids=str
+)
+def test_the_smallest_networks_and_batches_are_right(depth, kind):
+    least = Architecture(layers=((1, 1),) * depth, width=1, **kind)
+    some = Architecture(layers=((2, 3),) * depth, width=9, **kind)
     for arch in (least, some):
         for length in (1, 2, 17):
             for batch in (1, 2, 65):
@@ -222,10 +224,25 @@ def test_long_trainings_on_a_cpu_are_compiled_and_short_ones_are_not():
 
 
 @needs_compiler
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ({"activation": "gelu", "embedding": "linear"}, "compiled C++"),
+        ({"residual": False}, "collapsed"),
+        ({"embedding": "linear", "layers": ((2, 4),)}, "collapsed"),
+    ],
+)
+def test_a_training_names_the_path_it_took(kind, path):
+    arch = replace(Architecture(layers=((2, 4), (1, 4)), width=8), **kind)
+    recipe = Recipe(samples=64, validation=32, epochs=250, batch=16, evaluations=2)
+    assert recipe.steps >= LONG and train([replace(MEMBER[0], arch=arch)], recipe).path == path
+
+
+@needs_compiler
 def test_a_compiled_bank_with_a_wrong_gradient_gives_way_with_one_line(capsys):
     path, case = (
         compiled_path(loss=cross_entropy),
-        next(c for c in map(mixed_bank, range(99)) if c.loss is cross_entropy),
+        next(c for c in map(mixed_bank, range(99)) if c.loss is cross_entropy and len(c.archs[0].layers) > 1),
     )
     assert path is not None
     wrong = replace(path, gradient=lambda *given: 1.01 * path.gradient(*given))

@@ -99,12 +99,12 @@ def compiled_update(adam: AdamW, theta: Tensor, gradient: Tensor, active: Tensor
 def _held(bank: Bank, batch: Batch) -> bool:
     """Whether a bank's kind is written in C++, and a tile's weights of tokens on tokens fit a thread.
 
-    These weights are the largest it keeps. Written are residuals and ReLU; with one layer a feed-forward as encoder.
+    These weights are the largest it keeps. Written are residuals, and with one layer a feed-forward as encoder.
     """
     length, deep = batch.data.shape[2], range(bank.depth - 1)
     heads = max((bank.shapes[f"attention.{layer}.query"][0] for layer in deep), default=0)
     linear = bank.depth == 1 and bank.embedding == "linear"
-    return bank.residual and bank.activation == "relu" and not linear and 64 * bank.depth * heads * length**2 <= ROOM
+    return bank.residual and not linear and 64 * bank.depth * heads * length**2 <= ROOM
 
 
 def _pass(
@@ -121,7 +121,8 @@ def _pass(
     layout, active = _layout(bank), bank.active if gradient is not None else None
     (models, samples), (_, _, longest, features) = rows.shape, data.shape
     sizes = (bank.depth, features, layout.outputs, longest, samples, models, theta.shape[1])
-    sizes += (bank.class_token == "every", classes, torch.get_num_threads(), bank.embedding == "linear")
+    sizes += (bank.class_token == "every", classes, torch.get_num_threads())
+    sizes += (bank.embedding == "linear", bank.activation == "gelu")
     steps = (0, 0)
     if present is not None:
         present = present.contiguous()

@@ -14,10 +14,11 @@ struct Cut {
     int groups, part;
     Cut(const Shape& s, const Member& m) {
         // What a token holds at once: its hidden units, and in deeper networks its states, projections and weights.
-        int64_t numbers = 2 * m.width + s.features;
+        const int64_t units = s.smooth ? 2 * m.width : m.width;  // with the slopes of GELU
+        int64_t numbers = m.width + units + s.features;
         for (int l = 0; l + 1 < s.depth; ++l) {
             const int rows = m.layers[l].heads * m.layers[l].dim;
-            numbers += 3 * m.embed + m.width + 8 * rows + m.layers[l].heads * s.length;
+            numbers += 3 * m.embed + units + 8 * rows + m.layers[l].heads * s.length;
         }
         const int64_t room = s.depth > 1 ? 1 << 20 : 1 << 19, each = numbers * s.length * BYTES;
         groups = 1;
@@ -107,14 +108,14 @@ extern "C" {
 int bank_lanes() { return LANES; }
 
 // `sizes`: depth, features, outputs, longest, batch, models, parameters of a row, class token in every layer, classes,
-// threads, tokens that enter by one matrix. `members`: width, embed, then heads and dim of every layer, for each model. `rows` choose samples of
+// threads, tokens that enter by one matrix, GELU. `members`: width, embed, then heads and dim of every layer, for each model. `rows` choose samples of
 // `data[which]`; `present` may be none, its strides are those of models and samples. With `gradient`, that of the mean
 // loss; with `output`, the outputs. Models that are not `active`, where that is said, are left out: zeros.
 void bank_pass(const int64_t* sizes, const int64_t* place, const int32_t* members, const real* scale, const real* theta,
                const real* data, int64_t set_step, const int64_t* which, const int64_t* rows, const uint8_t* present,
                const int64_t* present_steps, const uint8_t* active, const real* target, real* output, real* gradient) {
     const Shape s{int(sizes[0]), int(sizes[1]), int(sizes[2]), int(sizes[3]), int(sizes[4]), sizes[7] != 0, sizes[10] != 0,
-                  place};
+                  sizes[11] != 0, place};
     const int models = int(sizes[5]), threads = int(sizes[9]);
     const int64_t parameters = sizes[6];
     std::vector<Work*> work(models);

@@ -93,7 +93,7 @@ struct Arena {
 
 struct Shape {  // what all members share
     int depth, features, outputs, length, batch;
-    bool every, linear;  // the class token asks in every layer; tokens enter by one matrix
+    bool every, linear, smooth;  // the class token asks in every layer; tokens enter by one matrix; GELU, not ReLU
     const int64_t* place;  // (offset, stride, stride) of every parameter, in the order in which `Member` takes them
 };
 

@@ -23,9 +23,7 @@ class Tile : Passage {
         read();
         tokens = T * G, everyone = s.every && last > 0 ? tokens + G : tokens;
         if (s.linear) hidden = in, hidden_step = in_step;  // of which states are made
-        else
-            hidden = map_to(Map{turned + m.encoder.inner.turned, m.width, s.features, m.encoder.inner.turned_step,
-                                plain + m.encoder.inner_bias, nullptr, 0, true}, tokens, in, in_step, hidden_step);
+        else hidden = activated(m.encoder, tokens, in, in_step, hidden_step, bends);
         if (last > 0) {
             embed_step = odd(m.embed);
             state = scratch.take(size_t(everyone) * embed_step);
@@ -51,7 +49,7 @@ class Tile : Passage {
 
   private:
     struct Kept {  // what a layer needs backwards
-        vec *state, *three, *weights, *mixed, *heard, *hidden;
+        vec *state, *three, *weights, *mixed, *heard, *hidden, *bends;
         int three_step, mixed_step, weights_step, hidden_step;
     };
 
@@ -121,10 +119,32 @@ class Tile : Passage {
         for (int t = 0; t < T; ++t) p[t] *= total;
     }
 
+    // Hidden units of tokens, act(W x + b); the slopes of GELU are kept beside them, those of ReLU can be seen.
+    vec* activated(const Feed& f, int columns, const vec* x, int x_step, int& step, vec*& bends) {
+        const Matrix& w = f.inner;
+        vec* out = map_to({turned + w.turned, m.width, w.columns, w.turned_step, plain + f.inner_bias, nullptr, 0,
+                           !s.smooth}, columns, x, x_step, step);
+        bends = s.smooth ? scratch.take(size_t(columns) * step) : nullptr;
+        for (int c = 0; bends && c < columns; ++c)
+            for (int j = 0, at = c * step; j < m.width; ++j, ++at) {
+                const Normal n = normal(out[at]);
+                bends[at] = n.at + out[at] * n.density, out[at] *= n.at;
+            }
+        return out;
+    }
+
+    // The gradient before the activation, in place of the hidden units, from that of the states.
+    void activated_back(const Matrix& outer, int columns, const vec* d, vec* hidden, int step, const vec* bends) {
+        map({plain + outer.at, m.width, m.embed, outer.step, nullptr, nullptr, 0, false, bends ? nullptr : hidden,
+             step}, columns, d, embed_step, hidden, step);
+        for (int c = 0; bends && c < columns; ++c)
+            for (int j = 0, at = c * step; j < m.width; ++j, ++at) hidden[at] *= bends[at];
+    }
+
     void layer(const Layer& layer, Kept& k) {
         const int rows = layer.heads * layer.dim, queries = everyone / G;
         k.state = state;
-        const Matrix &w = layer.three, &o = layer.output, &i = layer.between.inner, &u = layer.between.outer;
+        const Matrix &w = layer.three, &o = layer.output, &u = layer.between.outer;
         k.three = map_to({turned + w.turned, 3 * rows, m.embed, w.turned_step}, everyone, state, embed_step,
                          k.three_step);
         k.weights_step = odd(T), k.mixed_step = odd(rows);
@@ -149,8 +169,7 @@ class Tile : Passage {
         int step;
         k.heard = map_to({turned + o.turned, m.embed, rows, o.turned_step, nullptr, state, embed_step}, everyone,
                          k.mixed, k.mixed_step, step);
-        k.hidden = map_to({turned + i.turned, m.width, m.embed, i.turned_step, plain + layer.between.inner_bias,
-                           nullptr, 0, true}, everyone, k.heard, embed_step, k.hidden_step);
+        k.hidden = activated(layer.between, everyone, k.heard, embed_step, k.hidden_step, k.bends);
         state = map_to({turned + u.turned, m.embed, m.width, u.turned_step, plain + layer.between.outer_bias, k.heard,
                         embed_step}, everyone, k.hidden, k.hidden_step, step);
     }
@@ -328,8 +347,7 @@ class Tile : Passage {
         const int n = layer.dim, rows = layer.heads * n, queries = everyone / G;
         weight_gradient(u, 0, everyone, d_state, embed_step, m.embed, k.hidden, k.hidden_step);
         totals(everyone, d_state, embed_step, m.embed, gradient + layer.between.outer_bias);
-        map({plain + u.at, m.width, m.embed, u.step, nullptr, nullptr, 0, false, k.hidden, k.hidden_step}, everyone,
-            d_state, embed_step, k.hidden, k.hidden_step);
+        activated_back(u, everyone, d_state, k.hidden, k.hidden_step, k.bends);
         weight_gradient(i, 0, everyone, k.hidden, k.hidden_step, m.width, k.heard, embed_step);
         totals(everyone, k.hidden, k.hidden_step, m.width, gradient + layer.between.inner_bias);
         map({plain + i.at, m.embed, m.width, i.step, nullptr, d_state, embed_step}, everyone, k.hidden, k.hidden_step,
@@ -378,13 +396,12 @@ class Tile : Passage {
             totals(tokens, d_state, embed_step, m.embed, gradient + m.encoder.outer_bias);
             if (s.linear) return;
             d = hidden;
-            map({plain + o.at, m.width, m.embed, o.step, nullptr, nullptr, 0, false, hidden, hidden_step}, tokens,
-                d_state, embed_step, hidden, hidden_step);
+            activated_back(o, tokens, d_state, hidden, hidden_step, bends);
         } else {
             for (int c = 0; c < tokens; ++c)
                 for (int j = 0; j < m.width; ++j) {
-                    vec& y = d[c * hidden_step + j];
-                    y = hidden[c * hidden_step + j] > 0 ? y : vec{};
+                    const int at = c * hidden_step + j;
+                    d[at] = bends ? d[at] * bends[at] : hidden[at] > 0 ? d[at] : vec{};
                 }
         }
         weight_gradient(i, 0, tokens, d, hidden_step, m.width, in, in_step);
@@ -398,7 +415,7 @@ class Tile : Passage {
     int first = 0, G = 0, T = 0, last = 0, tokens = 0, everyone = 0, F = 0;
     int in_step = 0, hidden_step = 0, embed_step = 0, cls_step = 0, query_step = 0, F_step = 0, asked_step = 0,
         below_step = 0, heads_step = 0, before_step = 0, out_step = 0;
-    vec *here = nullptr, *in = nullptr, *hidden = nullptr, *state = nullptr, *cls = nullptr, *query = nullptr,
+    vec *here = nullptr, *in = nullptr, *hidden = nullptr, *bends = nullptr, *state = nullptr, *cls = nullptr, *query = nullptr,
         *along = nullptr, *asked = nullptr, *mean = nullptr, *below = nullptr, *heads = nullptr, *heard = nullptr,
         *before = nullptr, *active = nullptr, *slope = nullptr, *out = nullptr, *d_heard = nullptr, *d_state = nullptr;
 };
