@@ -7,6 +7,7 @@ from functools import cache
 from itertools import pairwise
 
 import pytest
+import torch
 
 import headcount as hc
 from headcount.nets import Architecture
@@ -211,9 +212,31 @@ def test_tokens_that_enter_by_one_matrix_cannot_choose():
     chosen, linear = (hc.predict(task, replace(short, embedding=e)) for e in ("feed-forward", "linear"))
     assert chosen.cheap and [c.name for c in chosen.cautions] == ["tokens choose"]
     assert not linear.cheap and linear.warrant == "calculus" and not linear.cautions
-    assert str(linear.fixes[0]) == "2 heads in layer 1 (now 1)"
+    assert [str(fix) for fix in linear.fixes[:2]] == [
+        "tokens that enter through a feed-forward, and may choose (now by one matrix)",
+        "2 heads in layer 1 (now 1)",
+    ]
     assert hc.predict(task, replace(short, layers=((2, 16), (2, 16)), embedding="linear")).cheap
     assert hc.predict(LinearMax.random(2, 4, 8), Architecture(((2, 4),), embedding="linear")).cheap
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_hidden_units_before_attention_never_hurt(seed):
+    g = torch.Generator().manual_seed(seed)
+
+    def up_to(most: int) -> int:
+        return int(torch.randint(1, most + 1, (), generator=g))
+
+    for _ in range(6):
+        D, d, T = up_to(3), 1 + up_to(3), up_to(24)
+        task = (PairMax if up_to(2) == 1 else LinearMax).random(D, d, T, seed)
+        if any(r.order < 2 for r in task.structure.retrievals) and isinstance(task, PairMax):
+            continue
+        layers = tuple((up_to(3), up_to(8)) for _ in range(up_to(2)))
+        arch = Architecture(layers, class_token=("every", "last")[up_to(2) - 1])
+        linear, hidden = (hc.predict(task, replace(arch, embedding=e)) for e in ("linear", "feed-forward"))
+        assert hidden.cheap or not linear.cheap
+        assert all(hc.predict(task, fix.arch).cheap for fix in linear.fixes)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,8 @@ def _draw(
     show_table(rows, ("name", "table", "verdict", "run"))
     for line in missing or []:
         say(line)
-    say(f"So: {counted(len(records), 'table')} stand beside the published ones in {files[-1]}.")
+    stand = "stands" if len(records) == 1 else "stand"
+    say(f"So: {counted(len(records), 'table')} {stand} beside the published ones in {files[-1]}.")
 
 
 def _pages(records: dict[str, Record], markdown: Any, html: Any) -> list[tuple[str, str]]:

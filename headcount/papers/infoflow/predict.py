@@ -280,6 +280,8 @@ def _changes(arch: Architecture) -> Iterator[_Change]:
     layers, depth = arch.layers, arch.depth
     if not arch.positions:
         yield _Change("positions", POSITIONS, POSITIONS, lambda k: replace(arch, positions=k))
+    if arch.embedding == "linear":
+        yield _Change("embedding", 1, 1, lambda k: replace(arch, embedding="feed-forward"))
     for l, (heads, _) in enumerate(layers):
         yield _Change("heads", heads + 1, MOST_HEADS, lambda k, l=l: _with_heads(arch, k, l), layer=l + 1)
     if depth > 1:
@@ -303,7 +305,7 @@ def _least(task: Any, structure: Structure, arch: Architecture, change: _Change)
 
 
 def _now(arch: Architecture, change: _Change) -> int:
-    now = {"positions": 0, "layers": arch.depth, "embed_dim": arch.embed_dim}
+    now = {"positions": 0, "embedding": 0, "layers": arch.depth, "embed_dim": arch.embed_dim}
     if change.what == "heads":
         return arch.layers[change.layer - 1][0] if change.layer else max(heads for heads, _ in arch.layers)
     return now.get(change.what, min(n for _, n in arch.layers))

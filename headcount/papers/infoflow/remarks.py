@@ -64,7 +64,7 @@ class Limit:
 class Fix:
     """A single change after which the shape is cheap: what changes, in which layer (0: in all), and the shape."""
 
-    what: Literal["positions", "heads", "layers", "head_dim", "embed_dim"]
+    what: Literal["positions", "embedding", "heads", "layers", "head_dim", "embed_dim"]
     now: int
     wanted: int
     arch: Architecture
@@ -74,6 +74,8 @@ class Fix:
         match self.what:
             case "positions":
                 return "position features (now none)"
+            case "embedding":
+                return "tokens that enter through a feed-forward, and may choose (now by one matrix)"
             case "heads" if self.layer:
                 return f"{counted(self.wanted, 'head')} in layer {self.layer} (now {self.now})"
             case "heads":

@@ -202,7 +202,7 @@ LOOKED = (
 )
 INFOFLOW = (
     Reproduction("infoflow:pair", "pair tasks of dimension D by heads in two layers", pair, (PAIR_TABLE,), ENTERING,
-                 "tokens that enter through a feed-forward", ("2 min", "days", "20 min"), changed=LOOKED),
+                 "tokens that enter through a feed-forward", ("1 min", "days", "20 min"), changed=LOOKED),
     Reproduction("infoflow:triangle", "triangle centre by length: unlearnable as sequences grow", triangle,
                  (TRIANGLE_TABLE,), RECIPE + " Weight decay 1e-2, as published.", "heads and embedding, as published",
                  ("1 min", "days", "5 min")),
