@@ -66,8 +66,11 @@ def test_gated_units_have_two_splits_with_one_sum():
 
 @pytest.mark.parametrize("layers", [((2, 4),), ((2, 4), (3, 2)), ((1, 4), (2, 2), (2, 3))])
 @pytest.mark.parametrize("positions", [0, 3])
-def test_our_own_network_by_three_roads(layers, positions):
-    net = Transformer(Architecture(layers, width=8, positions=positions), 3, seed=0).double().eval()
+@pytest.mark.parametrize(
+    "kind", [{}, {"class_token": "last"}, {"residual": False}, {"embedding": "linear"}, {"activation": "gelu"}], ids=str
+)
+def test_our_own_network_by_three_roads(layers, positions, kind):
+    net = Transformer(Architecture(layers, width=8, positions=positions, **kind), 3, seed=0).double().eval()
     x = tokens(7, 3)
     found = hc.operator(net, x)
     slice_, constant = pushed(net, x)

@@ -154,17 +154,20 @@ def pushed(net: Transformer, x: Float[Tensor, "length token_dim"]) -> tuple[Tens
     tokens = _two_layers(net.encoder, rows) if net.arch.embedding == "feed-forward" else _affine(net.encoder, rows)
     cls = torch.zeros(length + 1, 1, net.arch.embed_dim, dtype=x.dtype)
     cls[length] = net.cls
-    both = torch.cat([tokens, cls], 1)
-    for layer, attend in enumerate(net.attention):
-        last = layer == net.arch.depth - 1
-        states, a = both.sum(0, keepdim=True), attend
-        asking, seen = (both[:, -1:] if last else both), both[:, :-1]
-        weights = a.weights(states[:, -1:] if last else states, states[:, :-1])[0]  # pyright: ignore
-        both = asking + torch.einsum("hij,hen,hnf,rjf->rie", weights, a.output, a.value, seen)
-        if not last:
-            both = both + _two_layers(net.between[layer], both)
-    out = _two_layers(net.read_out, both)[:, 0]
+    for attend, forward in zip(net.attention, net.between, strict=False):
+        both = torch.cat([tokens, cls], 1) if net.arch.class_token == "every" else tokens
+        heard = _heard(attend, both, tokens)
+        both = both + heard if net.arch.residual else heard
+        both = both + _two_layers(forward, both) if net.arch.residual else _two_layers(forward, both)
+        tokens, cls = (both[:, :-1], both[:, -1:]) if net.arch.class_token == "every" else (both, cls)
+    out = _two_layers(net.read_out, cls + _heard(net.attention[-1], cls, tokens))[:, 0]
     return out[:length], out[length]
+
+
+def _heard(attend: Any, asking: Tensor, tokens: Tensor) -> Tensor:
+    """What rows of tokens give to those who ask, the weights frozen at the sums."""
+    weights = attend.weights(asking.sum(0, keepdim=True), tokens.sum(0, keepdim=True))[0]
+    return torch.einsum("hij,hen,hnf,rjf->rie", weights, attend.output, attend.value, tokens)
 
 
 def _two_layers(part: Any, rows: Tensor) -> Tensor:
