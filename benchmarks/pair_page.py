@@ -7,6 +7,7 @@ from typing import Any
 
 __all__ = ["ENTERED", "beyond_choosing", "by_draws", "by_widths", "entered_by_one_matrix"]
 
+ALONE = ("gaussian at length 16, linear embedding, gelu", "gaussian at length 16, gelu")  # the encoder alone differs
 ENTERED = "gaussian, width 256, linear embedding, gelu"  # the part of the table in which tokens enter by one matrix
 
 Row = dict[str, Any]
@@ -26,6 +27,7 @@ def entered_by_one_matrix(pairs: Mapping[str, Any]) -> Row | None:
         "rates": pairs.get("gaussian rates, width 256, linear embedding, gelu"),
         "forms": pairs.get("forms, linear embedding"),
         "near": pairs.get("near, linear embedding, gelu"),
+        "alone": [pairs[name] for name in ALONE] if all(name in pairs for name in ALONE) else None,
     }
 
 
