@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -36,7 +37,7 @@ from headcount.papers.infoflow.choosing import sharings
 from headcount.papers.infoflow.experiments import PAIRS, pair_cells
 from headcount.papers.infoflow.trained_cells import Entry
 from headcount.training import Member, Outcome, Recipe, train
-from headcount.training.checkpoints import Checkpoint, heeding_termination
+from headcount.training.checkpoints import Checkpoint, Termination, heeding_termination
 from headcount.training.data import Resident
 from headcount.training.fresh import OnDevice
 from headcount.training.sweeps import environment
@@ -80,7 +81,8 @@ def main() -> None:
         options.seeds, options.steps, options.late, options.search, options.near_steps = 1, 16, 8, 8, 8
         options.longest = 16
     table = stored(options.out)
-    with heeding_termination() as options.termination:
+    kept = options.state is not None  # who keeps nothing may be ended at once
+    with heeding_termination() if kept else nullcontext(Termination()) as options.termination:
         for part in options.parts.split(","):
             start = time.perf_counter()
             made = PARTS[part](options, table)
@@ -248,7 +250,8 @@ def _table(
 ) -> dict[str, Any]:
     lr = options.near_lr if start is not None else options.lr or table[_named("rates", options)]["chosen"]
     members = [Member(c.task, c.arch, s, 0, lr, DECAY) for c in cells for s in range(options.seeds)]
-    name = "-".join(dict.fromkeys(f"{c.name.split(' ')[0]}{c.name.split(' ')[1]}-{c.arch.width}" for c in cells))
+    named = (c.name.split(" ")[:2] for c in cells)
+    name = "-".join(dict.fromkeys(f"{tokens}-{D.replace('=', '')}-{cells[0].arch.width}" for tokens, D in named))
     first = _train(members, _recipe(steps or options.steps, options), options, start, name)
     late = [replace(m, lr=lr / 4) for m in members]
     nets = [first.net(k) for k in range(len(members))]
