@@ -18,17 +18,20 @@ def entered_by_one_matrix(pairs: Mapping[str, Any]) -> Row | None:
     table = pairs.get(ENTERED)
     if table is None:
         return None
-    rows = table["rows"]
-    lines = [_line(rows[i : i + 3]) for i in range(0, len(rows), 3)]
     return {
         **table,
-        "lines": lines,
+        "lines": [_line(cells) for cells in _by_shapes(table["rows"])],
         "kinds": _kinds(pairs.get("kinds of feed-forward, linear embedding", {"rows": []})["rows"]),
         "rates": pairs.get("gaussian rates, width 256, linear embedding, gelu"),
         "forms": pairs.get("forms, linear embedding"),
         "near": pairs.get("near, linear embedding, gelu"),
         "alone": [pairs[name] for name in ALONE] if all(name in pairs for name in ALONE) else None,
     }
+
+
+def _by_shapes(rows: Sequence[Row]) -> list[Sequence[Row]]:
+    """(D,D), (D-1,D) and (D,D-1) together, as they stand one after the other."""
+    return [rows[i : i + 3] for i in range(0, len(rows), 3)]
 
 
 def _line(cells: Sequence[Row]) -> Row:
@@ -54,8 +57,7 @@ def _kinds(rows: Sequence[Row]) -> list[Row]:
 
 def by_draws(table: Mapping[str, Any]) -> Row:
     """The pair task by draws of its matrices: three shapes in a row."""
-    rows = table["rows"]
-    drawn = [rows[i : i + 3] for i in range(0, len(rows), 3)]
+    drawn = _by_shapes(table["rows"])
     ratios = [[short["best"] / full["best"] for short in (first, second)] for full, first, second in drawn]
     first, second = (sorted(column) for column in zip(*ratios, strict=True))
     return {**table, "drawn": drawn, "first": first, "second": second}

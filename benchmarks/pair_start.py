@@ -81,9 +81,7 @@ def pair_start(task: PairMax, arch: Architecture, mean: float = 0.0, spread: flo
             last.key[i, 0, got[i].stop - 1], last.value[i, 0, got[i].stop - 1] = -0.5 * asked[1], -0.5
             last.value[i, 0, one] = -0.5
             last.output[i, answer, 0] = 1.0
-        net.read_out.inner.weight[0, answer], net.read_out.inner.weight[1, answer] = 1.0, -1.0
-        net.read_out.outer.weight[0, :2] = torch.tensor([1.0, -1.0], dtype=torch.float64) / spread
-        net.read_out.outer.bias[0] = -mean / spread
+        _say(net, answer, mean, spread)
     return net
 
 
@@ -126,10 +124,15 @@ def smooth_pair_start(task: PairMax, arch: Architecture, mean: float = 0.0, spre
                 products.product(j, got + j, score[i])
             last.query[i, 0, one], last.key[i, 0, score[i]] = asked[1], asked[1]
             last.value[i, 0, score[i]], last.output[i, answer, 0] = 1.0, 1.0
-        net.read_out.inner.weight[0, answer], net.read_out.inner.weight[1, answer] = 1.0, -1.0
-        net.read_out.outer.weight[0, :2] = torch.tensor([1.0, -1.0], dtype=torch.float64) / spread
-        net.read_out.outer.bias[0] = -mean / spread
+        _say(net, answer, mean, spread)
     return net
+
+
+def _say(net: Transformer, answer: int, mean: float, spread: float) -> None:
+    """The read-out passes one number of the state, as (y - mean) / spread: gelu(z) - gelu(-z) = z."""
+    net.read_out.inner.weight[0, answer], net.read_out.inner.weight[1, answer] = 1.0, -1.0
+    net.read_out.outer.weight[0, :2] = torch.tensor([1.0, -1.0], dtype=torch.float64) / spread
+    net.read_out.outer.bias[0] = -mean / spread
 
 
 def _parts(net: Transformer) -> tuple[Attention, Attention, FeedForward]:

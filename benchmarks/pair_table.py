@@ -9,8 +9,8 @@ network, disturbed), each followed by `late`: the same networks trained on with 
 matrices drawn five times (seeds 0 to 4), 60 networks in one bank, 100,000 steps, without `late`. `widths`: D = 2 by the
 hidden units of every feed-forward.
 
-`--no-residual` asks the same of networks whose tokens keep nothing but what the heads of a layer mixed: the published
-networks may be such.
+`--linear` asks the same of networks whose tokens enter by one matrix, `--gelu` with GELU in the tokens' feed-forwards,
+`--no-residual` of networks whose tokens keep nothing but what the heads of a layer mixed.
 
 With `--state DIR` a long part keeps its state there every minute and on SIGTERM, and goes on from it.
 """
@@ -220,9 +220,9 @@ def _cells(tokens: str, options: argparse.Namespace, draw: int = 0, width: int |
     size: dict[str, int] = (
         {"length": 8, "width": 64} if options.tiny else {"length": options.length, "width": width or options.width}
     )
-    kind: dict[str, Any] = {"class_token": "last", "residual": not options.no_residual}
-    kind |= {"embedding": "linear"} if options.linear else {}
-    kind |= {"activation": "gelu"} if options.gelu else {}
+    kind = {"class_token": "last", "residual": not options.no_residual}
+    kind |= {"embedding": "linear" if options.linear else "feed-forward"}
+    kind |= {"activation": "gelu" if options.gelu else "relu"}
     return pair_cells(tokens, head_dim=16, draw=draw, **size, **kind)
 
 

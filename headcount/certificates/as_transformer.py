@@ -84,7 +84,7 @@ def _fits(parts: list[ClassTokenNet], read: Maps, arch: Architecture) -> bool:
     sizes = [part.shape for part in parts]
     placed = any(bool((part.encoder.weights[0][0][:, -1] != 0).any()) for part in parts)
     return (
-        (arch.embedding, arch.activation) == ("feed-forward", "relu")
+        arch.relu_encoder
         and sum(shape.layers[0][0] for shape in sizes) <= heads
         and max(shape.layers[0][1] for shape in sizes) <= head_dim
         and sum(shape.embed_dim for shape in sizes) <= arch.embed_dim

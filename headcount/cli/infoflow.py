@@ -33,6 +33,7 @@ With = Annotated[
     typer.Option("--with", help="A field of the task, as retrievals=2; may be repeated.", show_default=False),
 ]
 Layers = Annotated[str, typer.Option(help="Every layer as heads x head_dim, as 2x8+2x8.")]
+Embedding = Annotated[str, typer.Option(help="How tokens enter: feed-forward, or linear (one matrix).")]
 
 
 def register(app: typer.Typer) -> None:
@@ -45,9 +46,7 @@ def register(app: typer.Typer) -> None:
         positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
         embed_dim: Annotated[int, typer.Option(help="Width of a state (0: the widest layer).")] = 0,
         class_token: Annotated[str, typer.Option(help="Where it attends: in every layer, or in the last.")] = "every",
-        embedding: Annotated[
-            str, typer.Option(help="How tokens enter: feed-forward, or linear (one matrix).")
-        ] = "feed-forward",
+        embedding: Embedding = "feed-forward",
         as_json: AsJson = False,
         out: Out = None,
     ) -> None:

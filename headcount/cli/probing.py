@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.infoflow import Layers, Length, TaskName, With, fields_of
+from headcount.cli.infoflow import Embedding, Layers, Length, TaskName, With, fields_of
 from headcount.cli.printing import AsJson, Out, conclude, emit_json, out_file, say, show_table, tell_written
 from headcount.numerals import counted
 
@@ -25,9 +25,7 @@ def register(app: typer.Typer) -> None:
         fields: With = None,
         positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
         width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
-        embedding: Annotated[
-            str, typer.Option(help="How tokens enter: feed-forward, or linear (one matrix).")
-        ] = "feed-forward",
+        embedding: Embedding = "feed-forward",
         epochs: Annotated[int, typer.Option(help="Passes over 8000 samples.")] = 100,
         seed: Annotated[int, typer.Option(help="Seed of weights and samples.")] = 0,
         net: Annotated[

@@ -105,6 +105,11 @@ class Architecture:
         return len(self.layers)
 
     @property
+    def relu_encoder(self) -> bool:
+        """Whether tokens enter through a feed-forward and have ReLU: what constructions and pooling are written for."""
+        return (self.embedding, self.activation) == ("feed-forward", "relu")
+
+    @property
     def name(self) -> str:
         """Every layer as heads x head_dim, first to last."""
         return "+".join(f"{heads}x{head_dim}" for heads, head_dim in self.layers)

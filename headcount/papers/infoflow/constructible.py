@@ -12,7 +12,7 @@ from typing import Any
 
 from headcount.nets.architecture import Architecture
 
-__all__ = ["Blueprint", "blueprints", "fitting"]
+__all__ = ["Blueprint", "blueprints", "fitting", "own_kind"]
 
 Layers = tuple[tuple[int, int], ...]
 
@@ -42,7 +42,7 @@ class Blueprint:
         """
         if self.embed_dim > arch.embed_dim or (self.positions and not arch.positions):
             return False
-        if (arch.residual, arch.embedding, arch.activation) != (True, "feed-forward", "relu"):
+        if not (arch.residual and arch.relu_encoder):
             return False
         if arch.class_token == "last" and arch.depth > 1:
             return len(self.layers) == 1 and _holds(arch.layers[-1], self.layers[0])
@@ -62,9 +62,14 @@ def blueprints(task: Any) -> tuple[Blueprint, ...]:
     >>> [(b.construction, b.name) for b in blueprints(KthLargest(2, length=8))]
     [('kth_largest', '1x2+1x1'), ('gated_second_largest', '6x1')]
     """
-    kind = type(task)
-    listed = TABLE.get(kind.__name__) if kind.__module__.startswith("headcount.tasks.") else None
+    listed = TABLE.get(own_kind(task))
     return tuple(listed(task)) if listed else ()
+
+
+def own_kind(task: Any) -> str:
+    """The name of a task's class where it is one of ours, else nothing; without importing it."""
+    kind = type(task)
+    return kind.__name__ if kind.__module__.startswith("headcount.tasks.") else ""
 
 
 def fitting(task: Any, arch: Architecture) -> Blueprint | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from headcount.nets.architecture import Architecture
 from headcount.papers.infoflow.analysis import Analysis, analyse, is_cheap, uncompared, unplaced
-from headcount.papers.infoflow.constructible import fitting
+from headcount.papers.infoflow.constructible import fitting, own_kind
 from headcount.papers.infoflow.costs import comparisons_made, comparisons_needed
 from headcount.papers.infoflow.lower import one_layer_bound
 from headcount.papers.infoflow.plan import knowledge, steps
@@ -79,10 +79,9 @@ def predict(task: Any, arch: Architecture) -> Prediction:
 
 def _linear_scores(task: Any) -> bool:
     """Whether what a task compares is linear in one token, or in each of two, so that it needs no hidden units."""
-    kind = type(task).__name__ if type(task).__module__.startswith("headcount.tasks.") else ""
-    if kind == "PairMax":
+    if own_kind(task) == "PairMax":
         return all(r.order == 2 for r in structure_of(task).retrievals)
-    return kind == "LinearMax"
+    return own_kind(task) == "LinearMax"
 
 
 def structure_of(task: Any) -> Structure:

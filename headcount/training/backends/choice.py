@@ -105,8 +105,7 @@ def choose(members: Sequence[Member], device: torch.device | str, dtype: str = "
     if torch.device(device).type != "cuda":
         return (_compiled(dtype) if steps >= LONG else None) or eager
     arch = members[0].arch
-    other = arch.depth == 1 and (arch.embedding, arch.activation) != ("feed-forward", "relu")
-    if arch.outputs > 1 or dtype != "float32" or other:
+    if arch.outputs > 1 or dtype != "float32" or (arch.depth == 1 and not arch.relu_encoder):
         return recorded
     try:
         ways = [fused()] if arch.depth == 1 else [warped(), sublayered(), layered()]

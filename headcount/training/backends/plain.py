@@ -137,7 +137,7 @@ def collapsed(
     bank: Bank, p: Stacked, batch: Batch, pool: Pool = pool, touch: Touch | None = None
 ) -> Float[Tensor, "models batch ..."]:
     """Every member's output with the last layer collapsed; `pool`, or `touch` in deeper banks, touches every token."""
-    if bank.depth > 1 or (bank.embedding, bank.activation) != ("feed-forward", "relu"):
+    if bank.depth > 1 or not bank.archs[0].relu_encoder:
         return _collapsed_last(bank, p, batch, touch or Touch())
     attention = _weights(p, 0)
     outer, shift = p["encoder.outer.weight"], p["encoder.outer.bias"]

@@ -23,7 +23,7 @@ class Tile : Passage {
         read();
         tokens = T * G, everyone = s.every && last > 0 ? tokens + G : tokens;
         if (s.linear) hidden = in, hidden_step = in_step;  // of which states are made
-        else hidden = activated(m.encoder, tokens, in, in_step, hidden_step, bends);
+        else hidden = activated(m.encoder, s.smooth, tokens, in, in_step, hidden_step, bends);
         if (last > 0) {
             embed_step = odd(m.embed);
             state = scratch.take(size_t(everyone) * embed_step);
@@ -119,12 +119,12 @@ class Tile : Passage {
         for (int t = 0; t < T; ++t) p[t] *= total;
     }
 
-    // Hidden units of tokens, act(W x + b); the slopes of GELU are kept beside them, those of ReLU can be seen.
-    vec* activated(const Feed& f, int columns, const vec* x, int x_step, int& step, vec*& bends) {
+    // Hidden units, act(W x + b); the slopes of GELU are kept beside them, those of ReLU can be seen.
+    vec* activated(const Feed& f, bool smooth, int columns, const vec* x, int x_step, int& step, vec*& bends) {
         const Matrix& w = f.inner;
         vec* out = map_to({turned + w.turned, m.width, w.columns, w.turned_step, plain + f.inner_bias, nullptr, 0,
-                           !s.smooth}, columns, x, x_step, step);
-        bends = s.smooth ? scratch.take(size_t(columns) * step) : nullptr;
+                           !smooth}, columns, x, x_step, step);
+        bends = smooth ? scratch.take(size_t(columns) * step) : nullptr;
         for (int c = 0; bends && c < columns; ++c)
             for (int j = 0, at = c * step; j < m.width; ++j, ++at) {
                 const Normal n = normal(out[at]);
@@ -133,10 +133,11 @@ class Tile : Passage {
         return out;
     }
 
-    // The gradient before the activation, in place of the hidden units, from that of the states.
-    void activated_back(const Matrix& outer, int columns, const vec* d, vec* hidden, int step, const vec* bends) {
-        map({plain + outer.at, m.width, m.embed, outer.step, nullptr, nullptr, 0, false, bends ? nullptr : hidden,
-             step}, columns, d, embed_step, hidden, step);
+    // The gradient before the activation, in place of the hidden units, from that of what `outer` makes of them.
+    void activated_back(const Matrix& outer, int columns, const vec* d, int d_step, vec* hidden, int step,
+                        const vec* bends) {
+        map({plain + outer.at, m.width, outer.rows, outer.step, nullptr, nullptr, 0, false, bends ? nullptr : hidden,
+             step}, columns, d, d_step, hidden, step);
         for (int c = 0; bends && c < columns; ++c)
             for (int j = 0, at = c * step; j < m.width; ++j, ++at) hidden[at] *= bends[at];
     }
@@ -169,7 +170,7 @@ class Tile : Passage {
         int step;
         k.heard = map_to({turned + o.turned, m.embed, rows, o.turned_step, nullptr, state, embed_step}, everyone,
                          k.mixed, k.mixed_step, step);
-        k.hidden = activated(layer.between, everyone, k.heard, embed_step, k.hidden_step, k.bends);
+        k.hidden = activated(layer.between, s.smooth, everyone, k.heard, embed_step, k.hidden_step, k.bends);
         state = map_to({turned + u.turned, m.embed, m.width, u.turned_step, plain + layer.between.outer_bias, k.heard,
                         embed_step}, everyone, k.hidden, k.hidden_step, step);
     }
@@ -226,16 +227,8 @@ class Tile : Passage {
     }
 
     void read_out() {
-        const Matrix &i = m.read_out.inner, &o = m.read_out.outer;
-        before = map_to({turned + i.turned, m.width, m.embed, i.turned_step, plain + m.read_out.inner_bias}, G, heard,
-                        cls_step, before_step);
-        active = scratch.take(size_t(G) * before_step);
-        slope = scratch.take(size_t(G) * before_step);
-        for (int g = 0; g < G; ++g)
-            for (int j = 0, at = g * before_step; j < m.width; ++j, ++at) {
-                const Normal n = normal(before[at]);
-                active[at] = before[at] * n.at, slope[at] = n.at + before[at] * n.density;
-            }
+        const Matrix& o = m.read_out.outer;
+        active = activated(m.read_out, true, G, heard, cls_step, before_step, slope);
         out = map_to({turned + o.turned, s.outputs, m.width, o.turned_step, plain + m.read_out.outer_bias}, G, active,
                      before_step, out_step);
         if (!x.output) return;
@@ -276,9 +269,7 @@ class Tile : Passage {
         weight_gradient(o, 0, G, out, out_step, s.outputs, active, before_step);
         totals(G, out, out_step, s.outputs, gradient + m.read_out.outer_bias);
         vec* d = active;  // done with
-        map({plain + o.at, m.width, s.outputs, o.step}, G, out, out_step, d, before_step);
-        for (int g = 0; g < G; ++g)
-            for (int j = 0; j < m.width; ++j) d[g * before_step + j] *= slope[g * before_step + j];
+        activated_back(o, G, out, out_step, d, before_step, slope);
         weight_gradient(i, 0, G, d, before_step, m.width, heard, cls_step);
         totals(G, d, before_step, m.width, gradient + m.read_out.inner_bias);
         d_heard = scratch.take(size_t(G) * cls_step);
@@ -347,7 +338,7 @@ class Tile : Passage {
         const int n = layer.dim, rows = layer.heads * n, queries = everyone / G;
         weight_gradient(u, 0, everyone, d_state, embed_step, m.embed, k.hidden, k.hidden_step);
         totals(everyone, d_state, embed_step, m.embed, gradient + layer.between.outer_bias);
-        activated_back(u, everyone, d_state, k.hidden, k.hidden_step, k.bends);
+        activated_back(u, everyone, d_state, embed_step, k.hidden, k.hidden_step, k.bends);
         weight_gradient(i, 0, everyone, k.hidden, k.hidden_step, m.width, k.heard, embed_step);
         totals(everyone, k.hidden, k.hidden_step, m.width, gradient + layer.between.inner_bias);
         map({plain + i.at, m.embed, m.width, i.step, nullptr, d_state, embed_step}, everyone, k.hidden, k.hidden_step,
@@ -396,7 +387,7 @@ class Tile : Passage {
             totals(tokens, d_state, embed_step, m.embed, gradient + m.encoder.outer_bias);
             if (s.linear) return;
             d = hidden;
-            activated_back(o, tokens, d_state, hidden, hidden_step, bends);
+            activated_back(o, tokens, d_state, embed_step, hidden, hidden_step, bends);
         } else {
             for (int c = 0; c < tokens; ++c)
                 for (int j = 0; j < m.width; ++j) {
@@ -415,7 +406,7 @@ class Tile : Passage {
     int first = 0, G = 0, T = 0, last = 0, tokens = 0, everyone = 0, F = 0;
     int in_step = 0, hidden_step = 0, embed_step = 0, cls_step = 0, query_step = 0, F_step = 0, asked_step = 0,
         below_step = 0, heads_step = 0, before_step = 0, out_step = 0;
-    vec *here = nullptr, *in = nullptr, *hidden = nullptr, *bends = nullptr, *state = nullptr, *cls = nullptr, *query = nullptr,
-        *along = nullptr, *asked = nullptr, *mean = nullptr, *below = nullptr, *heads = nullptr, *heard = nullptr,
-        *before = nullptr, *active = nullptr, *slope = nullptr, *out = nullptr, *d_heard = nullptr, *d_state = nullptr;
+    vec *here = nullptr, *in = nullptr, *hidden = nullptr, *bends = nullptr, *state = nullptr, *cls = nullptr,
+        *query = nullptr, *along = nullptr, *asked = nullptr, *mean = nullptr, *below = nullptr, *heads = nullptr,
+        *heard = nullptr, *active = nullptr, *slope = nullptr, *out = nullptr, *d_heard = nullptr, *d_state = nullptr;
 };
