@@ -18,7 +18,7 @@ from headcount.refusals import RefusalError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["arrays_in", "make_folder", "refuse_no_file", "text_in", "user_cache", "whole", "whole_folder"]
+__all__ = ["arrays_in", "make_folder", "refuse_no_file", "settle", "text_in", "user_cache", "whole", "whole_folder"]
 
 
 @contextlib.contextmanager
@@ -38,9 +38,9 @@ def whole(path: str | Path) -> Iterator[Path]:
     scratch = path.with_name(f"{path.name[:100]}.{secrets.token_hex(8)}.part")
     try:
         yield scratch
-        _settle(scratch)
+        settle(scratch)
         scratch.replace(path)
-        _settle(path.parent)
+        settle(path.parent)
     except OSError as problem:
         if problem.filename is not None and Path(problem.filename) == scratch:
             problem.filename = str(path)  # the name that the reader knows
@@ -70,11 +70,11 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     try:
         yield scratch
         for file in (*scratch.rglob("*"), scratch):
-            _settle(file)
+            settle(file)
         if path.exists():
             path.rmdir()
         scratch.rename(path)
-        _settle(path.parent)
+        settle(path.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -91,7 +91,7 @@ def make_folder(path: Path) -> None:
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for made in missing:
-        _settle(made.parent)
+        settle(made.parent)
 
 
 def user_cache() -> Path:
@@ -144,7 +144,7 @@ def refuse_no_file(path: Path) -> None:
         raise RefusalError(f"{path} {'is a directory' if path.is_dir() else 'is no plain file'}")
 
 
-def _settle(path: Path) -> None:
+def settle(path: Path) -> None:
     """Wait until what was written is on the disk, so that a power cut leaves the old file or the new one."""
     if not path.is_file() and not path.is_dir():
         return

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headcount.cli.printing import AsJson, emit_json, out_file, say
-from headcount.cli.sweeping import SpecName, tell_damaged, tell_other_specs
+from headcount.cli.sweeping import SpecName, one_spec, tell_damaged
 from headcount.files import whole
 from headcount.refusals import nearest
 
@@ -37,8 +37,7 @@ def register(app: typer.Typer) -> None:
         """
         from headcount.results import read_study
 
-        tell_other_specs(run, spec)
-        study = read_study(run, spec)
+        study = read_study(run, one_spec(run, spec))
         tell_damaged(run, study)
         if table:
             from headcount.report.tabular import as_latex, as_markdown

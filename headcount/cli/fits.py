@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table
-from headcount.cli.sweeping import SpecName, tell_damaged, tell_other_specs
+from headcount.cli.sweeping import SpecName, one_spec, tell_damaged
 
 if TYPE_CHECKING:
     from headcount.fits import Knee
@@ -48,8 +48,7 @@ def register(app: typer.Typer) -> None:
         """
         from headcount.results import read_study
 
-        tell_other_specs(run, spec)
-        study = read_study(run, spec)
+        study = read_study(run, one_spec(run, spec))
         tell_damaged(run, study)
         if learning_rate:
             _refuse_beside(law, predicted)

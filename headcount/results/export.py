@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from headcount.files import whole
-from headcount.results.store import Store, chosen, read_study
+from headcount.results.store import Store, read_study
 from headcount.results.study import Row, Study, strict_json
 
 __all__ = ["Exported"]
@@ -31,17 +31,14 @@ class Exported:
             study = read_study(path)
             columns = tuple(dict.fromkeys(chain.from_iterable(study.rows)))
             return cls(study, lambda: iter(study.rows), len(study), columns)
-        store = Store.open(path)
-        kept = chosen(store.specs(), spec, store.path).trained  # before rows are read: a sweep may add more
+        kept = Store.open(path).snapshot(spec)
         count, columns, environments = 0, {}, {}
-        for row, env in store.rows(spec):
+        for row, env in kept.rows():
             count += 1
             columns.update(dict.fromkeys(row))
             environments[env] = None
-        head = store.head(spec, environments=list(environments))
-        if kept > count:
-            head = replace(head, spec={**head.spec, "damaged": kept - count})
-        return cls(head, lambda: (row for row, _ in store.rows(spec)), count, tuple(columns))
+        head = Study((), kept.told(count), kept.environment(environments), kept.spec.name)
+        return cls(head, lambda: (row for row, _ in kept.rows()), count, tuple(columns))
 
     def write(self, folder: Path) -> Iterator[Path]:
         """Write rows.csv, rows.jsonl and study.json, each whole or not at all, and say where as each is there."""

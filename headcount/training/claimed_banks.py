@@ -1,4 +1,4 @@
-"""A group of members under the address by which a process claims it."""
+"""A group of members under the address of its lease."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ClaimedBank"]
 
 @dataclass(frozen=True)
 class ClaimedBank:
-    """A group of members, the runs they stand for, and the address under which a process claims them."""
+    """A group of members, the runs they stand for, and the address under which a process has them on lease."""
 
     members: tuple[Member, ...]
     runs: tuple[str, ...]

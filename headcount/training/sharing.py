@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from headcount.refusals import RefusalError
 from headcount.results import Store
-from headcount.results.claims import Claims
+from headcount.results.leases import Leases
 from headcount.training.bank_jobs import BankJob, TrainedBank
 from headcount.training.checkpoints import Terminated, Termination
 from headcount.training.claimed_banks import ClaimedBank
@@ -31,7 +31,7 @@ class SharedBanks:
     store: Store
     job: BankJob
     keep: Keep
-    claims: Claims
+    leases: Leases
     progress: Progress
     left: list[ClaimedBank]
     away: dict[tuple[Member, ...], ClaimedBank] = field(default_factory=dict)
@@ -46,6 +46,9 @@ class SharedBanks:
                 if termination.came:
                     raise Terminated
                 self._hand_out(workers)
+                if not self.away:
+                    for line in self.leases.news():
+                        self.progress.note(line)
                 for job, result in workers.finished(POLL):
                     self._settle(self.away.pop(job.members), job, result)
         finally:
@@ -58,7 +61,7 @@ class SharedBanks:
         for bank in list(self.left):
             if workers.free() < 1:
                 return
-            if self.claims.take(bank.address):
+            if self.leases.take(bank.address):
                 self.left.remove(bank)
                 self._submit(bank, workers)
 
@@ -77,13 +80,19 @@ class SharedBanks:
         if isinstance(result, Lost):
             self._lost(bank, result)
             return
+        if not self.leases.holds(bank.address):
+            new = self.leases.holder(bank.address)
+            self.progress.note(f"{bank} was taken over by {new} while this process stood still")
+            self.leases.give_back(bank.address)
+            self.left.append(bank)
+            return
         self.keep(job.members, result)
         for note in result.notes:
             self.progress.note(note)
         self._done(bank)
 
     def _lost(self, bank: ClaimedBank, lost: Lost) -> None:
-        self.claims.give_back(bank.address)
+        self.leases.give_back(bank.address)
         self.losses[bank.address] += 1
         times = self.losses[bank.address]
         if times > RETRIES:
@@ -93,5 +102,5 @@ class SharedBanks:
         self.left.append(bank)
 
     def _done(self, bank: ClaimedBank) -> None:
-        self.claims.give_back(bank.address)
+        self.leases.give_back(bank.address)
         self.progress.bank_done(len(bank.members))

@@ -123,7 +123,7 @@ def test_a_bank_that_a_killed_process_had_claimed_is_trained_by_the_one_that_wai
     held = tmp_path / "held"
 
     def hold():
-        assert store.claims().take(ClaimedBank.of(claimed, ASKED.recipe).address)
+        assert store.leases().take(ClaimedBank.of(claimed, ASKED.recipe).address)
         held.touch()
         signal.alarm(600)  # not for ever, should the test end before it
         signal.pause()
