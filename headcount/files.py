@@ -95,9 +95,34 @@ def make_folder(path: Path) -> None:
 
 
 def user_cache() -> Path:
-    """Where things made once are kept: $HEADCOUNT_CACHE, or headcount in the user's cache folder."""
-    given = os.environ.get("HEADCOUNT_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headcount"
+    """Where things made once are kept: $HEADCOUNT_CACHE, or headcount in the user's cache folder ($XDG_CACHE_HOME).
+
+    A variable that is empty or no absolute path counts as not set, as the XDG standard has it: a path that begins where
+    one stands would lead into whatever folder that is.
+
+    >>> from unittest.mock import patch
+    >>> with patch.dict(os.environ, {"HEADCOUNT_CACHE": "cache", "XDG_CACHE_HOME": "/var/mine"}):
+    ...     str(user_cache())
+    '/var/mine/headcount'
+    """
+    given, shared = (_absolute(os.environ.get(name)) for name in ("HEADCOUNT_CACHE", "XDG_CACHE_HOME"))
+    return given or (shared or _home() / ".cache") / "headcount"
+
+
+def _absolute(given: str | None) -> Path | None:
+    return Path(given) if given and Path(given).is_absolute() else None
+
+
+def _home() -> Path:
+    """The user's own folder, from the system's list where the environment names none."""
+    if home := _absolute(os.environ.get("HOME")):
+        return home
+    try:
+        import pwd
+
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except (ImportError, KeyError):  # Windows, or a user without a name
+        return Path.home().absolute()
 
 
 def arrays_in(path: str | Path) -> dict[str, np.ndarray]:

@@ -236,11 +236,13 @@ def _copied(path: Path, stack: contextlib.ExitStack) -> sqlite3.Connection | Non
 
 def _copy(file: Path, to: Path) -> None:
     """Copy by another process: closing a file here, whoever opened it, would drop every lock this process has on it."""
+    import shutil
     import subprocess
     import sys
 
-    program = "import shutil, sys; shutil.copyfile(sys.argv[1], sys.argv[2])"
-    command = [sys.executable, "-I", "-S", "-c", program, str(file.absolute()), str(to)]
+    python = (sys.executable, "-I", "-S", "-c", "import shutil, sys; shutil.copyfile(sys.argv[2], sys.argv[3])")
+    copier = shutil.which("cp")  # starts sooner
+    command = [*((copier,) if copier else python), "--", str(file.absolute()), str(to)]
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode and file.exists():  # one that is gone has another stamp
         said = done.stderr.decode(errors="replace").strip().splitlines()
