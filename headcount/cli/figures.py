@@ -11,6 +11,7 @@ from headcount.cli.printing import AsJson, emit_json, out_file, say
 from headcount.cli.sweeping import SpecName, one_spec, tell_damaged
 from headcount.files import whole
 from headcount.refusals import nearest
+from headcount.visible import visible
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder or JSON file of a study.")]
 To = Annotated[Path | None, typer.Option("--out", help="Folder to write into; RUN by default.", show_default=False)]
@@ -49,7 +50,7 @@ def register(app: typer.Typer) -> None:
             if as_json:
                 emit_json({"table": text})
             else:
-                typer.echo(text)
+                typer.echo(visible(text))
             return
         if format not in FORMATS:
             raise ValueError(f"no figure as {format!r}; {nearest(format, FORMATS)}")

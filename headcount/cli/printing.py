@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from headcount.files import whole
+from headcount.visible import visible
 
-__all__ = ["AsJson", "Out", "conclude", "emit_json", "out_file", "say", "show_table", "tell_written"]
+__all__ = ["AsJson", "Out", "conclude", "emit_json", "out_file", "say", "show_table", "tell_written", "warn"]
 
 NAME = 32  # what the first column holds is a name, to be copied whole, up to so many characters
 
@@ -30,7 +31,12 @@ def console(*, stderr: bool = False) -> Console:
 
 def say(text: str = "") -> None:
     """Print one paragraph, wrapped to the terminal."""
-    console().print(text, markup=False)
+    console().print(visible(text), markup=False)
+
+
+def warn(sentence: str) -> None:
+    """Say on stderr what should be known beside the answer, in one line."""
+    typer.echo(f"headcount: {visible(' '.join(sentence.split()))}", err=True)
 
 
 def conclude(sentence: str) -> None:
@@ -53,11 +59,17 @@ def emit_json(value: Any) -> None:
 def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], title: str | None = None) -> None:
     """Print rows as a table of the named columns, numbers to the right."""
     rows = list(rows)
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(
+        title=None if title is None else visible(title),
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+    )
     for column in columns:
         numeric = all(isinstance(row.get(column), int | float) for row in rows)
         name = column == columns[0] and all(len(_cell(row.get(column))) <= NAME for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=name)
+        table.add_column(visible(column), justify="right" if numeric else "left", overflow="fold", no_wrap=name)
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
     console().print(table)
@@ -67,7 +79,7 @@ def out_file(folder: Path, name: str, text: str) -> Path:
     """Write `text` to `folder/name`, whole or not at all, and return the path."""
     path = folder / name
     with whole(path) as scratch:
-        scratch.write_text(text, encoding="utf-8")
+        scratch.write_text(visible(text), encoding="utf-8")
     return path
 
 
@@ -80,7 +92,7 @@ def _cell(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
-    return str(value)
+    return visible(str(value))
 
 
 def _finite(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table, tell_written
+from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table, tell_written, warn
 from headcount.numerals import counted
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def register(app: typer.Typer) -> None:
         """
         rows, odd = list_studies(folder)
         for problem in odd:
-            typer.echo(f"headcount: {problem}", err=True)
+            warn(problem)
         if as_json:
             emit_json(rows)
         else:
@@ -281,7 +281,7 @@ def tell_damaged(run: Path, study: Study) -> None:
     """Where rows are left out because they are not as they were written, say on stderr how many and what mends it."""
     if run.suffix != ".json" and (damaged := study.spec.get("damaged", 0)):
         said = f"{counted(damaged, 'damaged row')} of {run} left out; `headcount store verify` names what is damaged"
-        typer.echo(f"headcount: {said}, and the same sweep trains it again", err=True)
+        warn(f"{said}, and the same sweep trains it again")
 
 
 def one_spec(run: Path, spec: str | None) -> str | None:
@@ -308,5 +308,5 @@ def one_spec(run: Path, spec: str | None) -> str | None:
     same = [s for s in specs if s.name == names[0]]
     if len(same) > 1:
         others = ", ".join(s.label for s in same[:-1][-3:])
-        typer.echo(f"headcount: shown is {same[-1].label}, stated last; {run} also holds {others} (--spec)", err=True)
+        warn(f"shown is {same[-1].label}, stated last; {run} also holds {others} (--spec)")
     return same[-1].content

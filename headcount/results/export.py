@@ -11,6 +11,7 @@ from pathlib import Path
 from headcount.files import whole
 from headcount.results.store import Store, read_study
 from headcount.results.study import Row, Study, strict_json
+from headcount.visible import plain_cell
 
 __all__ = ["Exported"]
 
@@ -57,10 +58,10 @@ class Exported:
         if self.columns:
             line = _Line()
             writer = csv.DictWriter(line, fieldnames=self.columns, lineterminator="\n")
-            writer.writerow({column: self.head.column_name(column) for column in self.columns})
+            writer.writerow({column: plain_cell(self.head.column_name(column)) for column in self.columns})
             yield line.text
             for row in self.rows():
-                writer.writerow(row)
+                writer.writerow({name: plain_cell(value) for name, value in row.items()})
                 yield line.text
 
     def json_list(self) -> Iterator[str]:

@@ -15,6 +15,7 @@ from headcount.frozen import checked
 from headcount.notebook import html_table, html_words, within_columns
 from headcount.numerals import counted, listed, short
 from headcount.structure import Structure
+from headcount.visible import plain_cell
 
 __all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "UnusualColumns", "as_row"]
 
@@ -322,8 +323,8 @@ class Study:
         text = io.StringIO()
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
         writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n", restval="")
-        writer.writerow({column: self.column_name(column) for column in columns})
-        writer.writerows(self.rows)
+        writer.writerow({column: plain_cell(self.column_name(column)) for column in columns})
+        writer.writerows({name: plain_cell(value) for name, value in row.items()} for row in self.rows)
         return text.getvalue()
 
     def to_json_lines(self) -> str:

@@ -195,11 +195,11 @@ def merge_stores(into: str | Path, *others: str | Path) -> MergedStore:
 def _bring_rows(read: sqlite3.Connection, db: sqlite3.Connection) -> list[str]:
     db.executemany("INSERT OR IGNORE INTO environments VALUES (?, ?)", read.execute("SELECT * FROM environments"))
     differing = []
-    for status, *found in read.execute(f"SELECT status, {TEXTS} FROM rows"):
+    for found in read.execute(f"SELECT {TEXTS} FROM rows"):
         if not _is_as_written(found):
             continue
         run, member, row, env = (text.decode() for text in found[:4])
-        insert_rows(db, [(run, member, row, env, status)])
+        insert_rows(db, [(run, member, row, env, _status(row))])
         (kept,) = db.execute("SELECT row FROM rows WHERE run = ?", (run,)).fetchone()
         if kept != row and json.loads(kept) != json.loads(row):
             differing.append(run)
@@ -285,13 +285,18 @@ def _readable(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
 
 def _write_salvaged(db: sqlite3.Connection, saved: dict[str, Any]) -> None:
     db.executemany("INSERT OR IGNORE INTO environments VALUES (?, ?)", saved["environments"])
-    insert_rows(db, ((run, m, row, env, json.loads(row).get("status")) for run, m, row, env in saved["rows"]))
+    insert_rows(db, ((run, m, row, env, _status(row)) for run, m, row, env in saved["rows"]))
     for turn, (name, spec, runs, content) in enumerate(saved["specs"], 1):
         content = content or address({"name": name, "spec": spec, "runs": runs})
         insert = "INSERT OR IGNORE INTO specs (content, name, spec, turn, asked) VALUES (?, ?, ?, ?, ?)"
         number = db.execute(insert, (content, name, spec, turn, len(runs))).lastrowid
         db.executemany("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", ((r, number, i) for i, r in enumerate(runs)))
     db.execute(COUNT)
+
+
+def _status(row: str) -> str | None:
+    status = json.loads(row).get("status")
+    return status if isinstance(status, str) else None
 
 
 def _file(folder: str | Path) -> Path:

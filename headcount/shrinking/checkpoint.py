@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -89,11 +90,21 @@ def _ours(name: str, prefix: str) -> bool:
     return rest.startswith(parts) and not rest.startswith("output.dense.") and not rest.startswith("output.LayerNorm.")
 
 
+def _is_within(file: Path, source: Path) -> bool:
+    """Whether a file lies in the model's folder, or among the blobs of a hub's cache that its snapshot links to."""
+    place, folder = file.resolve(), source.resolve()
+    blobs = folder.parent.parent / "blobs" if folder.parent.name == "snapshots" else folder
+    return place.is_relative_to(folder) or place.is_relative_to(blobs)
+
+
 def _settings(model: Any, scratch: Path, source: str | Path | None) -> None:
     """The configuration, and the small files beside the weights: tokenizer, pooling."""
     if source is not None and Path(source).is_dir():
         for file in Path(source).rglob("*"):
             if file.is_file() and file.suffix in CARRIED and not file.name.endswith(".index.json"):
+                if not _is_within(file, Path(source)):
+                    warnings.warn(f"{file} is a link that leads outside; it is left out", stacklevel=2)
+                    continue
                 to = scratch / file.relative_to(source)
                 if not to.exists():
                     to.parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ __all__ = [
 LAYOUT = "headcount_layout.json"  # beside the weights of a compact checkpoint
 WEIGHTS = "model.safetensors"
 FEWEST_BYTES = 4  # of a layer
+KERNEL = re.compile(r"implementation|^_?(use_)?kernels?(_config)?$|^auto_map$")  # fields that may name code
+SHIPPED = ("eager", "sdpa")
+COUNTS = ("num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim", "n_head", "n_embd", "vocab_size")
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,35 @@ def stated_config(where: str, name: str) -> Any:
 
     try:
         with _quietly():
-            return AutoConfig.from_pretrained(where, trust_remote_code=False)
+            config = AutoConfig.from_pretrained(where, trust_remote_code=False)
     except Exception as cause:  # whatever a library makes of a stranger's file
         raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
+    for count in COUNTS:
+        value = vars(config).get(count)
+        if isinstance(value, int | float) and value < 1:
+            raise RefusalError(f"no model can be read from {name!r}: {count} must be at least 1, got {value}")
+    return _without_kernels(config, name)
+
+
+def _without_kernels(config: Any, name: str) -> Any:
+    """The configuration without the implementations that it names: a name may be that of code on a hub, to be fetched.
+
+    Which one computes attention is for whoever runs the model to say, and none of ours names any.
+    """
+    held = vars(config)
+    named = [key for key in held if KERNEL.search(key) and _names_code(held[key])]
+    for key in named:
+        warnings.warn(f"{name}: the configuration names {key} {str(held[key])[:60]!r}; dropped", stacklevel=3)
+        held[key] = None
+    for inner in [value for value in held.values() if hasattr(value, "to_dict") and value is not config]:
+        _without_kernels(inner, name)
+    return config
+
+
+def _names_code(value: Any) -> bool:
+    """Whether a choice of implementation is anything but one that ships with the library."""
+    given = list(value.values()) if isinstance(value, dict) else [value]
+    return any(isinstance(one, str | dict | list) and one not in SHIPPED for one in given)
 
 
 def build(config: Any) -> nn.Module:
