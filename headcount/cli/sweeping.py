@@ -133,13 +133,13 @@ def register(app: typer.Typer) -> None:
         from headcount.results.export import Exported
 
         study = Exported.of(run, one_spec(run, spec))
-        tell_damaged(run, study.head)
         if as_json:
             for piece in study.json_list():
                 sys.stdout.write(piece)
+            tell_damaged(run, study.head)
             return
-        folder = out or (run if run.is_dir() else run.parent)
-        written = list(study.write(folder))
+        written = study.write(out or (run if run.is_dir() else run.parent))
+        tell_damaged(run, study.head)
         tell_written(written)
         others = " and ".join(path.name for path in written[1:])
         conclude(f"{counted(study.count, 'row')} are in {written[0]}, and again in {others}")

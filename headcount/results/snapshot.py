@@ -17,6 +17,7 @@ from typing import Any
 from headcount.frozen import decode
 from headcount.refusals import RefusalError, nearest
 from headcount.results.database import StoreError, identity, is_sound, reading
+from headcount.results.row_packing import RowPacking
 from headcount.results.study import Row, Study, as_rows, as_spec, as_table
 
 __all__ = ["Snapshot", "StatedSpec", "chosen", "stated_specs", "taken"]
@@ -77,9 +78,9 @@ class Snapshot:
     def study(self) -> Study:
         """All of its rows, in the spec's order."""
         used: dict[str, None] = {}
-        rows = []
+        rows, packed = [], RowPacking()
         for row, env in self.rows():
-            rows.append(row)
+            rows.append(packed(row))
             used.setdefault(env)
         return Study(tuple(rows), self.told(len(rows)), self.environment(used), self.spec.name)
 

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints
@@ -127,7 +126,7 @@ def as_row(data: Any, where: str, first: Any = None) -> Row:
 
 USUAL = {float: {float, int, type(None)}, int: {int, bool}}
 FAST = {name: USUAL.get(column.type, {column.type}) for name, column in COLUMNS.items()}
-LONG_NUMBER = re.compile(r"(?<![\d.])\d{19}")  # a whole number of 63 bits has no more digits; decimals may
+LARGEST = 2**63  # a whole number from here on is looked at by itself
 
 
 def as_rows(text: str, where: str, first: Row | None = None) -> list[Row]:
@@ -136,11 +135,20 @@ def as_rows(text: str, where: str, first: Row | None = None) -> list[Row]:
     if not rows:
         return []
     first = rows[0] if first is None else first
-    if not LONG_NUMBER.search(text) and isinstance(first, dict) and all(type(row) is dict for row in rows):
-        known = [(name, types) for name, types in FAST.items() if name in first]
-        if all({type(row.get(name, ())) for row in rows} <= types for name, types in known):
-            return rows
+    if not (isinstance(first, dict) and all(type(row) is dict for row in rows)):
+        return [as_row(row, f"a row of {where}", first) for row in rows]
+    if all(_usual([row.get(name, ()) for row in rows], types) for name, types in FAST.items() if name in first):
+        return rows
     return [as_row(row, f"a row of {where}", first) for row in rows]
+
+
+def _usual(values: list[Any], types: set[type]) -> bool:
+    """Whether the values of a column have its types, and no whole number is one that no machine holds."""
+    found = set(map(type, values))
+    if int not in found:
+        return found <= types
+    whole = values if len(found) == 1 else [value for value in values if type(value) is int]
+    return found <= types and max(whole) < LARGEST and min(whole) > -LARGEST
 
 
 # What pages and fits read of a spec, by the keys that lead there: a file may hold more, and nothing else under these.
@@ -253,11 +261,10 @@ class Study:
         for column in equal:
             if self.rows and column not in self.rows[0]:
                 raise ValueError(f"no column {column!r}; columns: {', '.join(self.rows[0])}")
-        rows = tuple(
-            row
-            for row in self.rows
-            if all(row[column] == value for column, value in equal.items()) and (keep is None or keep(row))
-        )
+        rows: Iterable[Row] = self.rows
+        for column, value in equal.items():
+            rows = [row for row in rows if row[column] == value]
+        rows = tuple(rows if keep is None else filter(keep, rows))
         return Study(rows, self.spec, self.environment, self.name, self.networks)
 
     def net(self, row: Row) -> Any:
