@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
+RAY    := $(VENV)/.ray
 
 .PHONY: help setup demo test test-slow soak check bench docs clean
 
@@ -33,8 +34,12 @@ test: $(READY)
 test-slow: $(READY)
 	$(RUN) -m pytest -n 2 --dist loadgroup -m "not gpu and not soak"
 
-soak: $(READY)
-	$(RUN) -m pytest tests/attack tests/faults -m soak
+# Ray where it installs: without it its tests are skipped, with a reason.
+$(RAY): $(READY)
+	-$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[ray]' && touch $@
+
+soak: $(READY) $(RAY)
+	$(RUN) -m pytest tests/attack tests/faults -m soak -rs
 
 check: $(READY)
 	$(RUN) -m ruff check .
