@@ -34,13 +34,10 @@ class RowPacking:
             return row
         held = self.kind()
         for name, value in row.items():
-            setattr(held, name, self._once(name, value))
+            known = self.known[name]
+            if known is not None and value:  # zeros have a sign, which equal ones need not share
+                value = known.setdefault((value.__class__, value), value)
+                if len(known) > DISTINCT:
+                    self.known[name] = None
+            setattr(held, name, value)
         return cast(Row, vars(held))
-
-    def _once(self, name: str, value: Any) -> Any:
-        known = self.known[name]
-        if known is None or not value:  # zeros have a sign, which equal ones need not share
-            return value
-        if len(known) >= DISTINCT:
-            self.known[name] = None
-        return known.setdefault((value.__class__, value), value)
