@@ -22,7 +22,19 @@ FLOORS = (
     ("report", "fits", "certificates", "training"),
     ("tasks", "nets", "drawing"),
     ("results",),
-    ("sources", "structure", "refusals", "numerals", "notebook", "files", "frozen", "lazy", "code_cache", "visible", "limits"),
+    (
+        "sources",
+        "structure",
+        "refusals",
+        "numerals",
+        "notebook",
+        "files",
+        "frozen",
+        "lazy",
+        "code_cache",
+        "visible",
+        "limits",
+    ),
 )
 NEIGHBOURS = {("report", "fits"), ("__main__", "cli")}
 GROUND = FLOORS[-1]  # its files may use each other; the test of rings watches them
