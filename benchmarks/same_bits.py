@@ -94,7 +94,47 @@ for epoch in range(3):
 losses = run.bank.theta.flatten()[::97].tolist()
 """,
 }
-NOW: dict[str, str] = {}
+DECODERS = """
+from headcount.nets.causal import DecoderShape
+from headcount.tasks import Neighbour
+from headcount.tasks.letters import OnLengths
+from headcount.training import Member, train
+from headcount.training.strings import string_recipe
+task = OnLengths(Neighbour("right", "only"), (4, 8), ((9, 12),))
+shape = DecoderShape(((2, 8), (1, 8)), 16, 32, task.task.vocab, context=task.longest)
+recipe = string_recipe({steps}, 8, evaluations=3, samples=32)
+out = train([Member(task, shape, s, s, 3e-3, 1e-2) for s in (0, 1)], recipe)
+assert out.backend.name == "{backend}"
+losses = [t["loss"] for row in out.rows for t in row["tests"]] + [c["loss"] for row in out.rows for c in row["curve"]]
+"""
+NOW: dict[str, str] = {
+    "class token": BEFORE["class token"]
+    .replace("headcount.training.backends.choice", "headcount.kernels.backend")
+    .replace("path=eager", "backend=eager"),
+    "class token in C++": BEFORE["class token in C++"].replace(
+        'assert "C++" in out.backend or "cpp" in out.backend, out.backend', 'assert out.backend.name == "cpp"'
+    ),
+    "decoders": DECODERS.replace("{steps}", "48").replace("{backend}", "products"),
+    "decoders in C++": DECODERS.replace("{steps}", "1008").replace("{backend}", "cpp"),
+    "encoders": """
+from functools import partial
+import torch
+from headcount.papers.head_count.encoders import LabelledExamples, MarkedShape, encoder_members
+from headcount.training import Recipe, train
+class Labelled:
+    count = 64
+    def __init__(self):
+        g = torch.Generator().manual_seed(0)
+        self.x, self.y = torch.randn(64, 4, 3, generator=g), torch.randint(5, (64,), generator=g)
+    def begin(self, epoch, seeds): pass
+    def batch(self, rows): return self.x[rows], self.y[rows]
+shape = MarkedShape(features=3, heads=2, head_dim=4, depth=2, marks=tuple(range(5)), outputs=5)
+recipe = Recipe(64, epochs=3, batch=16, evaluations=1, stop="never", keep="last")
+members = encoder_members(shape, [(0, 1e-3), (1, 3e-3)])
+out = train(members, recipe, data=partial(LabelledExamples, Labelled(), Labelled()))
+losses = out.bank.theta.flatten()[::97].tolist()
+""",
+}
 LAST = "\nimport json; print(json.dumps([float(x).hex() for x in losses]))"
 
 

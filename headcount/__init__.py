@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headcount._version import __version__
 from headcount.lazy import lazily
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from headcount.sources import Source
     from headcount.tasks import task
 
-__version__ = "0.2.0"
 
 __all__ = [
     "__version__",

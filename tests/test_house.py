@@ -20,9 +20,10 @@ FLOORS = (
     ("measuring", "shrinking", "reproduction"),
     ("papers",),
     ("report", "fits", "certificates", "training"),
+    ("kernels",),
     ("tasks", "nets", "drawing"),
     ("results",),
-    ("sources", "structure", "refusals", "numerals", "notebook", "files", "frozen", "lazy"),
+    ("_version", "sources", "structure", "refusals", "numerals", "notebook", "files", "frozen", "lazy"),
 )
 NEIGHBOURS = {("report", "fits"), ("__main__", "cli")}
 GROUND = FLOORS[-1]  # its files may use each other; the test of rings watches them

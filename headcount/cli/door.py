@@ -71,7 +71,7 @@ for _room in ROOMS:
 
 def _print_version(wanted: bool) -> bool:
     if wanted:
-        from headcount import __version__
+        from headcount._version import __version__
 
         typer.echo(f"headcount {__version__}")
         raise typer.Exit

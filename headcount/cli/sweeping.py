@@ -192,7 +192,7 @@ def _largest(groups: list[list[Member]], recipe: Recipe, device: str) -> str:
     """What the largest bank takes, sought among those with most numbers."""
     from headcount.training.memory import bank_memory
 
-    by_size = sorted(groups, key=lambda g: len(g) * max(m.task.length * m.arch.width for m in g))[-8:]
+    by_size = sorted(groups, key=lambda g: len(g) * max(m.task.length * m.net.width for m in g))[-8:]
     found = [bank_memory(group, recipe, device.partition(":")[0]) for group in by_size]
     return f"the largest takes {max(found, key=lambda memory: memory.total)}"
 
@@ -229,7 +229,8 @@ def _best_of(study: Study) -> str:
     if not finite:
         return f"all {counted(len(study), 'network')} diverged"
     best = min(finite, key=lambda row: row["nmse"])
-    return f"{best['layers']} at length {best['length']} came out best, with an NMSE of {best['nmse']:.2g}"
+    level = study.spec.get("level", "NMSE")
+    return f"{best['layers']} at length {best['length']} came out best, {level} {best['nmse']:.2g}"
 
 
 def _unfinished(rows: list[dict[str, object]]) -> str:

@@ -37,9 +37,10 @@ class Table:
 
 def table(study: Study, most: int = MOST_ROWS) -> Table:
     """The rows of the study; of more than `most`, so many evenly spaced ones: a page must open on a telephone."""
-    names = [name for name in (*COLUMNS, *study.rows[0]) if any(name in row for row in study)]
-    names = list(dict.fromkeys(names))
     first = study.rows[0]
+    names = [name for name in (*COLUMNS, *first) if any(name in row for row in study)]
+    names = [name for name in names if not isinstance(first.get(name), list)]  # curves have no cell of their own
+    names = list(dict.fromkeys(names))
     varying = [n for n in names if n in FIRST or any(str(row.get(n)) != str(first.get(n)) for row in study)]
     order = [*(n for n in FIRST if n in varying), *(n for n in varying if n not in FIRST and n != "run")]
     order += ["run"] if "run" in varying else []

@@ -8,13 +8,14 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from headcount.papers.born.experiments import TASKS, BornSetting
+from headcount.papers.born.experiments import TASKS, BornSetting, tested
 from headcount.refusals import nearest
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.copies import Copy
 from headcount.tasks.counting import LengthVerdict
 from headcount.tasks.neighbours import Neighbour
-from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
+from headcount.training.loop import train
+from headcount.training.strings import string_recipe
 
 __all__ = ["SMALL", "LengthStudy", "generalise", "letter_task"]
 
@@ -103,13 +104,12 @@ def generalise(
     """Train seeds of one task on the training lengths and test them on all."""
     task = letter_task(name)
     _check(task, setting)
-    members = [DecoderMember(task, seed, seed, setting.lr) for seed in setting.seeds]
     shape = setting.shape([task])
     if isinstance(task, Alternation):
         shape = replace(shape, positions="none")
-    recipe = DecoderRecipe(setting.steps, setting.batch, setting.train, evaluations=4, samples=512)
-    outcome = train_decoders(members, shape, recipe, tests=setting.tests, device=device, on_progress=on_progress)
-    return LengthStudy(name, task, setting, outcome.rows)
+    recipe = string_recipe(setting.steps, setting.batch, evaluations=4)
+    outcome = train(setting.members([task], shape), recipe, device=device, on_progress=on_progress)
+    return LengthStudy(name, task, setting, tuple(tested(outcome)))
 
 
 def _check(task: Judged, setting: BornSetting) -> None:

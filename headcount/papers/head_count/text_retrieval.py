@@ -15,7 +15,7 @@ from torch import Tensor
 from headcount.numerals import counted
 from headcount.papers.head_count.accuracies import LR, OTHER_LR, Accuracies
 from headcount.papers.head_count.candidates import CandidateSets, bert_words, mine, random_words
-from headcount.papers.head_count.encoders import EncoderShape, other_tokens
+from headcount.papers.head_count.encoders import MarkedShape
 from headcount.papers.head_count.error_law import ErrorLaw, fit_error_law, fixed_law
 from headcount.papers.head_count.passages import read_collections
 from headcount.results.journal import Deadline, Journal
@@ -183,9 +183,9 @@ def _first(mask: Bool[np.ndarray, " sets"], count: int | None) -> Bool[np.ndarra
     return mask & (np.cumsum(mask) <= (len(mask) if count is None else count))
 
 
-def _shape(heads: int, data: TextSets) -> EncoderShape:
+def _shape(heads: int, data: TextSets) -> MarkedShape:
     marks = (0,) + (1,) * (data.sets.shape[1] - 1)  # the query, then its candidates
-    return EncoderShape(data.vectors.shape[1], heads, 32, 2, marks, 1, other_tokens, class_token=False)
+    return MarkedShape(data.vectors.shape[1], heads, 32, 2, marks, 1, "other tokens", class_token=False)
 
 
 TEXT = Reproduction(
