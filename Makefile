@@ -4,11 +4,12 @@ VENV   ?= .venv
 RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-slow soak check bench docs clean
+.PHONY: help setup demo test kernels test-slow soak check bench docs clean
 
 help:
 	@echo "make demo       how many heads does a retrieval task need? measured on this machine, as a page"
-	@echo "make test       the tests, the doctests and the README's code"
+	@echo "make test       the tests, the doctests and the README's code; of one room: make test ROOM=fits"
+	@echo "make kernels    GPU kernels in an interpreter or emulated, and the long fuzz"
 	@echo "make test-slow  also the tests that take longer than ten seconds"
 	@echo "make soak       the whole attack on every certificate, and every fault: kills, writers, a fuzz, a million rows"
 	@echo "make check      lint and types"
@@ -27,8 +28,14 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(RUN) -m headcount demo --out out/demo
 
+# Of one room: its folder's doctests and the test files named after it.
+OF_ROOM = $(if $(ROOM),$(wildcard tests/test_$(ROOM)*.py) headcount/$(ROOM))
+
 test: $(READY)
-	$(RUN) -m pytest -n 2 --dist loadgroup -m "not slow and not gpu and not soak"
+	$(RUN) -m pytest -n 2 --dist loadgroup -m "not slow and not gpu and not soak and not kernels" $(OF_ROOM)
+
+kernels: $(READY)
+	$(RUN) -m pytest -n 2 --dist loadgroup -m "kernels and not slow and not gpu and not soak"
 
 test-slow: $(READY)
 	$(RUN) -m pytest -n 2 --dist loadgroup -m "not gpu and not soak"
