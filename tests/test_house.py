@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parent.parent / "headcount"
 # From the roof down. A room may use every floor below its own, and of its own floor only what NEIGHBOURS names.
 FLOORS = (
     ("cli", "__main__"),
-    ("measuring", "shrinking", "reproduction"),
+    ("measuring", "sizing", "shrinking", "reproduction"),
     ("papers",),
     ("report", "fits", "certificates", "training"),
     ("tasks", "nets", "drawing"),
