@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from headcount.sizing.footprint import cache_bytes, decode_flops, footprint, forward_flops, tile_efficiency
+from headcount.sizing.costing import cache_bytes, decode_flops, footprint, forward_flops, tile_efficiency
 from headcount.sizing.known_models import KNOWN, known_shape
 from headcount.sizing.model_configs import config_shape, read_config
 from headcount.sizing.model_shape import LayerShape, ModelShape, Wiring

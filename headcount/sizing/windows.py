@@ -51,6 +51,17 @@ class TokenWindows:
         }
 
     @classmethod
+    def of_bytes(cls, path: str | Path, length: int = 256, held: float = 0.05) -> TokenWindows:
+        """A plain text file as windows of bytes; the last part is held out."""
+        found = np.frombuffer(Path(path).read_bytes(), dtype=np.uint8)
+        count = (len(found) - 1) // length
+        if count < 20:
+            raise ValueError(f"{path} holds {len(found):,} bytes: fewer than twenty windows of {length}")
+        cut = max(1, round(held * count))
+        windows = found[np.arange(count)[:, None] * length + np.arange(length + 1)]
+        return cls(windows[:-cut], windows[-cut:], np.array([Path(path).stem] * cut), 256, 1.0)
+
+    @classmethod
     def read(cls, path: str | Path) -> TokenWindows:
         """Windows as `write` has kept them."""
         held = arrays_in(path)

@@ -1,4 +1,4 @@
-"""What a shape costs: parameters, arithmetic in training, prefill and decoding, and the bytes its cache takes. No torch."""
+"""What a shape costs: parameters, arithmetic in training, prefill and decoding, bytes of its cache. No torch."""
 
 from __future__ import annotations
 
