@@ -375,7 +375,7 @@ def _differs(other: ModelShape, theirs: LayerShape, ours: LayerShape, answer: Sh
     if theirs.head_dim != ours.head_dim:
         words.append(f"head_dim {theirs.head_dim}, not {ours.head_dim}")
     if theirs.heads * theirs.head_dim != other.embed_dim:
-        words.append(f"attention {theirs.heads * theirs.head_dim / other.embed_dim:g} times as wide as the model")
+        words.append(f"attention {theirs.heads * theirs.head_dim / other.embed_dim:.2g} times as wide as the model")
     if any(one.window for one in other.layers):
         seen = sum(1 for one in other.layers if one.window)
         words.append(f"{seen} of {len(other.layers)} layers see {other.layers[0].window} tokens")

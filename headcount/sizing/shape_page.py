@@ -181,9 +181,8 @@ def _group(table: EvidenceTable, change: str) -> ForestGroup | None:
 
 def _line(table: EvidenceTable, row: EvidenceRow) -> ForestLine:
     value, half = row.per_step or 0.0, 2 * table.error(row) / row.steps
-    return ForestLine(
-        f"{row.source}: {row.before} to {row.after}", value, value - half, value + half, row.kind == "ours"
-    )
+    name = f"{row.source.partition(', arXiv')[0]}, {row.size.split(',')[0]}: {row.before} to {row.after}"
+    return ForestLine(name, value, value - half, value + half, row.kind == "ours")
 
 
 def _said(group: ForestGroup) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Int, Integer, Shaped
 
 from headcount.files import arrays_in
 
@@ -26,8 +26,8 @@ class TokenWindows:
     (4, True)
     """
 
-    train: Int[np.ndarray, "windows long"]
-    valid: Int[np.ndarray, "held long"]
+    train: Integer[np.ndarray, "windows long"]
+    valid: Integer[np.ndarray, "held long"]
     source: Shaped[np.ndarray, " held"]
     vocab: int
     bytes_per_token: float

@@ -108,11 +108,31 @@ def main() -> None:
     one.add_argument("--steps", type=int, default=0, help="fewer than a whole pass, for a trial")
     one.add_argument("--only", nargs="*", help="these shapes beside the base")
     one.set_defaults(call=train)
+    one = doors.add_parser("page", help="enter the grid into the evidence and write every page of it")
+    one.set_defaults(call=paged)
     one = doors.add_parser("summary", help="print the differences")
     one.add_argument("--grid", type=Path, default=Path("docs/data/shape_grid.json"))
     one.set_defaults(call=summary)
     options = parser.parse_args()
     options.call(options)
+
+
+def paged(options: argparse.Namespace) -> None:
+    """Everything that follows from docs/data/shape_*.json: the rows, docs/shape.html, the picture and the answer."""
+    from studies.shape import page
+    from studies.shape.entering import own_rows, read
+
+    grid = read(page.DATA / "shape_grid.json")
+    made = {
+        "docs/shape.html": page.evidence(),
+        "docs/images/shape_evidence.svg": page.picture(),
+        "docs/how-many-heads.md": page.answer(),
+    }
+    if grid is not None:
+        made["headcount/sizing/own_rows.toml"] = own_rows(grid)
+    for name, text in made.items():
+        (page.ROOT / name).write_text(text, encoding="utf-8")
+        print(f"wrote {name}")
 
 
 def prepared(options: argparse.Namespace) -> None:
