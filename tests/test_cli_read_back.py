@@ -136,7 +136,7 @@ def stores(call, tmp_path, request):
 
 
 def shape(call, tmp_path, request):
-    (tmp_path / "letters.txt").write_bytes(bytes(np.random.default_rng(0).integers(97, 105, 17 * 60).tolist()))
+    (tmp_path / "letters.txt").write_bytes(bytes(np.random.default_rng(0).integers(97, 105, 17 * 200).tolist()))
     small = ("--layers", "2", "--width", "64", "--vocab", "256", "--context", "16", "--text", "letters.txt")
     call("shape", *small, "--flops", "1e9", "--experiment", "settle.toml")
     written = (tmp_path / "settle.toml").read_text()

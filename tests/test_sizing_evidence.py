@@ -19,7 +19,7 @@ def text_of(**fields):
 def table_of(values, checked="quoted", domain="language", seeds=1):
     rows = [
         EvidenceRow(f"r{i}", "c", "x", "y", f"s{i}", "paper", checked, metric="loss", base=100.0,
-                    value=100 * math.exp(v / 100), domain=domain, seeds=seeds)
+                    value=100 * math.exp(v / 100), domain=domain, seeds=seeds, digits=9)
         for i, v in enumerate(values)
     ]  # fmt: skip
     return EvidenceTable(tuple(rows), (SeedNoise("n", "", 0.1, 10),))
@@ -108,6 +108,31 @@ def test_a_row_without_an_error_gets_the_noise_of_its_seeds():
     one, four = table_of([1.0]), table_of([1.0], seeds=4)
     assert one.error(one.rows[0]) == pytest.approx(0.1 * math.sqrt(2))
     assert four.error(four.rows[0]) == pytest.approx(0.1 * math.sqrt(2) / 2)
+
+
+def test_numbers_printed_short_are_known_less():
+    rng, hidden = np.random.default_rng(0), []
+    for _ in range(4000):
+        before, after = 4.92 + 0.01 * (rng.random(2) - 0.5)
+        hidden.append(100 * math.log(math.log(after) / math.log(before)))
+    row = EvidenceRow("a", "c", "", "", "s", "paper", "quoted", metric="ppl", base=4.92, value=4.92)
+    assert row.rounding == pytest.approx(np.std(hidden), rel=0.05)
+    short = EvidenceRow("b", "c", "", "", "s", "paper", "quoted", metric="loss", base=1.3445, value=1.3465, digits=3)
+    assert short.rounding == pytest.approx(100 * 1e-3 / math.sqrt(12) * math.sqrt(2) / 1.3455, rel=1e-2)
+
+
+def test_rows_against_one_run_share_its_noise():
+    rows = [
+        EvidenceRow(
+            f"r{i}", "c", "base", f"x{i}", "s", "paper", "quoted", metric="loss", base=100.0, value=100.0, size=size
+        )
+        for i, size in enumerate(("4 M", "4 M", "8 M"))
+    ]
+    together = EvidenceTable(tuple(rows), (SeedNoise("n", "", 0.1, 10),))
+    (effect,) = pooled_change(together, "c").effects
+    runs = np.random.default_rng(0).standard_normal((20000, 5)) * 0.1  # base, two others; base, other at 8 M
+    mean = (runs[:, 1] - runs[:, 0] + runs[:, 2] - runs[:, 0] + runs[:, 4] - runs[:, 3]) / 3
+    assert effect.error == pytest.approx(mean.std(), rel=0.03)
 
 
 def test_mistakes_in_the_table_are_refused():

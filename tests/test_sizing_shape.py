@@ -23,7 +23,7 @@ def planted(step, sources=3, change=GROUPING):
     """A table in which every source finds the same."""
     rows = [
         EvidenceRow(f"r{i}", change, "", "", f"s{i}", "paper", "quoted", metric="loss", base=100.0,
-                    value=100 * math.exp(step / 100), steps=1)
+                    value=100 * math.exp(step / 100), steps=1, digits=9)
         for i in range(sources)
     ]  # fmt: skip
     return EvidenceTable(tuple(rows), (SeedNoise("n", "", 0.05, 10),))
@@ -123,6 +123,18 @@ def test_two_sources_are_not_enough_and_ours_alone_is_shown_as_ours():
         and found.basis is Basis.HERE
         and "measured here alone, +1.00 ± 0.20% at 4 M" in str(found)
     )
+
+
+def test_a_change_measured_with_few_heads_says_nothing_of_many():
+    rows = [
+        EvidenceRow(f"r{i}", "head_dim 64 to 128", "8 x 64", "4 x 128", f"s{i}", "paper", "quoted", metric="loss",
+                    base=1.0, value=1.01) for i in range(3)
+    ]  # fmt: skip
+    table = EvidenceTable(tuple(rows), (SeedNoise("n", "", 0.05, 10),))
+    near = expected(LayerShape(8, 128, 8, 1), LayerShape(16, 64, 16, 1), table)
+    far = expected(LayerShape(16, 128, 16, 1), LayerShape(32, 64, 32, 1), table)
+    assert near.percent == pytest.approx(100 * math.log(1.01)) and far.percent is None
+    assert "measured where at most 4 heads were left, here 16" in str(far)
 
 
 def test_unknown_shapes_never_stand_before_known_ones():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,7 +88,7 @@ def _answered(
     from headcount.sizing.settling import settling_experiment
 
     planned = None
-    files = [] if out is None else answer.files(out)
+    files = [] if out is None else answer.files(out, _called())
     if experiment is not None:
         length = min(answer.context, 256)
         vocab = 256 if not text.endswith(".npz") else 2048
@@ -153,7 +155,7 @@ def _evidence(out: Path | None, *, as_json: bool) -> None:
         show_table(shown, ("id", "found", "source", "checked"), title=change)
         say()
     show_table(pooled_rows(pooled), ("change", "sources", "percent per step", "a further source"))
-    files = [] if out is None else write_evidence(table, out)
+    files = [] if out is None else write_evidence(table, out, _called())
     tell_written(files)
     quoted = sum(row.checked == "quoted" for row in table.rows)
     firm = [p for p in pooled if p.mean is not None]
@@ -161,6 +163,11 @@ def _evidence(out: Path | None, *, as_json: bool) -> None:
         f"{len(table.rows)} rows from {len(table.sources)} sources, {quoted} of them read in the source's own text; "
         f"{len(firm)} of {len(pooled)} kinds of change have three sources and a number"
     )
+
+
+def _called() -> str:
+    """The command as it was typed."""
+    return " ".join(["headcount", *(shlex.quote(word) for word in sys.argv[1:])])
 
 
 def _bytes(text: str | None) -> float:

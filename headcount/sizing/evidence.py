@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from statistics import median
 from typing import Any, Literal
 
 from headcount.frozen import decode
@@ -23,7 +22,8 @@ FILES = ("evidence.toml", "own_rows.toml")  # what others measured; what a study
 class EvidenceRow:
     """One measurement: what was changed, from what to what, at which size, by whom, and where the number stands.
 
-    `steps` counts the unit of its kind of change; `error` is a standard error in percent where the source gives one.
+    `steps` counts the unit of its kind of change; `error` is a standard error in percent where the source gives one;
+    `digits` how many decimals its numbers were printed with, where they do not show it themselves.
 
     >>> row = EvidenceRow("x", "halve key-value heads", "4 (4) x 128", "4 (1) x 128", "somebody", "thread", "quoted",
     ...                   metric="loss", base=2.0, value=2.02, steps=2)
@@ -50,6 +50,7 @@ class EvidenceRow:
     says: str = ""
     note: str = ""
     error: float | None = None
+    digits: int | None = None
 
     def __post_init__(self) -> None:
         if self.metric in LOSSES and (self.base is None or self.value is None):
@@ -64,6 +65,16 @@ class EvidenceRow:
             return None
         before, after = (math.log(self.base), math.log(self.value)) if self.metric == "ppl" else (self.base, self.value)
         return 100 * math.log(after / before)
+
+    @property
+    def rounding(self) -> float:
+        """What printing to so many decimals hides of the percentage: uniform errors of half a digit in both."""
+        if self.percent is None or self.base is None or self.value is None:
+            return 0.0
+        shown = max(_decimals(self.base), _decimals(self.value)) if self.digits is None else self.digits
+        hidden = 10.0**-shown / math.sqrt(12)
+        slopes = [1 / (v * math.log(v)) if self.metric == "ppl" else 1 / v for v in (self.base, self.value)]
+        return 100 * hidden * math.hypot(*slopes)
 
     @property
     def per_step(self) -> float | None:
@@ -129,18 +140,29 @@ class EvidenceTable:
         return tuple(dict.fromkeys(row.source for row in self.rows))
 
     @property
-    def typical_noise(self) -> float:
-        """The median deviation of one run, in percent: what a row with one seed and no error is given."""
+    def assumed_noise(self) -> float:
+        """The loudest deviation of one run that others report, in percent: what a row without an error is given."""
         if not self.noise:
             raise ValueError("the table says nothing about seeds: it has no [[noise]]")
-        return median(noise.deviation for noise in self.noise)
+        return max(noise.deviation for noise in self.noise)
 
     def of(self, change: str) -> tuple[EvidenceRow, ...]:
         return tuple(row for row in self.rows if row.change == change)
 
     def error(self, row: EvidenceRow) -> float:
-        """The standard error of a row's percentage: its own, or two runs' noise over its seeds."""
-        return row.error if row.error is not None else self.typical_noise * math.sqrt(2 / max(row.seeds, 1))
+        """The standard error of a row's percentage: its own, or two runs' noise over its seeds and their rounding."""
+        if row.error is not None:
+            return row.error
+        return math.hypot(self.assumed_noise * math.sqrt(2 / max(row.seeds, 1)), row.rounding)
+
+
+def _decimals(number: float) -> int:
+    """How many decimals a number was written with.
+
+    >>> _decimals(4.92), _decimals(30.2)
+    (2, 1)
+    """
+    return len(str(number).partition(".")[2])
 
 
 @cache

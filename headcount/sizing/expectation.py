@@ -16,6 +16,7 @@ __all__ = ["Expectation", "ExpectedPart", "expected"]
 GROUPING = "halve key-value heads"
 DOUBLINGS = {(16, 32): "head_dim 16 to 32", (32, 64): "head_dim 32 to 64", (64, 128): "head_dim 64 to 128"}
 OURS = "headcount"
+FARTHEST = 2  # times the heads that were left where a change was measured: beyond it says nothing
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,10 @@ class ExpectedPart:
     basis: Basis
     sources: int
     reason: str = ""
+    ours: bool = False  # one of the sources is our own grid
 
     def as_row(self) -> dict[str, Any]:
-        mark = f"{self.basis.value}, {self.sources} sources" if self.basis is Basis.ELSEWHERE else self.basis.value
+        mark = _marked(self.sources, self.ours) if self.basis is Basis.ELSEWHERE else self.basis.value
         ends = None if self.low is None else [self.low, self.high]
         return {"change": self.change, "steps": self.steps, "percent": self.percent, "interval": ends, "basis": mark}
 
@@ -73,8 +75,8 @@ class Expectation:
     def mark(self) -> str:
         """The basis in words, with the fewest sources that a part has."""
         if self.basis is Basis.ELSEWHERE:
-            fewest = min(part.sources for part in self.parts if part.basis is Basis.ELSEWHERE)
-            return f"{self.basis.value}, {fewest} sources"
+            fewest = min((p for p in self.parts if p.basis is Basis.ELSEWHERE), key=lambda p: p.sources)
+            return _marked(fewest.sources, fewest.ours)
         return "the reference" if not self.parts else self.basis.value
 
     def __str__(self) -> str:
@@ -112,7 +114,7 @@ def expected(
     halvings = math.log2(one.ratio / reference.ratio)
     if abs(halvings) > 1e-9:
         parts.append(_part(table, GROUPING, halvings, language))
-    parts += _doublings(one.head_dim, reference.head_dim, table, language)
+    parts += _doublings(one, reference, table, language)
     total, before = one.heads * one.head_dim / wider, reference.heads * reference.head_dim
     if abs(math.log2(total / before)) > 0.1:  # a tenth of a halving is rounding to whole heads
         reason = f"attention {total / before:.2g} times as wide at equal parameters: no three sources"
@@ -120,8 +122,18 @@ def expected(
     return Expectation((*parts, *([_part(table, plan, 1, language)] if plan else [])))
 
 
-def _doublings(head_dim: int, reference: int, table: EvidenceTable, language: bool) -> list[ExpectedPart]:
+def _marked(sources: int, ours: bool) -> str:
+    """The mark of a pooled number.
+
+    >>> _marked(4, True), _marked(3, False)
+    ('measured elsewhere, 3 sources, and here', 'measured elsewhere, 3 sources')
+    """
+    return f"{Basis.ELSEWHERE.value}, {sources - ours} sources" + (", and here" if ours else "")
+
+
+def _doublings(one: LayerShape, other: LayerShape, table: EvidenceTable, language: bool) -> list[ExpectedPart]:
     """The way from one head dimension to another by doublings, or one part that nobody has measured."""
+    head_dim, reference = one.head_dim, other.head_dim
     if head_dim == reference:
         return []
     low, high, sign = min(head_dim, reference), max(head_dim, reference), 1 if head_dim > reference else -1
@@ -132,7 +144,17 @@ def _doublings(head_dim: int, reference: int, table: EvidenceTable, language: bo
     if low != high or any(step not in DOUBLINGS for step in steps):
         reason = f"head_dim {head_dim} for {reference}: no three sources"
         return [ExpectedPart(f"head_dim {reference} to {head_dim}", 1, None, None, None, Basis.HABIT, 0, reason)]
-    return [_part(table, DOUBLINGS[step], sign, language) for step in steps]
+    width = max(one.heads * head_dim, other.heads * reference)
+    return [_within(_part(table, DOUBLINGS[step], sign, language), table, width // step[1]) for step in steps]
+
+
+def _within(part: ExpectedPart, table: EvidenceTable, heads: int) -> ExpectedPart:
+    """The part, if about so few heads were left where it was measured; else it says nothing of this shape."""
+    left = [int(row.after.split()[0]) for row in table.of(part.change) if row.fits]
+    if part.percent is None or not left or heads <= FARTHEST * max(left):
+        return part
+    reason = f"{part.change}: measured where at most {max(left)} heads were left, here {heads}"
+    return ExpectedPart(part.change, part.steps, None, None, None, Basis.HABIT, part.sources, reason)
 
 
 def _part(table: EvidenceTable, change: str, steps: float, language: bool) -> ExpectedPart:
@@ -143,9 +165,9 @@ def _part(table: EvidenceTable, change: str, steps: float, language: bool) -> Ex
         ends = sorted(steps * end for end in pooled.prediction)
         most = max(row.steps for row in pooled.rows if row.fits)
         reason = f"measured up to {most:g} steps" if abs(steps) > most else ""
-        return ExpectedPart(
-            change, steps, steps * pooled.mean, ends[0], ends[1], Basis.ELSEWHERE, pooled.sources, reason
-        )
+        ours = any(effect.source == OURS for effect in pooled.effects)
+        middle = steps * pooled.mean
+        return ExpectedPart(change, steps, middle, ends[0], ends[1], Basis.ELSEWHERE, pooled.sources, reason, ours)
     if [effect.source for effect in pooled.effects] == [OURS]:
         only = pooled.effects[0]
         shown = f"{only.value:+.2f} ± {2 * only.error:.2f}% at {only.rows[0].size.split(',')[0]}"

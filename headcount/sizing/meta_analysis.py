@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -94,10 +95,22 @@ def source_effects(table: EvidenceTable, rows: Sequence[EvidenceRow]) -> list[So
     effects = []
     for source, own in found.items():
         values = [row.per_step for row in own if row.per_step is not None]
-        noise = fmean((table.error(row) / row.steps) ** 2 for row in own)
-        spread = variance(values) if len(values) > 1 else 0.0
-        effects.append(SourceEffect(source, fmean(values), math.sqrt(max(noise, spread) / len(own)), tuple(own)))
+        noise = fmean((table.error(row) / row.steps) ** 2 for row in own) * _shared(own)
+        spread = variance(values) / len(own) if len(values) > 1 else 0.0
+        effects.append(SourceEffect(source, fmean(values), math.sqrt(max(noise, spread)), tuple(own)))
     return effects
+
+
+def _shared(rows: Sequence[EvidenceRow]) -> float:
+    """The variance of the mean of rows with variance 1: those against one and the same run share half of it.
+
+    >>> from headcount.sizing.evidence import EvidenceRow
+    >>> one = EvidenceRow("a", "c", "base", "x", "s", "paper", "quoted", size="4 M")
+    >>> _shared([one]), _shared([one, one])
+    (1.0, 0.75)
+    """
+    groups = Counter((row.before, row.size) for row in rows)
+    return sum(count * (1 + (count - 1) / 2) for count in groups.values()) / len(rows) ** 2
 
 
 def random_effects(values: Sequence[float], errors: Sequence[float]) -> tuple[float, float, float]:

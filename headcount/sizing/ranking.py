@@ -33,6 +33,7 @@ USUAL = 64  # head_dim of the reference
 FEED = {True: 8 / 3, False: 4.0}  # a feed-forward's usual width as a share of embed_dim, gated or not
 WIDTHS = (*range(64, 512, 64), *range(512, 1024, 128), *range(1024, 8193, 256))  # so that heads can be shared
 ROUND = 16  # widths of feed-forwards are whole multiples of it
+DOUBT = 0.1  # of half its interval: of two shapes alike the better known comes first; habit
 WORTH = 0.5  # percent of loss that halving what is read for each token is worth; habit
 
 
@@ -172,11 +173,11 @@ class ShapeAnswer:
             "why it differs": _differs(other, theirs, ours, self),
         }
 
-    def files(self, out: Path) -> list[Path]:
-        """The page and the rows."""
+    def files(self, out: Path, command: str = "") -> list[Path]:
+        """The page and the rows; the page says by which command it was made."""
         from headcount.sizing.shape_page import write_shape
 
-        return write_shape(self, out)
+        return write_shape(self, out, command)
 
     def _repr_html_(self) -> str:
         columns = ("heads", "head_dim", "key-value heads", "parameters", "cache bytes per token", "why")
@@ -205,8 +206,9 @@ def shape(
 
     Every shape has the budget's parameters: what attention gives up, the feed-forward gets. They are ordered by the
     expected loss, in percent against multi-head attention of head_dim 64, plus what is read for each token counted at
-    its `worth` (percent of loss for each halving: a habit, not a measurement); shapes that break a limit come last, and
-    so do those of which nobody knows the quality. `language=False` is for data that nobody has measured: all is habit.
+    its `worth` (percent of loss for each halving: a habit, not a measurement), a tenth of its uncertainty added; shapes
+    that break a limit come last, and so do those of which nobody knows the quality. `language=False` is for data that
+    nobody has measured: all is habit.
 
     >>> answer = shape("135M", context=8192, vocab=49152)
     >>> answer.first.cost.parameters < 1.02 * 135e6, answer.first.broken
@@ -351,7 +353,10 @@ def _ranked(
     layer = reference.layers[0] if plan else one.layers[0]
     found = expected(layer, reference.layers[0], table, language=language, plan=plan)
     saved = worth * math.log2(_work(cost) / _work(before))
-    return RankedShape(one, cost, found, limits.broken(cost), (found.percent or 0.0) + saved + _odd(one, language))
+    ends = found.interval or (0.0, 0.0)
+    doubt = DOUBT * (ends[1] - ends[0]) / 2
+    price = (found.percent or 0.0) + saved + doubt + _odd(one, language)
+    return RankedShape(one, cost, found, limits.broken(cost), price)
 
 
 def _work(cost: Footprint) -> float:

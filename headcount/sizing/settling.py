@@ -78,7 +78,7 @@ class SettlingExperiment:
     def to_toml(self) -> str:
         lines = [
             f"# {self.sentence}.",
-            f"# {self.flops:.1e} FLOPs in all. Run it: headcount sweep FILE --store FOLDER",
+            f"# {self.flops:.1e} FLOPs in all. Run it: headcount sweep FILE",
             f'name = "{self.name}"',
             "",
             "[trial]",

@@ -28,11 +28,10 @@ __all__ = [
 ]
 
 AXIS = "percent of the loss for one step; right is worse"
-COMMAND = "headcount shape --evidence --out DIR"
 DOTS = (
-    "A dot is a measurement, its line two standard errors: its own where the source gives them, else what two runs of "
-    "one seed show elsewhere ({noise:.2g}% each). A diamond is the mean over sources with its 95% interval, the pale "
-    "bar where a further source would lie."
+    "A dot is a measurement, its line two standard errors: its own where the source gives them, else those of two runs "
+    "as loud as the loudest that others report ({noise:.2g}% each) and the rounding of its numbers. A diamond is the "
+    "mean over sources with its 95% interval, the pale bar where a further source would lie."
 )
 FITTED = (
     "A kind of change with fewer than three sources gets no number. Sources differ more than their own noise, so the "
@@ -78,7 +77,7 @@ def evidence_figure(table: EvidenceTable, *, narrow: bool = False) -> Any:
     return forest(groups, title="What was measured about heads", words=words, axis=AXIS, narrow=narrow)
 
 
-def evidence_page(table: EvidenceTable, *, date: str = "", extra: Sequence[Passage] = ()) -> str:
+def evidence_page(table: EvidenceTable, *, date: str = "", extra: Sequence[Passage] = (), command: str = "") -> str:
     """The table of evidence as a page."""
     pooled = [pooled_change(table, change) for change in table.changes]
     firm = [p for p in pooled if p.mean is not None]
@@ -90,7 +89,7 @@ def evidence_page(table: EvidenceTable, *, date: str = "", extra: Sequence[Passa
     sections = [
         Passage(
             "What was measured",
-            (DOTS.format(noise=table.typical_noise),),
+            (DOTS.format(noise=table.assumed_noise),),
             (Exhibit(evidence_figure(table), "Orange is measured here.", evidence_figure(table, narrow=True)),),
         ),
         Passage("What it comes to", (FITTED, _left(out, held)), rows=tuple(pooled_rows(pooled))),
@@ -104,11 +103,11 @@ def evidence_page(table: EvidenceTable, *, date: str = "", extra: Sequence[Passa
     ]
     facts = {"rows": len(table.rows), "sources": len(table.sources), "read in the source": quoted, "pooled": len(firm)}
     return article(
-        "How many heads? What was measured", lead, sections, subject="shape", facts=facts, command=COMMAND, date=date
+        "How many heads? What was measured", lead, sections, subject="shape", facts=facts, command=command, date=date
     )
 
 
-def shape_page(answer: ShapeAnswer, *, date: str = "") -> str:
+def shape_page(answer: ShapeAnswer, *, date: str = "", command: str = "") -> str:
     """An answer as a page: the ranking, models in use beside it, what forbids, and what each part rests on."""
     from headcount.sizing.ranking import marks
 
@@ -143,21 +142,21 @@ def shape_page(answer: ShapeAnswer, *, date: str = "") -> str:
     }
     return article(
         f"How many heads for {answer.question}?", answer.sentence, sections, subject="shape", facts=facts,
-        command="headcount shape ... --out DIR", date=date,
+        command=command, date=date,
     )  # fmt: skip
 
 
-def write_shape(answer: ShapeAnswer, out: Path) -> list[Path]:
+def write_shape(answer: ShapeAnswer, out: Path, command: str = "") -> list[Path]:
     """The page and the rows of an answer."""
     make_folder(out)
     rows = out / "shape.json"
     held = {"question": answer.question, "sentence": answer.sentence, "shapes": answer.rows, "beside": answer.beside()}
     with whole(rows) as scratch:
         scratch.write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
-    return [write_article(out / "shape.html", shape_page(answer)), rows]
+    return [write_article(out / "shape.html", shape_page(answer, command=command)), rows]
 
 
-def write_evidence(table: EvidenceTable, out: Path) -> list[Path]:
+def write_evidence(table: EvidenceTable, out: Path, command: str = "") -> list[Path]:
     """The page, the figure and the rows of the evidence."""
     make_folder(out)
     picture, rows = out / "evidence.svg", out / "evidence.json"
@@ -165,7 +164,7 @@ def write_evidence(table: EvidenceTable, out: Path) -> list[Path]:
         scratch.write_text(evidence_figure(table).standalone(), encoding="utf-8")
     with whole(rows) as scratch:
         scratch.write_text(json.dumps([row.as_row() for row in table.rows], indent=1) + "\n", encoding="utf-8")
-    return [write_article(out / "evidence.html", evidence_page(table)), picture, rows]
+    return [write_article(out / "evidence.html", evidence_page(table, command=command)), picture, rows]
 
 
 def _group(table: EvidenceTable, change: str) -> ForestGroup | None:

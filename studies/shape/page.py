@@ -12,7 +12,7 @@ from headcount.report import Exhibit, Passage
 from headcount.sizing.evidence import EvidenceTable, parsed
 from headcount.sizing.forest import ForestGroup, ForestLine, forest
 from headcount.sizing.meta_analysis import left_out, pooled_change
-from headcount.sizing.paired_difference import paired_differences, pooled_deviation
+from headcount.sizing.paired_difference import PairedDifference, paired_differences, pooled_deviation
 from headcount.sizing.ranking import ShapeAnswer, shape
 from headcount.sizing.shape_page import evidence_figure, evidence_page
 from studies.shape.entering import own_rows, read
@@ -20,6 +20,7 @@ from studies.shape.grid import BASE
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "docs/data"
+COMMAND = "headcount shape --evidence --out DIR"
 QUESTIONS: dict[str, dict[str, Any]] = {
     "a 10 M time-series encoder, context 512": {"budget": "10M", "context": 512, "encoder": True},
     "a 135 M language model, context 8k": {"budget": "135M", "context": 8192, "vocab": 49152},
@@ -48,7 +49,7 @@ def evidence(data: Path = DATA) -> str:
     """docs/shape.html."""
     grid, settled, promise = (read(data / f"shape_{name}.json") for name in ("grid", "settled", "promise"))
     extra = [] if grid is None else [_grid(grid), *([] if not (settled and promise) else [_settled(settled, promise)])]
-    return evidence_page(table(data), date=looked_up(), extra=extra)
+    return evidence_page(table(data), date=looked_up(), extra=extra, command=COMMAND)
 
 
 def picture(data: Path = DATA) -> str:
@@ -121,7 +122,8 @@ def _left(held: EvidenceTable) -> str:
     if not out:
         return "No kind has four sources yet, so none can be left out and still leave three."
     inside = sum(row["inside"] for row in out)
-    return f"Left out one by one, {inside} of {len(out)} sources lie where the others predict them."
+    where = "where the others predict them, their own noise allowed"
+    return f"Left out one by one, {inside} of {len(out)} sources lie {where}."
 
 
 def _own(grid: Mapping[str, Any] | None) -> str:
@@ -135,10 +137,20 @@ def _own(grid: Mapping[str, Any] | None) -> str:
         lines.append(
             f"| {d.shape} | {d.mean:+.2f}% [{low:+.2f}, {high:+.2f}] | {d.rate:g}{' (end)' if d.edge else ''} |"
         )
+    alone, together = (sum(_away(d, n) for d in found) for n in (1, len(found)))
+    lines += [
+        "",
+        f"Of {len(found)} comparisons {alone} lie away from zero one by one, {together} all at once (Bonferroni).",
+    ]
     return (
         "\n".join(lines)
         + f"\n\nOne seed's paired difference has a deviation of {deviation:.2f}% ({free} degrees of freedom)."
     )
+
+
+def _away(found: PairedDifference, comparisons: int) -> bool:
+    low, high = found.interval(comparisons=comparisons)
+    return not low <= 0 <= high
 
 
 def _said(settled: Mapping[str, Any] | None, promise: Mapping[str, Any] | None) -> str:
@@ -193,7 +205,7 @@ The answer in one screen; then why. `headcount shape 135M --context 8192` answer
 - **Nobody knows for data that are not language.** For a time-series encoder there is habit; `headcount measure` asks
   your own data.
 
-Everything above is {rows} rows from {of} sources ({quoted} read in the source's own text), most of them one seed each.
+Everything above is {rows} rows from {of} sources ({quoted} read in the source's own text), most of them with one seed.
 `headcount shape --evidence` prints them, [shape.html](shape.html) draws them.
 
 ![What was measured about heads](images/shape_evidence.svg)
@@ -205,9 +217,9 @@ Everything above is {rows} rows from {of} sources ({quoted} read in the source's
 
 Published comparisons contradict each other: grouped queries lose four points of benchmark average in one report, none
 in another; latent attention is ahead in one and behind in another; the same change of heads, by the same people within
-two days, came out at -0.7%, +2.4% and +3.2% with one seed each. So a kind of change gets a number only where three sources
-measured a loss, with an interval that holds for few sources (random effects, Paule and Mandel's tau, Hartung and
-Knapp's interval); else its rows are shown and that is all.
+two days, came out at -0.7%, +2.4% and +3.2% with one seed each. So a kind of change gets a number only where three
+sources measured a loss, with an interval that holds for few sources (random effects, Paule and Mandel's tau, Hartung
+and Knapp's interval); else its rows are shown and that is all.
 
 {pooled}
 
