@@ -124,7 +124,18 @@ def test_numbers_printed_short_are_known_less():
 def test_rows_against_one_run_share_its_noise():
     rows = [
         EvidenceRow(
-            f"r{i}", "c", "base", f"x{i}", "s", "paper", "quoted", metric="loss", base=100.0, value=100.0, size=size
+            f"r{i}",
+            "c",
+            "base",
+            f"x{i}",
+            "s",
+            "paper",
+            "quoted",
+            metric="loss",
+            base=100.0,
+            value=100.0,
+            size=size,
+            digits=9,
         )
         for i, size in enumerate(("4 M", "4 M", "8 M"))
     ]

@@ -156,7 +156,7 @@ def test_attention_may_be_divided_over_layers():
         ({}, "give a budget of parameters, a width, or a model"),
         ({"budget": "much"}, "a budget is a number of parameters"),
         ({"budget": -1}, "budget"),
-        ({"budget": "1M", "vocab": 200_000}, "leave no room beside a vocabulary of 200,000"),
+        ({"budget": "1M", "vocab": 200_000}, "leave no room for layers beside a vocabulary of 200,000"),
         ({"model": "Llama-9"}, "no known shape 'Llama-9'"),
         ({"model": "GPT-2", "budget": "1M"}, "not both"),
         ({"budget": "1M", "context": 0}, "context"),
@@ -228,7 +228,12 @@ def test_memory_grows_with_heads_and_with_dimensions_up_to_the_length():
 def test_a_task_brings_its_own_bounds():
     task = task_of("LinearMax", 128, retrievals=4, token_dim=4)
     (bound,) = task_bounds(task, heads=1, head_dim=2)
-    assert bound.value == hc.head_count.few_heads_exponent(length=128, retrievals=4, heads=1, head_dim=2).value
+    assert (
+        bound.holds
+        and bound.value == hc.head_count.bounds.linear_max_exponent(length=128, retrievals=4, heads=1, head_dim=2).value
+    )
+    (wells,) = task_bounds(task_of("Wells", 128, retrievals=4, token_dim=4), heads=1, head_dim=2)
+    assert wells.value == hc.head_count.few_heads_exponent(length=128, retrievals=4, heads=1, head_dim=2).value > 0
     assert task_bounds(task, heads=4, head_dim=2) == []
     answer = shape("10M", context=128, encoder=True, task=task)
     assert len(answer.bounds) >= 3 and len(forbidding(answer.first.shape, 128)) == 3

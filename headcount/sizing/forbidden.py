@@ -89,15 +89,15 @@ def rank_separation(embed_dim: int, head_dim: int) -> Bound:
 
 def task_bounds(task: Task, heads: int, head_dim: int) -> list[Bound]:
     """What the head-count paper forbids one layer of this shape on a task, where the task states its retrievals."""
-    from headcount.papers.head_count.bounds import few_heads_exponent
+    from headcount.papers.head_count.bounds import few_heads_exponent, linear_max_exponent
 
     structure = task.structure
     count = sum(retrieval.count for retrieval in structure.retrievals)
     if count <= heads:
         return []
-    return [
-        few_heads_exponent(length=structure.length, retrievals=count, heads=heads, head_dim=head_dim, target=structure)
-    ]
+    linear = all(retrieval.score == "linear" for retrieval in structure.retrievals)
+    asked = linear_max_exponent if linear else few_heads_exponent
+    return [asked(length=structure.length, retrievals=count, heads=heads, head_dim=head_dim, target=structure)]
 
 
 def forbidding(shape: ModelShape, context: int, task: Task | None = None) -> list[Bound]:

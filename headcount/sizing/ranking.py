@@ -318,7 +318,7 @@ def _of_budget(wanted: float, width: int | None, layers: int | None, vocab: int,
             best, least = _welded(depth, embed, vocab, wiring, feed), away
     if best is None:
         said = f"a vocabulary of {vocab:,}" + (f" and {layers} layers" if layers else "")
-        raise ValueError(f"{spoken_count(wanted)} parameters leave no room beside {said}; take fewer of them")
+        raise ValueError(f"{spoken_count(wanted)} parameters leave no room for layers beside {said}")
     return best
 
 
@@ -424,11 +424,13 @@ def parameters_from(text: float | str) -> float:
 def spoken_count(count: float) -> str:
     """A number of parameters in words.
 
-    >>> spoken_count(135_171_648), spoken_count(1_000_811_200)
-    ('135 M', '1.00 B')
+    >>> spoken_count(135_171_648), spoken_count(999_885_952), spoken_count(1_000_811_200), spoken_count(300)
+    ('135 M', '1.00 B', '1.00 B', '300')
     """
-    size, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M")
-    return f"{size:.3g} {unit}" if size >= 100 else f"{size:.2f} {unit}"
+    if count < 1e5:
+        return f"{count:,.0f}"
+    size, unit = (count / 1e9, "B") if count >= 9.995e8 else (count / 1e6, "M")
+    return f"{size:.0f} {unit}" if size >= 100 else f"{size:.2f} {unit}"
 
 
 def marks(answer: ShapeAnswer) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ DOTS = (
     "mean over sources with its 95% interval, the pale bar where a further source would lie."
 )
 FITTED = (
-    "A kind of change with fewer than three sources gets no number. Sources differ more than their own noise, so the "
+    "A kind of change with fewer than three sources gets no number. Sources may differ beyond their noise, so the "
     "interval is Hartung and Knapp's around a random-effects mean (Paule and Mandel's tau)."
 )
 COLUMNS = {
