@@ -9,11 +9,12 @@ import pytest
 import headcount as hc
 from headcount.cli.task_options import task_of
 from headcount.sizing.basis import Basis
+from headcount.sizing.equal_shapes import candidates, parameters_from
 from headcount.sizing.evidence import EvidenceRow, EvidenceTable, SeedNoise, evidence_table
 from headcount.sizing.expectation import expected
 from headcount.sizing.forbidden import every_pattern, forbidding, memorised, task_bounds
 from headcount.sizing.model_shape import LayerShape
-from headcount.sizing.ranking import candidates, parameters_from, shape
+from headcount.sizing.ranking import shape
 from headcount.sizing.settling import found_with, is_trial, read_experiment, settle, settling_experiment
 
 GROUPING = "halve key-value heads"

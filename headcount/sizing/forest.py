@@ -36,12 +36,12 @@ class ForestGroup:
 
 
 def forest(groups: Sequence[ForestGroup], *, title: str, words: str, axis: str, narrow: bool = False) -> Figure:
-    """The figure; what lies outside the axis ends there."""
+    """The figure; what lies outside the axis ends there, and a narrow axis keeps its name up to a semicolon."""
     width, left = (380, 150.0) if narrow else (860, 330.0)
     height = HEAD + sum(ROW * (len(g.lines) + 1 + (g.total is not None)) + 8 for g in groups) + FOOT
     frame = Frame(left, width - 14.0, 10.0, height - FOOT)
     scale = _scale(groups, frame)
-    parts = [_ground(frame, scale, axis)]
+    parts = [_ground(frame, scale, axis.partition(";")[0] if narrow else axis)]
     y = HEAD
     for group in groups:
         parts.append(text(_cut(group.name + group.note, narrow), 4, y, "strong"))
