@@ -130,6 +130,15 @@ def test_a_stopped_trial_goes_on_and_gives_the_same_rows(text, tmp_path):
         TrialRows.open(tmp_path / "parts.json", {"x": 2})
 
 
+def test_how_many_members_are_trained_at_once_changes_nothing(text, tmp_path):
+    trial = PairedTrial({"a": SHAPE}, rates=(1e-2, 2e-2), seeds=(0, 1, 2), batch=4)
+    together, apart = (TrialRows.open(tmp_path / f"{n}.json", {}) for n in ("together", "apart"))
+    assert run(trial, text, together) and run(trial, text, apart, room=4 * SHAPE.parameters)
+    for one, other in zip(together.rows, apart.rows, strict=True):
+        assert (one["seed"], one["rate"]) == (other["seed"], other["rate"])
+        assert one["loss"] == pytest.approx(other["loss"], abs=2e-5)
+
+
 def test_training_learns_what_the_text_repeats(tmp_path):
     kept = TrialRows.open(tmp_path / "rows.json", {})
     run(PairedTrial({"a": SHAPE}, (1e-2,), (0, 1), batch=4), repeating(800), kept)

@@ -22,11 +22,13 @@ from headcount.sizing.grouped_bank import GroupedBank, Pace
 from headcount.sizing.model_shape import ModelShape
 from headcount.sizing.windows import TokenWindows
 
-__all__ = ["PairedTrial", "TrialRows"]
+__all__ = ["PairedTrial", "TrialRows", "banks", "run"]
+
+Member = tuple[int, float]  # seed and rate
 
 CHECKS = 4  # looks at the held-out windows, evenly spaced
 AT_ONCE = 24  # held-out windows a member reads at a time
-SPARE = 1.15  # a shape is begun only if so many times the longest yet still fits
+SPARE = 1.15  # a bank is begun only if so many times the longest yet still fits
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class PairedTrial:
             raise ValueError(f"seeds must differ, got {self.seeds}")
 
     @property
-    def members(self) -> tuple[tuple[int, float], ...]:
+    def members(self) -> tuple[Member, ...]:
         return tuple((seed, rate) for seed in self.seeds for rate in self.rates)
 
     def steps_on(self, text: TokenWindows) -> int:
@@ -62,7 +64,7 @@ class PairedTrial:
 
 @dataclass
 class TrialRows:
-    """The rows of a trial on disk: written whole after every shape."""
+    """The rows of a trial on disk: written whole after every bank."""
 
     path: Path
     facts: dict[str, Any]
@@ -80,7 +82,7 @@ class TrialRows:
             raise ValueError(f"{path} was made with {wrong} {theirs[wrong]}, not {facts[wrong]}; give another file")
         return cls(path, facts, held["rows"])
 
-    def has(self, shape: str, members: Sequence[tuple[int, float]]) -> bool:
+    def has(self, shape: str, members: Sequence[Member]) -> bool:
         there = {(row["shape"], row["seed"], row["rate"]) for row in self.rows}
         return all((shape, seed, rate) in there for seed, rate in members)
 
@@ -99,36 +101,54 @@ def run(
     *,
     device: str = "cpu",
     until: float = math.inf,
+    room: float = 0.0,
     say: Callable[[str], None] = lambda _: None,
 ) -> bool:
-    """Train what is missing; whether all of it is there. No shape is begun that would end after `until`."""
+    """Train what is missing; whether all of it is there. No bank is begun that would end after `until`.
+
+    A bank holds members of at most `room` parameters together: what a common device has memory for, unless said else.
+    """
     longest = 0.0
     for name, shape in trial.shapes.items():
-        if kept.has(name, trial.members):
-            continue
-        began = time.perf_counter()
-        if began + SPARE * longest > until:
-            say(f"{name}: no time left")
-            return False
-        rows = trained(name, shape, trial, text, device)
-        longest = max(longest, time.perf_counter() - began)
-        kept.add(rows, device=_device_name(device), seconds_per_shape=round(longest, 1))
-        best = min((row["loss"] for row in rows if row["loss"] is not None), default=math.nan)
-        say(f"{name}: best {best:.4f} of {len(rows)} members in {time.perf_counter() - began:.1f} s")
+        for members in banks(shape, [m for m in trial.members if not kept.has(name, [m])], room or _room(device)):
+            began = time.perf_counter()
+            if began + SPARE * longest > until:
+                say(f"{name}: no time left")
+                return False
+            rows = trained(name, shape, members, trial, text, device)
+            took = time.perf_counter() - began
+            longest = max(longest, took)
+            kept.add(rows, device=_device_name(device), seconds_per_bank=round(longest, 1))
+            best = min((row["loss"] for row in rows if row["loss"] is not None), default=math.nan)
+            say(f"{name}: best {best:.4f} of {len(rows)} members in {took:.1f} s")
     return True
 
 
-def trained(name: str, shape: ModelShape, trial: PairedTrial, text: TokenWindows, device: str) -> list[dict[str, Any]]:
-    """A row for each member of one shape."""
-    bank = GroupedBank(shape, trial.members, Pace(trial.steps_on(text)), device=device)
+def banks(shape: ModelShape, members: Sequence[Member], room: float) -> list[Sequence[Member]]:
+    """The members in banks of at most `room` parameters together, at least one in each.
+
+    >>> shape = ModelShape.uniform(1, heads=1, head_dim=8, embed_dim=8, width=8, vocab=8)
+    >>> [len(bank) for bank in banks(shape, [(s, 0.1) for s in range(5)], room=2 * shape.parameters)]
+    [2, 2, 1]
+    """
+    each = max(1, int(room / shape.parameters))
+    return [members[i : i + each] for i in range(0, len(members), each)]
+
+
+def trained(
+    name: str, shape: ModelShape, members: Sequence[Member], trial: PairedTrial, text: TokenWindows, device: str
+) -> list[dict[str, Any]]:
+    """A row for each of these members of one shape, trained at once."""
+    bank = GroupedBank(shape, members, Pace(trial.steps_on(text)), device=device)
+    seeds = list(dict.fromkeys(seed for seed, _ in members))
     windows, held = (torch.from_numpy(part.astype("int64")).to(device) for part in (text.train, text.valid))
-    orders = {seed: torch.from_numpy(text.order(seed)).to(device) for seed in trial.seeds}
-    at = [trial.seeds.index(seed) for seed, _ in trial.members]
+    orders = {seed: torch.from_numpy(text.order(seed)).to(device) for seed in seeds}
+    at = [seeds.index(seed) for seed, _ in members]
     curve: list[tuple[int, Tensor]] = []
 
     def batch_at(step: int) -> Tensor:
         part = slice(step * trial.batch, (step + 1) * trial.batch)
-        return torch.stack([windows[orders[seed][part]] for seed in trial.seeds])[at]
+        return torch.stack([windows[orders[seed][part]] for seed in seeds])[at]
 
     def look(done: int) -> None:
         if done % max(1, bank.pace.steps // CHECKS) == 0 or done == bank.pace.steps:
@@ -147,7 +167,7 @@ def trained(name: str, shape: ModelShape, trial: PairedTrial, text: TokenWindows
             "curve": [[step, _number(values[i].mean())] for step, values in curve],
             "parameters": shape.parameters,
         }
-        for i, (seed, rate) in enumerate(trial.members)
+        for i, (seed, rate) in enumerate(members)
     ]
 
 
@@ -163,6 +183,11 @@ def _number(value: Tensor) -> float | None:
     """A loss, or None where the member has diverged."""
     number = float(value)
     return round(number, 6) if math.isfinite(number) else None
+
+
+def _room(device: str) -> float:
+    """A billion parameters take 16 GB with gradients and moments; a CPU is better off with fewer at a time."""
+    return 1e9 if device.startswith("cuda") else 1e8
 
 
 def _device_name(device: str) -> str:
