@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         reproduction,
         results,
         shrinking,
+        sizing,
         sources,
         structure,
         tasks,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
+    from headcount.sizing import shape
     from headcount.sources import Source
     from headcount.tasks import task
 
@@ -94,7 +96,9 @@ __all__ = [
     "report",
     "reproduction",
     "results",
+    "shape",
     "shrinking",
+    "sizing",
     "sources",
     "ssm",
     "structure",
@@ -118,6 +122,7 @@ __getattr__, __dir__ = lazily(
         "papers.tensor_lens": ("operator",),
         "results": ("Bound", "Store", "Study"),
         "shrinking": ("compress",),
+        "sizing": ("shape",),
         "sources": ("Source",),
         "tasks": ("task",),
     },
@@ -145,6 +150,7 @@ __getattr__, __dir__ = lazily(
         "reproduction",
         "results",
         "shrinking",
+        "sizing",
         "sources",
         "structure",
         "tasks",

@@ -1,6 +1,7 @@
 """What a command writes, a command reads: for every command of the app, so that a new one must say who reads it."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -134,6 +135,17 @@ def stores(call, tmp_path, request):
     assert len(json.loads(call("export", "both", "--json"))) == 8
 
 
+def shape(call, tmp_path, request):
+    (tmp_path / "letters.txt").write_bytes(bytes(np.random.default_rng(0).integers(97, 105, 17 * 200).tolist()))
+    small = ("--layers", "2", "--width", "64", "--vocab", "256", "--context", "16", "--text", "letters.txt")
+    call("shape", *small, "--flops", "1e9", "--experiment", "settle.toml")
+    written = (tmp_path / "settle.toml").read_text()
+    few = re.sub(r"seeds = .*", "seeds = [1, 2]", re.sub(r"rates = .*", "rates = [1e-2]", written))
+    (tmp_path / "settle.toml").write_text(re.sub(r"steps = .*", "steps = 4", few))
+    row = json.loads(call("sweep", "settle.toml", "--store", "kept", "--json"))
+    assert row["seeds"] == 2 and (tmp_path / "kept/settled.json").exists()
+
+
 READ_BACK = {
     "apply": applied,
     "interpolate": interpolate,
@@ -146,6 +158,7 @@ READ_BACK = {
     "measure": measure,
     "probe": probe,
     "reproduce": reproduce,
+    "shape": shape,
     "ssm deepen": deepen_and_flatten,
     "ssm export": ssm_export,
     "ssm flatten": deepen_and_flatten,

@@ -66,6 +66,11 @@ def interpolation(folder):
     return folder / "interpolation.html"
 
 
+def shaped(folder):
+    command("shape", "135M", "--context", "8192", "--vocab", "49152", "--out", folder)
+    return folder / "shape.html"
+
+
 def margin(folder):
     g = np.random.default_rng(0)
     chosen = {"tokens": g.normal(size=(4, 5, 3)), "queries": g.normal(size=(4, 3)), "chosen": np.arange(4)}
@@ -105,7 +110,7 @@ def deepened(folder):
     return folder / "system-deep.html"
 
 
-QUICK = (study, measurement, interpolation, margin, prompt, lens, generalise, deepened)
+QUICK = (study, measurement, interpolation, shaped, margin, prompt, lens, generalise, deepened)
 SLOW = (measured, classified, prompt_beside_updates)
 KINDS = [*QUICK, *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
 

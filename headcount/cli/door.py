@@ -48,6 +48,7 @@ ROOMS = (
     "figures",
     "storing",
     "measuring",
+    "shaping",
     "allocation",
     "ssm",
     "generalise",

@@ -55,6 +55,11 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Train every network of a spec; run it again to go on."""
         from headcount.cli.door import Interrupted
+        from headcount.sizing.settling import is_trial
+
+        if is_trial(spec):
+            _settled(spec, store, device, as_json=as_json)
+            return
         from headcount.results import Store
         from headcount.training.progress import bar
         from headcount.training.spec import Sweep
@@ -139,6 +144,20 @@ def register(app: typer.Typer) -> None:
         tell_written(written)
         others = " and ".join(path.name for path in written[1:])
         conclude(f"{counted(study.count, 'row')} are in {written[0]}, and again in {others}")
+
+
+def _settled(spec: Path, store: Path | None, device: str, *, as_json: bool) -> None:
+    """Run an experiment that `headcount shape --experiment` has written: two shapes in pairs."""
+    from headcount.sizing.settling import facts_of, settle, settled_row
+
+    folder = store or Path("runs") / spec.stem
+    planned, found = settle(spec, folder, device=device, say=(lambda _: None) if as_json else say)
+    row = settled_row(planned, found)
+    if as_json:
+        emit_json(row)
+        return
+    tell_written([folder / "trial.json", folder / "settled.json"])
+    conclude(facts_of(row))
 
 
 def workers_of(count: int | None, backend: str, address: str | None, device: str) -> Callable[[], Workers] | None:
