@@ -1,0 +1,190 @@
+"""How large |network - target| can be over boxes of tokens: the error in the middle, slopes, and what bends.
+
+With m the middle of a box and x any point of it, the read-out's hidden units are pre(x) = pre(m) + D(x), and
+
+    e(x) = e(m) + sum_k alpha_k D_k(x) - (y(x) - y(m)) + sum_k w_k bend_k(x),      alpha_k = w_k gelu'(pre_k(m)).
+
+The first sum is again a sum of softmax means, of ONE number b = <alpha, a> for every token and head: its slope by a token
+is p_t (b'(x_t) + s'(x_t) (b(x_t) - mean of b)), in which the hidden units have cancelled as far as they do in the
+network. Slopes of network and target are subtracted before magnitudes are taken; a bend is at most
+|gelu''| D_k^2 / 2, where the D_k are bounded in the same way, each by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from headcount.certificates.worst_case.balls import Ball, hull
+from headcount.certificates.worst_case.folded import U, Folded, Units, gelu, gelu_slope
+from headcount.certificates.worst_case.sloped_targets import SlopedTarget
+
+__all__ = ["ErrorBounds", "error_bounds", "gelu_slope_range", "softmax_weights", "unit_slopes"]
+
+PASSES = 2  # how often the mean of the values, which stands in its own slope, is bounded anew
+UP = 1 + 1e-9  # on sums of magnitudes: far above the rounding of a few hundred terms of one sign
+PEAK = 1.1289043  # gelu'(sqrt 2), rounded up; gelu'(-sqrt 2) = 1 - gelu'(sqrt 2)
+CURVED = 0.7978846  # gelu''(0), rounded up
+DIP = 0.1079820  # -gelu''(2), rounded up
+LITTLE = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorBounds:
+    """What is known of boxes: a bound of |error| on each, |error| in its middle, and what every side adds to it."""
+
+    upper: Float[Tensor, "models boxes"]
+    middle: Float[Tensor, "models boxes"]
+    guilt: Float[Tensor, "models boxes length token_dim"]
+
+
+def error_bounds(
+    net: Folded,
+    target: SlopedTarget,
+    lo: Float[Tensor, "models boxes length token_dim"],
+    hi: Float[Tensor, "models boxes length token_dim"],
+) -> ErrorBounds:
+    """Bounds of |network - target| over every member's own boxes.
+
+    >>> from headcount.certificates.worst_case.folded import fold
+    >>> from headcount.certificates.worst_case.sloped_targets import sloped
+    >>> from headcount.nets import Architecture, Transformer
+    >>> from headcount.tasks import Wells
+    >>> net = fold([Transformer(Architecture(layers=((1, 2),), width=4), token_dim=1, seed=0)], 2)
+    >>> target, point = sloped([Wells([[0.5]], 2)]), torch.full((1, 1, 2, 1), 0.25, dtype=torch.float64)
+    >>> at_a_point = error_bounds(net, target, point, point)
+    >>> round(float(at_a_point.upper - (net(point) - target.value(point)).abs()), 6)
+    0.0
+    """
+    G, R, T, d = lo.shape
+    H, M, N = net.A.shape[1:]
+    mid, rad = (lo + hi) / 2, (hi - lo) / 2 * UP
+    pre = torch.einsum("grtd,gnd->grtn", mid, net.W) + net.b[:, None]
+    on = unit_slopes(net.units, pre, torch.einsum("grtd,gnd->grtn", rad, net.W.abs()) + net.edge[:, None, None])
+    z = net.activate(pre)
+    rows, offsets = torch.cat([net.S, net.A.flatten(1, 2)], 1), torch.cat([net.s0, net.a0.flatten(1)], 1)
+    seen = torch.baddbmm(offsets[:, None], z.view(G, R * T, N), rows.mT).view(G, R, T, -1)
+    steep = (rows[..., None] * net.W[:, None]).transpose(1, 2).reshape(G, N, -1)
+    slopes = [
+        torch.bmm(part.view(G, R * T, N), by).view(G, R, T, -1, d) for part, by in ((on.mid, steep), (on.rad, steep.abs()))
+    ]
+    ds, da = (Ball(*(s[..., part, :] for s in slopes)) for part in (slice(None, H), slice(H, None)))
+    s, a, da = seen[..., :H], seen[..., H:].unflatten(-1, (H, M)), Ball(*(t.unflatten(-2, (H, M)) for t in (da.mid, da.rad)))
+    p, even = softmax_weights(s, _spread(ds, rad)), s.softmax(2)
+    mean, tokens = torch.einsum("grth,grthm->grhm", even, a), Ball(a, _spread(da, rad))
+    means = _means(p, tokens, da, ds, mean, rad)
+    moved = _pooled_slopes(p, tokens, da, ds, means).sum(3).magnitude * rad[:, :, :, None]  # by token, unit, coordinate
+    away = torch.minimum(moved.sum((2, 4)), (means.rad + (means.mid - mean).abs()).sum(2)) * UP
+    hidden = mean.sum(2) + net.c[:, None]
+    alpha, bend = net.w[:, None] * gelu_slope(hidden), net.w.abs()[:, None] * gelu_bend(hidden, away)
+    along = _network_slopes(net, alpha, on, a, even, p, ds, rad)
+    y, dy = target.slopes(lo, hi)
+    middle = (torch.einsum("grm,gm->gr", gelu(hidden), net.w) + net.w0[:, None] - y).abs()
+    guilt = (along - dy).magnitude * rad
+    upper = (middle + guilt.sum((2, 3)) + bend.sum(2)) * UP
+    upper = upper + net.slack[:, None] + net.drift[:, None] * rad.sum((2, 3))
+    bent = torch.einsum("grtmd,grm->grtd", moved, 2 * bend / away.clamp_min(LITTLE))
+    return ErrorBounds(upper.nan_to_num(torch.inf, torch.inf, torch.inf), middle.nan_to_num(torch.inf), guilt + bent)
+
+
+def _network_slopes(
+    net: Folded, alpha: Tensor, on: Ball, a: Tensor, even: Tensor, p: Ball, ds: Ball, rad: Tensor
+) -> Ball:
+    """The slopes of sum_k alpha_k D_k by every coordinate of every token."""
+    G, R, T, d = rad.shape
+    H, N = net.S.shape[1:]
+    rows = torch.einsum("grm,ghmn->grhn", alpha, net.A)
+    steep = (rows[..., None] * net.W[:, None, None]).transpose(2, 3).reshape(G * R, N, H * d)
+    db = Ball(
+        *(
+            torch.bmm(part.view(G * R, T, N), by).view(G, R, T, H, 1, d)
+            for part, by in ((on.mid, steep), (on.rad, steep.abs()))
+        )
+    )
+    b = torch.einsum("grm,grthm->grth", alpha, a)[..., None]
+    tokens = Ball(b, _spread(db, rad))
+    means = _means(p, tokens, db, ds, (even[..., None] * b).sum(2), rad)
+    return _pooled_slopes(p, tokens, db, ds, means)[..., 0, :].sum(3)
+
+
+def _spread(slopes: Ball, rad: Tensor) -> Tensor:
+    """How far numbers of these slopes move in the box, token by token."""
+    return (slopes.magnitude * rad.view(*rad.shape[:3], *(1,) * (slopes.mid.ndim - 4), rad.shape[3])).sum(-1) * UP
+
+
+def softmax_weights(s: Float[Tensor, "models boxes length heads"], sr: Tensor) -> Ball:
+    """The exact range of every softmax weight over scores s - sr to s + sr: its own score against all others.
+
+    >>> p = softmax_weights(torch.zeros(1, 1, 2, 1), torch.zeros(1, 1, 2, 1))
+    >>> p.mid.flatten(), bool((p.rad < 1e-6).all())
+    (tensor([0.5000, 0.5000]), True)
+    """
+    top = (s + sr).amax(2, keepdim=True)
+    least, most = (s - sr - top).exp(), (s + sr - top).exp()
+    rest = most.sum(2, keepdim=True)
+    rounding = (64 + 8 * s.shape[2]) * U  # of a sum and of the difference to it, for float64
+    low = least / (least + (rest - most).clamp_min(0) + rounding * rest) * (1 - 1e-12)
+    high = most / (most + (least.sum(2, keepdim=True) - least).clamp_min(0)) * (1 + 1e-12)
+    return hull(low, high)
+
+
+def _means(p: Ball, tokens: Ball, slopes: Ball, ds: Ball, mean: Tensor, rad: Tensor) -> Ball:
+    """The range of softmax means of numbers known for every token: within their hull, and by their own slopes."""
+    low, high = (tokens.mid - tokens.rad).amin(2), (tokens.mid + tokens.rad).amax(2)
+    for _ in range(PASSES):
+        around = _pooled_slopes(p, tokens, slopes, ds, hull(low, high)).magnitude * rad[:, :, :, None, None]
+        far = around.sum((2, 5)) * UP
+        low, high = torch.maximum(low, mean - far), torch.minimum(high, mean + far)
+    return hull(low, high)
+
+
+def _pooled_slopes(p: Ball, tokens: Ball, slopes: Ball, ds: Ball, means: Ball) -> Ball:
+    """p_t (v'(x_t) + s'(x_t) (v(x_t) - mean)): how a softmax mean of v moves with each token."""
+    apart = tokens - means.unsqueeze(2)
+    return p.unsqueeze(-1).unsqueeze(-1) * (slopes + ds.unsqueeze(-2) * apart.unsqueeze(-1))
+
+
+def unit_slopes(units: Units, pre: Tensor, rad: Tensor) -> Ball:
+    """Slopes of the encoder's activation around every hidden unit."""
+    if units == "linear":
+        return Ball(torch.ones_like(pre), torch.zeros_like(pre))
+    if units == "relu":
+        return hull((pre > rad).to(pre), (pre > -rad).to(pre))
+    return hull(*gelu_slope_range(pre - rad, pre + rad))
+
+
+def gelu_slope_range(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """The range of gelu' over an interval: it falls to -sqrt 2, rises to sqrt 2, and falls again.
+
+    >>> [round(float(v), 3) for v in gelu_slope_range(torch.tensor(-5.0), torch.tensor(5.0))]
+    [-0.129, 1.129]
+    """
+    turn = math.sqrt(2)
+    ends = gelu_slope(low), gelu_slope(high)
+    least = torch.where((low <= -turn) & (high >= -turn), 1 - PEAK, torch.minimum(*ends) - 1e-14)
+    most = torch.where((low <= turn) & (high >= turn), PEAK, torch.maximum(*ends) + 1e-14)
+    return least, most
+
+
+def gelu_bend(x: Tensor, r: Tensor) -> Tensor:
+    """The most that gelu(x + D) can differ from gelu(x) + gelu'(x) D for |D| <= r.
+
+    >>> bool(gelu_bend(torch.tensor(0.0), torch.tensor(1.0)) >= torch.special.ndtr(torch.tensor(1.0)) - 0.5)
+    True
+    """
+    low, high = x - r, x + r
+    curved = torch.maximum(_gelu_curve(low).abs(), _gelu_curve(high).abs())
+    curved = torch.where((low <= 0) & (high >= 0), CURVED, curved)
+    dips = ((low <= 2) & (high >= 2)) | ((low <= -2) & (high >= -2))
+    curved = torch.where(dips, curved.clamp_min(DIP), curved) + 1e-14
+    least, most = gelu_slope_range(low, high)
+    slope = gelu_slope(x)
+    return torch.minimum(curved * r * r / 2, r * torch.maximum(most - slope, slope - least))
+
+
+def _gelu_curve(x: Tensor) -> Tensor:
+    return torch.exp(-0.5 * x * x) * (2 - x * x) / math.sqrt(2 * math.pi)
