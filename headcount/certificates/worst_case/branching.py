@@ -231,4 +231,4 @@ class Search:
         shape = (len(who), rows, *lo.shape[1:])
         padded = [lo.new_zeros(shape).index_put_((tile, row), part) for part in (lo, hi)]
         found = error_bounds(self.net.of(who), self.target.of(who), *padded)
-        return ErrorBounds(*(part[tile, row][None] for part in (found.upper, found.middle, found.guilt)))
+        return ErrorBounds(*(part[tile, row][None] for part in (found.upper, found.least, found.middle, found.guilt)))

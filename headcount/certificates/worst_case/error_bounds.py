@@ -35,9 +35,10 @@ LITTLE = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class ErrorBounds:
-    """What is known of boxes: a bound of |error| on each, |error| in its middle, and what every side adds to it."""
+    """What is known of boxes: |error| is at most `upper` and at least `least` on each; what every side adds to that."""
 
     upper: Float[Tensor, "models boxes"]
+    least: Float[Tensor, "models boxes"]
     middle: Float[Tensor, "models boxes"]
     guilt: Float[Tensor, "models boxes length token_dim"]
 
@@ -75,40 +76,34 @@ def error_bounds(
     ds, da = (Ball(*(s[..., part, :] for s in slopes)) for part in (slice(None, H), slice(H, None)))
     s, a, da = seen[..., :H], seen[..., H:].unflatten(-1, (H, M)), Ball(*(t.unflatten(-2, (H, M)) for t in (da.mid, da.rad)))
     p, even = softmax_weights(s, _spread(ds, rad)), s.softmax(2)
-    mean, tokens = torch.einsum("grth,grthm->grhm", even, a), Ball(a, _spread(da, rad))
-    means = _means(p, tokens, da, ds, mean, rad)
-    moved = _pooled_slopes(p, tokens, da, ds, means).sum(3).magnitude * rad[:, :, :, None]  # by token, unit, coordinate
-    away = torch.minimum(moved.sum((2, 4)), (means.rad + (means.mid - mean).abs()).sum(2)) * UP
-    hidden = mean.sum(2) + net.c[:, None]
+    mean = (even[..., None] * a).sum(2)
+    reach = p.magnitude[..., None] * rad[:, :, :, None]  # how much of a token's steepness a mean can feel
+    _, far, steep = _means(Ball(a, _spread(da, rad)), da, ds, mean, reach)
+    hidden, away = mean.sum(2) + net.c[:, None], far.sum(2)
     alpha, bend = net.w[:, None] * gelu_slope(hidden), net.w.abs()[:, None] * gelu_bend(hidden, away)
+    blamed = (2 * bend / away.clamp_min(LITTLE))[:, :, None, None, :, None]
+    bent = ((steep * blamed).sum(4) * reach).sum(3)
     along = _network_slopes(net, alpha, on, a, even, p, ds, rad)
     y, dy = target.slopes(lo, hi)
     middle = (torch.einsum("grm,gm->gr", gelu(hidden), net.w) + net.w0[:, None] - y).abs()
     guilt = (along - dy).magnitude * rad
-    upper = (middle + guilt.sum((2, 3)) + bend.sum(2)) * UP
-    upper = upper + net.slack[:, None] + net.drift[:, None] * rad.sum((2, 3))
-    bent = torch.einsum("grtmd,grm->grtd", moved, 2 * bend / away.clamp_min(LITTLE))
-    return ErrorBounds(upper.nan_to_num(torch.inf, torch.inf, torch.inf), middle.nan_to_num(torch.inf), guilt + bent)
+    around = (guilt.sum((2, 3)) + bend.sum(2)) * UP + net.slack[:, None] + net.drift[:, None] * rad.sum((2, 3))
+    upper, least = (middle + around).nan_to_num(torch.inf, torch.inf, torch.inf), (middle - around).nan_to_num(0.0)
+    return ErrorBounds(upper, least, middle.nan_to_num(torch.inf), guilt + bent)
 
 
 def _network_slopes(
     net: Folded, alpha: Tensor, on: Ball, a: Tensor, even: Tensor, p: Ball, ds: Ball, rad: Tensor
 ) -> Ball:
     """The slopes of sum_k alpha_k D_k by every coordinate of every token."""
-    G, R, T, d = rad.shape
-    H, N = net.S.shape[1:]
     rows = torch.einsum("grm,ghmn->grhn", alpha, net.A)
-    steep = (rows[..., None] * net.W[:, None, None]).transpose(2, 3).reshape(G * R, N, H * d)
-    db = Ball(
-        *(
-            torch.bmm(part.view(G * R, T, N), by).view(G, R, T, H, 1, d)
-            for part, by in ((on.mid, steep), (on.rad, steep.abs()))
-        )
-    )
-    b = torch.einsum("grm,grthm->grth", alpha, a)[..., None]
+    steep = (rows[..., None, :] * net.W.mT[:, None, None])[:, :, None]  # models, boxes, 1, heads, token_dim, units
+    db = Ball((on.mid[:, :, :, None, None] * steep).sum(-1), (on.rad[:, :, :, None, None] * steep.abs()).sum(-1))
+    db = db.unsqueeze(-2)
+    b = (alpha[:, :, None, None] * a).sum(-1, keepdim=True)
     tokens = Ball(b, _spread(db, rad))
-    means = _means(p, tokens, db, ds, (even[..., None] * b).sum(2), rad)
-    return _pooled_slopes(p, tokens, db, ds, means)[..., 0, :].sum(3)
+    means, _, _ = _means(tokens, db, ds, (even[..., None] * b).sum(2), p.magnitude[..., None] * rad[:, :, :, None])
+    return (p.unsqueeze(-1) * _steepness(tokens, db, ds, means)[..., 0, :]).sum(3)
 
 
 def _spread(slopes: Ball, rad: Tensor) -> Tensor:
@@ -132,20 +127,29 @@ def softmax_weights(s: Float[Tensor, "models boxes length heads"], sr: Tensor) -
     return hull(low, high)
 
 
-def _means(p: Ball, tokens: Ball, slopes: Ball, ds: Ball, mean: Tensor, rad: Tensor) -> Ball:
-    """The range of softmax means of numbers known for every token: within their hull, and by their own slopes."""
+def _means(
+    tokens: Ball, slopes: Ball, ds: Ball, mean: Tensor, reach: Tensor
+) -> tuple[Ball, Float[Tensor, "models boxes heads values"], Tensor]:
+    """Softmax means of numbers known for every token: their range, how far they stray from `mean`, their steepness.
+
+    They lie within the hull of the numbers, and move by their own slopes, in which they stand themselves.
+    """
     low, high = (tokens.mid - tokens.rad).amin(2), (tokens.mid + tokens.rad).amax(2)
+    steep = mean
     for _ in range(PASSES):
-        around = _pooled_slopes(p, tokens, slopes, ds, hull(low, high)).magnitude * rad[:, :, :, None, None]
-        far = around.sum((2, 5)) * UP
+        steep = _steepness(tokens, slopes, ds, hull(low, high)).magnitude
+        far = (steep * reach.unsqueeze(-2)).sum((2, 5)) * UP
         low, high = torch.maximum(low, mean - far), torch.minimum(high, mean + far)
-    return hull(low, high)
+    return hull(low, high), torch.maximum(high - mean, mean - low), steep
 
 
-def _pooled_slopes(p: Ball, tokens: Ball, slopes: Ball, ds: Ball, means: Ball) -> Ball:
-    """p_t (v'(x_t) + s'(x_t) (v(x_t) - mean)): how a softmax mean of v moves with each token."""
+def _steepness(tokens: Ball, slopes: Ball, ds: Ball, means: Ball) -> Ball:
+    """v'(x_t) + s'(x_t) (v(x_t) - mean): how a softmax mean of v moves with a token of weight 1."""
     apart = tokens - means.unsqueeze(2)
-    return p.unsqueeze(-1).unsqueeze(-1) * (slopes + ds.unsqueeze(-2) * apart.unsqueeze(-1))
+    mid, rad = apart.mid.unsqueeze(-1), apart.rad.unsqueeze(-1)
+    steep, wide = ds.mid.unsqueeze(-2), ds.rad.unsqueeze(-2)
+    spread = torch.addcmul(torch.addcmul(slopes.rad, steep.abs(), rad), wide, apart.magnitude.unsqueeze(-1))
+    return Ball(torch.addcmul(slopes.mid, steep, mid), spread)
 
 
 def unit_slopes(units: Units, pre: Tensor, rad: Tensor) -> Ball:

@@ -16,7 +16,7 @@ from headcount.nets import Architecture, Transformer
 from headcount.nets.target_units import TargetUnits
 from headcount.nets.transformer import Attention, position_features
 
-__all__ = ["STEEPEST", "U", "Folded", "Units", "fold", "fold_stacked", "gelu", "gelu_slope", "plain_net"]
+__all__ = ["STEEPEST", "U", "Folded", "Units", "fold", "fold_stacked", "gelu", "gelu_slope", "plain_net", "with_rounding"]
 
 Units = Literal["relu", "gelu", "linear"]
 U = 2.0**-53
@@ -94,7 +94,7 @@ class Folded:
         """Every member's output on its own sequences."""
         z = self.activate(torch.einsum("kbtd,knd->kbtn", x, self.W) + self.b[:, None])
         s = torch.einsum("kbtn,khn->kbth", z, self.S) + self.s0[:, None, None]
-        means = torch.einsum("kbth,kbtn->kbhn", s.softmax(2), z)
+        means = (s.softmax(2)[..., None] * z[..., None, :]).sum(2)
         pre = torch.einsum("kbhn,khmn->kbm", means, self.A) + (self.a0.sum(1) + self.c)[:, None]
         return torch.einsum("kbm,km->kb", gelu(pre), self.w) + self.w0[:, None]
 
@@ -183,7 +183,7 @@ def fold_stacked(
     units: Units = "linear" if arch.embedding == "linear" else arch.activation
     nothing = torch.zeros(len(mean), dtype=torch.float64)
     made = Folded(units, reach, arch.positions == 0, **tensors, edge=torch.zeros_like(tensors["b"][:, 0]), slack=nothing, drift=nothing)
-    return _with_rounding(made, {name: _tensor(v) for name, v in off.items()})
+    return with_rounding(made, {name: _tensor(v) for name, v in off.items()})
 
 
 def _products(
@@ -218,7 +218,7 @@ def _tensor(values: Any) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
 
 
-def _with_rounding(f: Folded, off: Mapping[str, Tensor]) -> Folded:
+def with_rounding(f: Folded, off: Mapping[str, Tensor]) -> Folded:
     """The networks with what rounding can add to their bounds.
 
     A sum of n products is off by at most n u/(1 - n u) times the sum of their magnitudes, in any order (Higham 2002,

@@ -13,7 +13,7 @@ from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
 __all__ = ["Met", "ascend", "errors_at", "few_valued", "largest_of", "meet", "sampled_errors"]
 
-AT_ONCE = {"cpu": 1 << 21, "cuda": 1 << 28}  # numbers of hidden units in one evaluation
+AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers of hidden units in one evaluation
 
 
 @dataclass(frozen=True, eq=False)

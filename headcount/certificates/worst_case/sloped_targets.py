@@ -90,7 +90,11 @@ class LookedUp:
     def _statistic(self, i: int, x: Tensor) -> Tensor:
         curve, vertex, line = self._of_place(i)
         scores = curve * (x - vertex).square().sum(-1) + (line * x).sum(-1)
-        return ranked(scores[..., list(self.places[i])], self.ranks[i])
+        return ranked(self._there(i, scores), self.ranks[i])
+
+    def _there(self, i: int, scores: Tensor) -> Tensor:
+        """The scores at the places that are looked at."""
+        return scores if len(self.places[i]) == self.length else scores[..., list(self.places[i])]
 
     def _of_place(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
         return self.curve[:, i, None, None], self.vertex[:, i, None, None], self.line[:, i, None, None]
@@ -114,14 +118,11 @@ class LookedUp:
         wide = (line.abs() * rad).sum(-1)
         near = curve * (away - rad).clamp_min(0).square().sum(-1) + straight - wide
         far = curve * (away + rad).square().sum(-1) + straight + wide
-        places = list(self.places[i])
-        least, most = ranked(near[..., places], self.ranks[i]), ranked(far[..., places], self.ranks[i])
+        least, most = (ranked(self._there(i, scores), self.ranks[i]) for scores in (near, far))
         tiny = 1e-12 * (1 + least.abs() + most.abs())[..., None]  # rounding decides nothing
         can = (near <= most[..., None] + tiny) & (far >= least[..., None] - tiny)
-        if len(places) < self.length:
-            there = torch.zeros(self.length, dtype=torch.bool, device=lo.device)
-            there[places] = True
-            can = can & there
+        if len(self.places[i]) < self.length:
+            can = can & torch.tensor([t in self.places[i] for t in range(self.length)], device=lo.device)
         must = can & (can.sum(-1, keepdim=True) == 1)
         bent = 2 * curve[..., None]
         low, high = bent * (lo - vertex) + line, bent * (hi - vertex) + line
@@ -261,8 +262,8 @@ def sloped(tasks: Sequence[Any]) -> LookedUp | StatedSlopes:
 
     >>> target = sloped([Wells([[0.0]], 2), Wells([[1.0]], 2)])
     >>> value, slope = target.slopes(torch.zeros(2, 1, 2, 1), torch.ones(2, 1, 2, 1) / 2)
-    >>> value.flatten(), slope.mid[:, 0, 0, 0], slope.rad[:, 0, 0, 0]
-    (tensor([0.0625, 0.5625]), tensor([ 0.5000, -1.0000]), tensor([0.5000, 1.0000]))
+    >>> value.flatten().tolist(), slope.mid[:, 0, 0, 0].tolist(), slope.rad[:, 0, 0, 0].tolist()
+    ([0.0625, 0.5625], [0.5, -1.0], [0.5, 1.0])
     """
     if callable(getattr(tasks[0], "slopes", None)):
         if len(set(map(id, tasks))) > 1:
