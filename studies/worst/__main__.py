@@ -6,6 +6,7 @@ import argparse
 import datetime
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ class Run:
         for bank in self.plan.banks:
             cells = tuple(cell for cell in bank.cells if cell.name not in self.known["cells"])
             if cells and self.left() > 20:
-                self.bank(StudyBank(cells, bank.epochs, bank.rounds))
+                self.bank(replace(bank, cells=cells))
         self.write()
         closed = sum(o == 0 for cell in self.known["cells"].values() for o in cell["columns"]["open"])
         say(f"{closed} networks closed; {len(self.known['cells'])} cells; {self.left():.0f} s left")
@@ -52,7 +53,7 @@ class Run:
             if self.left() < 5:
                 return
             seconds = min(self.left() - 5, self.asked.cell_seconds)
-            found = measured(part, self.plan, self.asked.device, seconds)
+            found = measured(part, self.plan, bank.ratio, self.asked.device, seconds)
             found["took"]["training"] = share * part.cell.members
             self.known["cells"][part.cell.name] = found
             self.write()
@@ -66,7 +67,7 @@ class Run:
         if not few or self.left() < 20 or part.cell.name in self.known["checks"]:
             return
         part.net, part.target = part.net.of(slice(0, few)), part.target.of(slice(0, few))
-        self.known["checks"][part.cell.name] = checked(part, self.plan, self.asked.device, min(5.0, self.left() / 4))
+        self.known["checks"][part.cell.name] = checked(part, self.plan, self.asked.device, min(4.0, self.left() / 4))
         self.write()
 
     def write(self) -> None:
@@ -101,7 +102,7 @@ def main() -> None:
     ask = argparse.ArgumentParser(prog="python -m studies.worst", description=__doc__)
     ask.add_argument("--device", default="cpu")
     ask.add_argument("--seconds", type=float, default=450.0, help="when to stop beginning new work")
-    ask.add_argument("--cell-seconds", type=float, default=40.0, help="the most that a cell's proof may take")
+    ask.add_argument("--cell-seconds", type=float, default=15.0, help="the most that a cell's proof may take")
     ask.add_argument("--check", type=int, default=6, help="networks of a kind and cell tried on many points")
     ask.add_argument("--small", action="store_true", help="the same in small, for a CPU")
     ask.add_argument("--start", type=Path, help="go on from this file of an earlier run")

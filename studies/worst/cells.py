@@ -51,11 +51,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class StudyBank:
-    """Cells that are trained as one bank, and for how long; `rounds` of training on worst points follow."""
+    """Cells that are trained as one bank, for how long, and to which ratio they are proved.
+
+    `rounds` of training on worst points follow.
+    """
 
     cells: tuple[Cell, ...]
     epochs: int = 400
     rounds: int = 0
+    ratio: float = 1.1
 
     def recipe(self, epochs: int | None = None) -> Recipe:
         """How they are trained."""
@@ -68,8 +72,7 @@ class Plan:
     """All banks in the order they are trained, and the limits of a cell's proof."""
 
     banks: tuple[StudyBank, ...]
-    ratio: float = 1.5
-    boxes: int = 40_000_000  # of one member
+    boxes: int = 20_000_000  # of one member
     samples: int = 20_000
     checked: int = 1_000_000  # points tried on every network of the check of soundness
 
@@ -91,15 +94,15 @@ def _variants(name: str, members: int, lengths: tuple[int, ...] = (4, 6), **othe
 
 WHOLE = Plan(
     (
-        StudyBank(_grid({2: 120, 3: 100, 4: 240})),
-        StudyBank(_grid({2: 40}, token_dim=2)),
-        StudyBank(_grid({5: 60, 6: 240, 8: 40})),
+        StudyBank(_grid({2: 100, 3: 60, 4: 240})),
+        StudyBank(_grid({6: 240, 8: 60, 10: 40})),
+        StudyBank(_grid({2: 60}, token_dim=2), ratio=1.5),
+        StudyBank(_variants("worst points", 40), rounds=3),
         StudyBank(_variants("decay 0.01", 40, decay=1e-2) + _variants("decay 0.1", 40, decay=0.1)),
         StudyBank(_variants("four times as long", 40), epochs=1600),
         StudyBank(_variants("width 32", 40, width=32)),
-        StudyBank(_variants("worst points", 40), rounds=3),
-        StudyBank(_grid({10: 4})),
-        StudyBank(_grid({3: 4}, token_dim=2, retrievals=2, heads=2)),
+        StudyBank(_grid({16: 20, 32: 10, 64: 4})),
+        StudyBank(_grid({3: 4}, token_dim=2, retrievals=2, heads=2), ratio=1.5),
     )
 )
 
@@ -107,7 +110,7 @@ SMALL = Plan(
     (
         StudyBank(_grid({2: 2, 3: 2}, retrievals=2, heads=2), epochs=10),
         StudyBank(_variants("worst points", 1, lengths=(3,)), epochs=10, rounds=1),
-        StudyBank(_grid({2: 1}, token_dim=2, retrievals=1, heads=1), epochs=10),
+        StudyBank(_grid({2: 1}, token_dim=2, retrievals=1, heads=1), epochs=10, ratio=1.5),
     ),
     boxes=20_000,
     samples=2_000,

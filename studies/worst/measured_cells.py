@@ -23,7 +23,7 @@ SHARE = 10.0  # how often the root mean square an error is counted as large
 STARTS, STEPS = 64, 60  # of the plain attack
 
 
-def measured(part: TrainedCell, plan: Plan, device: str, seconds: float) -> dict[str, Any]:
+def measured(part: TrainedCell, plan: Plan, ratio: float, device: str, seconds: float) -> dict[str, Any]:
     """One column a quantity, one entry a member; and what it took."""
     start = time.perf_counter()
     net, target, cell = part.net.to(device), part.target.to(device), part.cell
@@ -32,7 +32,7 @@ def measured(part: TrainedCell, plan: Plan, device: str, seconds: float) -> dict
     rms, sampled = sampled_errors(net, target, x)
     attacked = ascend(net, target, x[:STARTS].expand(len(net), -1, -1, -1), 0.0, 1.0, STEPS).error[:, 0]
     looked = time.perf_counter()
-    found = prove(net, target, 0.0, 1.0, ratio=plan.ratio, limits=Limits(plan.boxes, seconds))
+    found = prove(net, target, 0.0, 1.0, ratio=ratio, limits=Limits(plan.boxes, seconds))
     columns = {
         "seed": [row["seed"] for row in part.rows],
         "nmse": [_short(row["nmse"]) for row in part.rows],
@@ -49,14 +49,14 @@ def measured(part: TrainedCell, plan: Plan, device: str, seconds: float) -> dict
         "worst": [[_short(v) for v in w] for w in found.worst.flatten(1).tolist()],
     }
     took = {"measuring": looked - start, "proving": found.seconds, "device": device}
-    return {**_sizes(part, plan), "took": took, "columns": columns}
+    return {**_sizes(part, ratio), "took": took, "columns": columns}
 
 
-def _sizes(part: TrainedCell, plan: Plan) -> dict[str, Any]:
+def _sizes(part: TrainedCell, ratio: float) -> dict[str, Any]:
     cell = part.cell
     names = ("length", "token_dim", "retrievals", "heads", "width", "variant", "decay", "members")
     backend = part.rows[0].get("backend", "")
-    return {name: getattr(cell, name) for name in names} | {"ratio": plan.ratio, "backend": backend}
+    return {name: getattr(cell, name) for name in names} | {"ratio": ratio, "backend": backend}
 
 
 def _half_range(target: SlopedTarget, models: int, x: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ def checked(part: TrainedCell, plan: Plan, device: str, seconds: float) -> dict[
     found: dict[str, Any] = {"name": part.cell.name, "points": plan.checked}
     for kind, net in kinds.items():
         net, target = net.to(device), part.target.to(device)
-        proofs = prove(net, target, 0.0, 1.0, ratio=plan.ratio, limits=Limits(plan.boxes // 10, seconds))
+        proofs = prove(net, target, 0.0, 1.0, ratio=1.5, limits=Limits(plan.boxes // 10, seconds))
         met = try_points(net, target, proofs, plan.checked)
         found[kind] = {
             "networks": len(net),

@@ -22,14 +22,16 @@ from torch import Tensor
 from headcount.certificates.worst_case.balls import Ball, hull
 from headcount.certificates.worst_case.folded import U, Folded, Units, gelu, gelu_slope
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
+from headcount.certificates.worst_case.softmax_range import softmax_mean_range
 
-__all__ = ["ErrorBounds", "error_bounds", "gelu_slope_range", "softmax_weights", "unit_slopes"]
+__all__ = ["ErrorBounds", "Scores", "error_bounds", "gelu_slope_range", "unit_slopes"]
 
 PASSES = 2  # how often the mean of the values, which stands in its own slope, is bounded anew
 UP = 1 + 1e-9  # on sums of magnitudes: far above the rounding of a few hundred terms of one sign
 PEAK = 1.1289043  # gelu'(sqrt 2), rounded up; gelu'(-sqrt 2) = 1 - gelu'(sqrt 2)
 CURVED = 0.7978846  # gelu''(0), rounded up
 DIP = 0.1079820  # -gelu''(2), rounded up
+LOWEST, LEAST = -0.7517916, -0.1699713  # where gelu is least, and its value there, rounded down
 LITTLE = 1e-300
 
 
@@ -75,25 +77,38 @@ def error_bounds(
     ]
     ds, da = (Ball(*(s[..., part, :] for s in slopes)) for part in (slice(None, H), slice(H, None)))
     s, a, da = seen[..., :H], seen[..., H:].unflatten(-1, (H, M)), Ball(*(t.unflatten(-2, (H, M)) for t in (da.mid, da.rad)))
-    p, even = softmax_weights(s, _spread(ds, rad)), s.softmax(2)
-    mean = (even[..., None] * a).sum(2)
+    scores, even = Scores.of(s, _spread(ds, rad)), s.softmax(2)
+    p, mean = scores.weights, (even[..., None] * a).sum(2)
     reach = p.magnitude[..., None] * rad[:, :, :, None]  # how much of a token's steepness a mean can feel
-    _, far, steep = _means(Ball(a, _spread(da, rad)), da, ds, mean, reach)
+    means, far, steep = _means(Ball(a, _spread(da, rad)), da, ds, mean, reach, scores)
     hidden, away = mean.sum(2) + net.c[:, None], far.sum(2)
     alpha, bend = net.w[:, None] * gelu_slope(hidden), net.w.abs()[:, None] * gelu_bend(hidden, away)
     blamed = (2 * bend / away.clamp_min(LITTLE))[:, :, None, None, :, None]
     bent = ((steep * blamed).sum(4) * reach).sum(3)
-    along = _network_slopes(net, alpha, on, a, even, p, ds, rad)
-    y, dy = target.slopes(lo, hi)
+    along = _network_slopes(net, alpha, on, a, even, scores, ds, rad)
+    y, dy, values = target.slopes(lo, hi)
     middle = (torch.einsum("grm,gm->gr", gelu(hidden), net.w) + net.w0[:, None] - y).abs()
+    outright = (_outputs(net, means) - values).magnitude * UP + net.slack[:, None]
     guilt = (along - dy).magnitude * rad
     around = (guilt.sum((2, 3)) + bend.sum(2)) * UP + net.slack[:, None] + net.drift[:, None] * rad.sum((2, 3))
-    upper, least = (middle + around).nan_to_num(torch.inf, torch.inf, torch.inf), (middle - around).nan_to_num(0.0)
-    return ErrorBounds(upper, least, middle.nan_to_num(torch.inf), guilt + bent)
+    upper = torch.fmin(middle + around, outright).nan_to_num(torch.inf, torch.inf, torch.inf)
+    return ErrorBounds(upper, (middle - around).nan_to_num(0.0), middle.nan_to_num(torch.inf), guilt + bent)
+
+
+def _outputs(net: Folded, means: Ball) -> Ball:
+    """The range of the output by that of the means alone: what large boxes are bounded by."""
+    hidden = Ball(means.mid.sum(2) + net.c[:, None], means.rad.sum(2))
+    low, high = gelu_range(hidden.mid - hidden.rad, hidden.mid + hidden.rad)
+    out = Ball(*(torch.einsum("grm,gm->gr", part, w) for part, w in zip(_parts(hull(low, high)), (net.w, net.w.abs()))))
+    return Ball(out.mid + net.w0[:, None], out.rad)
+
+
+def _parts(ball: Ball) -> tuple[Tensor, Tensor]:
+    return ball.mid, ball.rad
 
 
 def _network_slopes(
-    net: Folded, alpha: Tensor, on: Ball, a: Tensor, even: Tensor, p: Ball, ds: Ball, rad: Tensor
+    net: Folded, alpha: Tensor, on: Ball, a: Tensor, even: Tensor, scores: Scores, ds: Ball, rad: Tensor
 ) -> Ball:
     """The slopes of sum_k alpha_k D_k by every coordinate of every token."""
     rows = torch.einsum("grm,ghmn->grhn", alpha, net.A)
@@ -102,7 +117,9 @@ def _network_slopes(
     db = db.unsqueeze(-2)
     b = (alpha[:, :, None, None] * a).sum(-1, keepdim=True)
     tokens = Ball(b, _spread(db, rad))
-    means, _, _ = _means(tokens, db, ds, (even[..., None] * b).sum(2), p.magnitude[..., None] * rad[:, :, :, None])
+    p = scores.weights
+    reach = p.magnitude[..., None] * rad[:, :, :, None]
+    means, _, _ = _means(tokens, db, ds, (even[..., None] * b).sum(2), reach, scores)
     return (p.unsqueeze(-1) * _steepness(tokens, db, ds, means)[..., 0, :]).sum(3)
 
 
@@ -111,30 +128,51 @@ def _spread(slopes: Ball, rad: Tensor) -> Tensor:
     return (slopes.magnitude * rad.view(*rad.shape[:3], *(1,) * (slopes.mid.ndim - 4), rad.shape[3])).sum(-1) * UP
 
 
-def softmax_weights(s: Float[Tensor, "models boxes length heads"], sr: Tensor) -> Ball:
-    """The exact range of every softmax weight over scores s - sr to s + sr: its own score against all others.
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The least and largest exp(score) of every token and head, up to a common factor for each head."""
 
-    >>> p = softmax_weights(torch.zeros(1, 1, 2, 1), torch.zeros(1, 1, 2, 1))
-    >>> p.mid.flatten(), bool((p.rad < 1e-6).all())
-    (tensor([0.5000, 0.5000]), True)
-    """
-    top = (s + sr).amax(2, keepdim=True)
-    least, most = (s - sr - top).exp(), (s + sr - top).exp()
-    rest = most.sum(2, keepdim=True)
-    rounding = (64 + 8 * s.shape[2]) * U  # of a sum and of the difference to it, for float64
-    low = least / (least + (rest - most).clamp_min(0) + rounding * rest) * (1 - 1e-12)
-    high = most / (most + (least.sum(2, keepdim=True) - least).clamp_min(0)) * (1 + 1e-12)
-    return hull(low, high)
+    least: Float[Tensor, "models boxes length heads"]
+    most: Float[Tensor, "models boxes length heads"]
+
+    @classmethod
+    def of(cls, s: Tensor, sr: Tensor) -> Scores:
+        """Of scores between s - sr and s + sr."""
+        top = (s + sr).amax(2, keepdim=True)
+        return cls((s - sr - top).exp(), (s + sr - top).exp())
+
+    @property
+    def weights(self) -> Ball:
+        """The exact range of every softmax weight: a token's own score against all others.
+
+        >>> p = Scores.of(torch.zeros(1, 1, 2, 1), torch.zeros(1, 1, 2, 1)).weights
+        >>> p.mid.flatten(), bool((p.rad < 1e-6).all())
+        (tensor([0.5000, 0.5000]), True)
+        """
+        least, most = self.least, self.most
+        rest = most.sum(2, keepdim=True)
+        rounding = (64 + 8 * least.shape[2]) * U  # of a sum and of the difference to it, for float64
+        low = least / (least + (rest - most).clamp_min(0) + rounding * rest) * (1 - 1e-12)
+        high = most / (most + (least.sum(2, keepdim=True) - least).clamp_min(0)) * (1 + 1e-12)
+        return hull(low, high)
+
+    def means(self, tokens: Ball) -> tuple[Tensor, Tensor]:
+        """The exact range of softmax means of numbers known for every token, head and value."""
+        each = [w.movedim(2, -1)[:, :, :, None].expand(*w.shape[:2], *tokens.mid.shape[3:], -1) for w in (self.least, self.most)]
+        ends = [t.movedim(2, -1) for t in (tokens.mid - tokens.rad, tokens.mid + tokens.rad)]
+        low, high = softmax_mean_range(*each, *ends)
+        tiny = 1e-12 * (ends[0].abs() + ends[1].abs()).amax(-1)
+        return low - tiny, high + tiny
 
 
 def _means(
-    tokens: Ball, slopes: Ball, ds: Ball, mean: Tensor, reach: Tensor
+    tokens: Ball, slopes: Ball, ds: Ball, mean: Tensor, reach: Tensor, scores: Scores
 ) -> tuple[Ball, Float[Tensor, "models boxes heads values"], Tensor]:
     """Softmax means of numbers known for every token: their range, how far they stray from `mean`, their steepness.
 
     They lie within the hull of the numbers, and move by their own slopes, in which they stand themselves.
     """
-    low, high = (tokens.mid - tokens.rad).amin(2), (tokens.mid + tokens.rad).amax(2)
+    low, high = scores.means(tokens)
     steep = mean
     for _ in range(PASSES):
         steep = _steepness(tokens, slopes, ds, hull(low, high)).magnitude
@@ -172,6 +210,17 @@ def gelu_slope_range(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     least = torch.where((low <= -turn) & (high >= -turn), 1 - PEAK, torch.minimum(*ends) - 1e-14)
     most = torch.where((low <= turn) & (high >= turn), PEAK, torch.maximum(*ends) + 1e-14)
     return least, most
+
+
+def gelu_range(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """The range of gelu over an interval: it falls to -0.17 at -0.7517916 and rises from there.
+
+    >>> [round(float(v), 3) for v in gelu_range(torch.tensor(-3.0), torch.tensor(0.0))]
+    [-0.17, 0.0]
+    """
+    ends = gelu(low), gelu(high)
+    turns = (low <= LOWEST + 1e-6) & (high >= LOWEST - 1e-6)
+    return torch.where(turns, LEAST, torch.minimum(*ends)), torch.maximum(*ends)
 
 
 def gelu_bend(x: Tensor, r: Tensor) -> Tensor:

@@ -32,13 +32,13 @@ __all__ = ["LookedUp", "OrderStatistic", "SlopedTarget", "StatedSlopes", "looked
 
 
 class SlopedTarget(Protocol):
-    """K targets: their values, and over boxes the value at the middle with an enclosure of the slopes."""
+    """K targets: their values; and over boxes the value at the middle, enclosures of the slopes and of all values."""
 
     @property
     def exchangeable(self) -> bool: ...
 
     def value(self, x: Float[Tensor, "models batch length token_dim"]) -> Float[Tensor, "models batch"]: ...
-    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Ball]: ...
+    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Ball, Ball]: ...
     def of(self, members: Tensor | slice) -> SlopedTarget: ...
     def to(self, device: torch.device | str) -> SlopedTarget: ...
 
@@ -99,16 +99,17 @@ class LookedUp:
     def _of_place(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
         return self.curve[:, i, None, None], self.vertex[:, i, None, None], self.line[:, i, None, None]
 
-    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Ball]:
-        """The target at the middle of boxes (models, batch, length, token_dim), and its slopes there."""
+    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Ball, Ball]:
+        """The target at the middle of boxes (models, batch, length, token_dim), its slopes there, and its range."""
         mid, rad = (lo + hi) / 2, (hi - lo) / 2
         parts = [self._part(i, lo, hi, mid, rad) for i in range(len(self.ranks))]
-        along = _outer_slopes(self.outer, [z for z, _ in parts])
+        found = [z for z, _ in parts]
+        along = _outer_slopes(self.outer, found)
         steep = [Ball(a.mid[..., None, None], a.rad[..., None, None]) * dz for a, (_, dz) in zip(along, parts, strict=True)]
         total = steep[0]
         for more in steep[1:]:
             total = total + more
-        return self.value(mid), total
+        return self.value(mid), total, _outer_range(self.outer, found, along)
 
     def _part(self, i: int, lo: Tensor, hi: Tensor, mid: Tensor, rad: Tensor) -> tuple[Ball, Ball]:
         """The range of z_i, and that of its slopes."""
@@ -158,6 +159,12 @@ def _outer_slopes(outer: Ridges, z: Sequence[Ball]) -> list[Ball]:
     """dF/dz_i over the ranges of z, for every i."""
     steep = [_profile_slope(g, _ball_along(u, z)) for u, g in zip(outer.directions, outer.profiles, strict=True)]
     return [_ball_along([u[i] for u in outer.directions], steep) for i in range(outer.arguments)]
+
+
+def _outer_range(outer: Ridges, z: Sequence[Ball], along: Sequence[Ball]) -> Ball:
+    """The range of F over the ranges of z, by its slopes."""
+    moved = torch.stack([a.magnitude * v.rad for a, v in zip(along, z, strict=True)]).sum(0)
+    return Ball(_outer(outer, [v.mid for v in z]), moved)
 
 
 def _ball_along(u: Sequence[float], z: Sequence[Ball]) -> Ball:
@@ -246,9 +253,10 @@ class StatedSlopes:
     def value(self, x: Float[Tensor, "models batch length token_dim"]) -> Float[Tensor, "models batch"]:
         return self.task(x.flatten(0, 1)).view(x.shape[:2])
 
-    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Ball]:
+    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Ball, Ball]:
         value, low, high = self.task.slopes(lo.flatten(0, 1), hi.flatten(0, 1))
-        return value.view(lo.shape[:2]), hull(low.view(lo.shape), high.view(lo.shape))
+        value, steep = value.view(lo.shape[:2]), hull(low.view(lo.shape), high.view(lo.shape))
+        return value, steep, Ball(value, (steep.magnitude * (hi - lo) / 2).sum((2, 3)))
 
     def of(self, members: Tensor | slice) -> StatedSlopes:
         return self
@@ -261,7 +269,7 @@ def sloped(tasks: Sequence[Any]) -> LookedUp | StatedSlopes:
     """The targets of a bank: one for each member, of one form.
 
     >>> target = sloped([Wells([[0.0]], 2), Wells([[1.0]], 2)])
-    >>> value, slope = target.slopes(torch.zeros(2, 1, 2, 1), torch.ones(2, 1, 2, 1) / 2)
+    >>> value, slope, _ = target.slopes(torch.zeros(2, 1, 2, 1), torch.ones(2, 1, 2, 1) / 2)
     >>> value.flatten().tolist(), slope.mid[:, 0, 0, 0].tolist(), slope.rad[:, 0, 0, 0].tolist()
     ([0.0625, 0.5625], [0.5, -1.0], [0.5, 1.0])
     """
