@@ -47,7 +47,9 @@ class Run:
         start = time.perf_counter()
         parts = trained(bank, self.asked.device)
         took = time.perf_counter() - start
-        say(f"trained {sum(c.members for c in bank.cells)} networks in {took:.1f} s ({parts[0].rows[0].get('backend')})")
+        say(
+            f"trained {sum(c.members for c in bank.cells)} networks in {took:.1f} s ({parts[0].rows[0].get('backend')})"
+        )
         share = took / sum(c.members for c in bank.cells)
         for part in parts:
             if self.left() < 5:
@@ -87,7 +89,9 @@ def _line(name: str, found: dict[str, Any]) -> str:
     columns, took = found["columns"], found["took"]
     middle = lambda key: sorted(columns[key])[len(columns[key]) // 2]  # noqa: E731
     closed = sum(o == 0 for o in columns["open"])
-    numbers = "  ".join(f"{key} {middle(key):.2e}" for key in ("nmse", "rms", "sampled", "attacked", "worst_lower", "worst_upper"))
+    numbers = "  ".join(
+        f"{key} {middle(key):.2e}" for key in ("nmse", "rms", "sampled", "attacked", "worst_lower", "worst_upper")
+    )
     return (
         f"{name}: {closed}/{len(columns['open'])} closed  {numbers}  boxes {middle('boxes'):,}"
         f"  {took['measuring']:.1f} + {took['proving']:.1f} s"

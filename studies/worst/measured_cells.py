@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from headcount.certificates.worst_case.branching import Limits
+from headcount.certificates.worst_case.error_mass import shares_above
 from headcount.certificates.worst_case.folded import Folded, with_rounding
 from headcount.certificates.worst_case.met_errors import ascend, errors_at, few_valued, sampled_errors
 from headcount.certificates.worst_case.proofs import Proofs, prove
@@ -20,6 +21,7 @@ from studies.worst.training_banks import TrainedCell
 __all__ = ["checked", "measured", "try_points"]
 
 SHARE = 10.0  # how often the root mean square an error is counted as large
+MASS_UP_TO, MASS_BOXES = 3, 300_000  # at these lengths the share is also proved, with so many boxes for a member
 STARTS, STEPS = 64, 60  # of the plain attack
 
 
@@ -48,6 +50,9 @@ def measured(part: TrainedCell, plan: Plan, ratio: float, device: str, seconds: 
         "large_share": _column(_shares(net, target, x, SHARE * rms)),
         "worst": [[_short(v) for v in w] for w in found.worst.flatten(1).tolist()],
     }
+    if cell.length <= MASS_UP_TO and cell.token_dim == 1:
+        low, high, _ = shares_above(net, target, 0.0, 1.0, SHARE * rms, boxes=MASS_BOXES)
+        columns |= {"large_low": _column(low), "large_high": _column(high)}
     took = {"measuring": looked - start, "proving": found.seconds, "device": device}
     return {**_sizes(part, ratio), "took": took, "columns": columns}
 
@@ -107,7 +112,9 @@ WEIGHTS = ("W", "b", "S", "s0", "A", "a0", "c", "w", "w0")
 def _untrained(net: Folded) -> Folded:
     """Networks of the same shape with weights drawn anew."""
     generator = torch.Generator().manual_seed(len(net))
-    return _with({n: torch.randn(getattr(net, n).shape, generator=generator, dtype=torch.float64) for n in WEIGHTS}, net)
+    return _with(
+        {n: torch.randn(getattr(net, n).shape, generator=generator, dtype=torch.float64) for n in WEIGHTS}, net
+    )
 
 
 def _broken(net: Folded) -> Folded:
@@ -127,7 +134,9 @@ def try_points(net: Folded, target: SlopedTarget, proofs: Proofs, points: int, a
     shape = (len(net), at_once // 2, net.length, net.token_dim)
     for _ in range(max(1, points // at_once)):
         drawn = torch.rand(shape, generator=generator, dtype=torch.float64, device=net.W.device)
-        size = 10.0 ** (-6 * torch.rand((*shape[:2], 1, 1), generator=generator, dtype=torch.float64, device=drawn.device))
+        size = 10.0 ** (
+            -6 * torch.rand((*shape[:2], 1, 1), generator=generator, dtype=torch.float64, device=drawn.device)
+        )
         near = (proofs.worst[:, None] + size * (2 * drawn.roll(1, 1) - 1)).clamp(0, 1)
         met = torch.maximum(met, errors_at(net, target, torch.cat([drawn, near], 1)).amax(1))
     return met

@@ -10,11 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headcount.certificates.worst_case.error_bounds import ErrorBounds, error_bounds
-from headcount.certificates.worst_case.folded import Folded
+from headcount.certificates.worst_case.error_bounds import ErrorBounds, Provable, error_bounds
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
-__all__ = ["Boxes", "Leaves", "Limits", "Search", "sorted_hull", "tiles"]
+__all__ = ["Boxes", "Leaves", "Limits", "Progress", "Search", "bounds_of", "sorted_hull", "tiles"]
 
 NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # held at once by one step of a bound, some thirty times
 
@@ -125,7 +124,7 @@ class Search:
 
     def __init__(
         self,
-        net: Folded,
+        net: Provable,
         target: SlopedTarget,
         low: float,
         high: float,
@@ -221,14 +220,20 @@ class Search:
         return sorted_hull(boxes.lo, boxes.hi) if self.sort else (boxes.lo, boxes.hi)
 
     def _bounds(self, boxes: Boxes) -> ErrorBounds:
-        """Bounds of boxes of any members, in their order: tiles of boxes that share a member's parameters."""
         lo, hi = self._hull(boxes)
-        if len(self.net) == 1:
-            return error_bounds(self.net, self.target, lo[None], hi[None])
-        shared = len(boxes) // max(1, int(boxes.member.unique().numel()))
-        rows = max(1, min(256, 1 << max(0, shared.bit_length() - 1)))
-        who, tile, row = tiles(boxes.member, len(self.net), rows)
-        shape = (len(who), rows, *lo.shape[1:])
-        padded = [lo.new_zeros(shape).index_put_((tile, row), part) for part in (lo, hi)]
-        found = error_bounds(self.net.of(who), self.target.of(who), *padded)
-        return ErrorBounds(*(part[tile, row][None] for part in (found.upper, found.least, found.middle, found.guilt)))
+        return bounds_of(self.net, self.target, boxes.member, lo, hi)
+
+
+def bounds_of(
+    net: Provable, target: SlopedTarget, member: Int[Tensor, " boxes"], lo: Tensor, hi: Tensor
+) -> ErrorBounds:
+    """Bounds of boxes of any members, in their order: tiles of boxes that share a member's parameters."""
+    if len(net) == 1:
+        return error_bounds(net, target, lo[None], hi[None])
+    shared = len(member) // max(1, int(member.unique().numel()))
+    rows = max(1, min(256, 1 << max(0, shared.bit_length() - 1)))
+    who, tile, row = tiles(member, len(net), rows)
+    shape = (len(who), rows, *lo.shape[1:])
+    padded = [lo.new_zeros(shape).index_put_((tile, row), part) for part in (lo, hi)]
+    found = error_bounds(net.of(who), target.of(who), *padded)
+    return ErrorBounds(*(part[tile, row][None] for part in (found.upper, found.least, found.middle, found.guilt)))

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
@@ -24,7 +26,16 @@ from headcount.certificates.worst_case.folded import U, Folded, Units, gelu, gel
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 from headcount.certificates.worst_case.softmax_range import softmax_mean_range
 
-__all__ = ["ErrorBounds", "Scores", "error_bounds", "gelu_slope_range", "unit_slopes"]
+__all__ = [
+    "ErrorBounds",
+    "Provable",
+    "Scores",
+    "error_bounds",
+    "folded_bounds",
+    "gelu_range",
+    "gelu_slope_range",
+    "unit_slopes",
+]
 
 PASSES = 2  # how often the mean of the values, which stands in its own slope, is bounded anew
 UP = 1 + 1e-9  # on sums of magnitudes: far above the rounding of a few hundred terms of one sign
@@ -45,13 +56,43 @@ class ErrorBounds:
     guilt: Float[Tensor, "models boxes length token_dim"]
 
 
-def error_bounds(
+class Provable(Protocol):
+    """Networks of which errors can be bounded: their outputs, their sizes, and which of them."""
+
+    @property
+    def length(self) -> int: ...
+    @property
+    def token_dim(self) -> int: ...
+    @property
+    def numbers(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def same_places(self) -> bool: ...
+    @property
+    def slack(self) -> Tensor: ...
+
+    def __len__(self) -> int: ...
+    def __call__(self, x: Float[Tensor, "models batch length token_dim"]) -> Float[Tensor, "models batch"]: ...
+    def of(self, members: Tensor | slice) -> Any: ...
+
+
+@singledispatch
+def error_bounds(net: Any, target: SlopedTarget, lo: Tensor, hi: Tensor) -> ErrorBounds:
+    """Bounds of |network - target| over every member's own boxes, (models, boxes, length, token_dim)."""
+    raise ValueError(f"no bounds are known of {type(net).__name__}")
+
+
+@error_bounds.register
+def folded_bounds(
     net: Folded,
     target: SlopedTarget,
     lo: Float[Tensor, "models boxes length token_dim"],
     hi: Float[Tensor, "models boxes length token_dim"],
 ) -> ErrorBounds:
-    """Bounds of |network - target| over every member's own boxes.
+    """Bounds for folded networks, by middle, slopes and bends, or by ranges alone where those are lower.
 
     >>> from headcount.certificates.worst_case.folded import fold
     >>> from headcount.certificates.worst_case.sloped_targets import sloped
@@ -73,10 +114,15 @@ def error_bounds(
     seen = torch.baddbmm(offsets[:, None], z.view(G, R * T, N), rows.mT).view(G, R, T, -1)
     steep = (rows[..., None] * net.W[:, None]).transpose(1, 2).reshape(G, N, -1)
     slopes = [
-        torch.bmm(part.view(G, R * T, N), by).view(G, R, T, -1, d) for part, by in ((on.mid, steep), (on.rad, steep.abs()))
+        torch.bmm(part.view(G, R * T, N), by).view(G, R, T, -1, d)
+        for part, by in ((on.mid, steep), (on.rad, steep.abs()))
     ]
     ds, da = (Ball(*(s[..., part, :] for s in slopes)) for part in (slice(None, H), slice(H, None)))
-    s, a, da = seen[..., :H], seen[..., H:].unflatten(-1, (H, M)), Ball(*(t.unflatten(-2, (H, M)) for t in (da.mid, da.rad)))
+    s, a, da = (
+        seen[..., :H],
+        seen[..., H:].unflatten(-1, (H, M)),
+        Ball(*(t.unflatten(-2, (H, M)) for t in (da.mid, da.rad))),
+    )
     scores, even = Scores.of(s, _spread(ds, rad)), s.softmax(2)
     p, mean = scores.weights, (even[..., None] * a).sum(2)
     reach = p.magnitude[..., None] * rad[:, :, :, None]  # how much of a token's steepness a mean can feel
@@ -158,7 +204,10 @@ class Scores:
 
     def means(self, tokens: Ball) -> tuple[Tensor, Tensor]:
         """The exact range of softmax means of numbers known for every token, head and value."""
-        each = [w.movedim(2, -1)[:, :, :, None].expand(*w.shape[:2], *tokens.mid.shape[3:], -1) for w in (self.least, self.most)]
+        each = [
+            w.movedim(2, -1)[:, :, :, None].expand(*w.shape[:2], *tokens.mid.shape[3:], -1)
+            for w in (self.least, self.most)
+        ]
         ends = [t.movedim(2, -1) for t in (tokens.mid - tokens.rad, tokens.mid + tokens.rad)]
         low, high = softmax_mean_range(*each, *ends)
         tiny = 1e-12 * (ends[0].abs() + ends[1].abs()).amax(-1)

@@ -16,7 +16,18 @@ from headcount.nets import Architecture, Transformer
 from headcount.nets.target_units import TargetUnits
 from headcount.nets.transformer import Attention, position_features
 
-__all__ = ["STEEPEST", "U", "Folded", "Units", "fold", "fold_stacked", "gelu", "gelu_slope", "plain_net", "with_rounding"]
+__all__ = [
+    "STEEPEST",
+    "U",
+    "Folded",
+    "Units",
+    "fold",
+    "fold_stacked",
+    "gelu",
+    "gelu_slope",
+    "plain_net",
+    "with_rounding",
+]
 
 Units = Literal["relu", "gelu", "linear"]
 U = 2.0**-53
@@ -61,6 +72,16 @@ class Folded:
     def token_dim(self) -> int:
         """Numbers of a token."""
         return self.W.shape[2]
+
+    @property
+    def width(self) -> int:
+        """Hidden units of a token."""
+        return self.W.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the numbers are."""
+        return self.W.device
 
     @property
     def numbers(self) -> int:
@@ -182,7 +203,15 @@ def fold_stacked(
     tensors = {name: _tensor(v) for name, v in exact.items()}
     units: Units = "linear" if arch.embedding == "linear" else arch.activation
     nothing = torch.zeros(len(mean), dtype=torch.float64)
-    made = Folded(units, reach, arch.positions == 0, **tensors, edge=torch.zeros_like(tensors["b"][:, 0]), slack=nothing, drift=nothing)
+    made = Folded(
+        units,
+        reach,
+        arch.positions == 0,
+        **tensors,
+        edge=torch.zeros_like(tensors["b"][:, 0]),
+        slack=nothing,
+        drift=nothing,
+    )
     return with_rounding(made, {name: _tensor(v) for name, v in off.items()})
 
 

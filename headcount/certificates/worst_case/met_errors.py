@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headcount.certificates.worst_case.folded import Folded
+from headcount.certificates.worst_case.error_bounds import Provable
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
 __all__ = ["Met", "ascend", "errors_at", "few_valued", "largest_of", "meet", "sampled_errors"]
@@ -35,7 +35,7 @@ def _first(x: Tensor, error: Tensor, keep: int) -> Met:
 
 
 def errors_at(
-    net: Folded, target: SlopedTarget, x: Float[Tensor, "models batch length token_dim"]
+    net: Provable, target: SlopedTarget, x: Float[Tensor, "models batch length token_dim"]
 ) -> Float[Tensor, "models batch"]:
     """|network - target|; what is not finite counts as infinite."""
     return (net(x) - target.value(x)).abs().nan_to_num(torch.inf, torch.inf, torch.inf)
@@ -55,16 +55,16 @@ def few_valued(
     grid = torch.cartesian_prod(*[side] * token_dim).view(-1, token_dim)
     one, two = (i.flatten() for i in torch.meshgrid(*[torch.arange(len(grid))] * 2, indexing="ij"))
     many = torch.arange(1, length + 1)
-    parts = [torch.where((torch.arange(length) < n)[None, :, None], grid[one][:, None], grid[two][:, None]) for n in many]
+    parts = [
+        torch.where((torch.arange(length) < n)[None, :, None], grid[one][:, None], grid[two][:, None]) for n in many
+    ]
     x = torch.cat(parts)
     return x[torch.randperm(len(x), generator=generator)[:most]] if len(x) > most else x
 
 
-def largest_of(
-    net: Folded, target: SlopedTarget, x: Float[Tensor, "batch length token_dim"], keep: int
-) -> Met:
+def largest_of(net: Provable, target: SlopedTarget, x: Float[Tensor, "batch length token_dim"], keep: int) -> Met:
     """For every member the worst of sequences that all are asked, some members at a time."""
-    some = max(1, AT_ONCE[x.device.type] // (len(x) * net.length * net.W.shape[1]))
+    some = max(1, AT_ONCE[x.device.type] // (len(x) * net.length * net.width))
     parts = []
     for at in torch.arange(len(net), device=x.device).split(some):
         error = errors_at(net.of(at), target.of(at), x.expand(len(at), -1, -1, -1))
@@ -74,10 +74,10 @@ def largest_of(
 
 
 def sampled_errors(
-    net: Folded, target: SlopedTarget, x: Float[Tensor, "batch length token_dim"]
+    net: Provable, target: SlopedTarget, x: Float[Tensor, "batch length token_dim"]
 ) -> tuple[Float[Tensor, " models"], Float[Tensor, " models"]]:
     """The root mean square and the largest of |error| over sequences that all members are asked."""
-    some = max(1, AT_ONCE[x.device.type] // (len(x) * net.length * net.W.shape[1]))
+    some = max(1, AT_ONCE[x.device.type] // (len(x) * net.length * net.width))
     parts = []
     for at in torch.arange(len(net), device=x.device).split(some):
         error = errors_at(net.of(at), target.of(at), x.expand(len(at), -1, -1, -1))
@@ -87,7 +87,12 @@ def sampled_errors(
 
 
 def ascend(
-    net: Folded, target: SlopedTarget, x: Float[Tensor, "models few length token_dim"], low: float, high: float, steps: int
+    net: Provable,
+    target: SlopedTarget,
+    x: Float[Tensor, "models few length token_dim"],
+    low: float,
+    high: float,
+    steps: int,
 ) -> Met:
     """Gradient ascent on |error| inside the box: a step that does not widen it is taken back and halved."""
     error = errors_at(net, target, x)
@@ -101,7 +106,7 @@ def ascend(
     return _first(x, error, x.shape[1])
 
 
-def _direction(net: Folded, target: SlopedTarget, x: Tensor) -> Tensor:
+def _direction(net: Provable, target: SlopedTarget, x: Tensor) -> Tensor:
     x = x.detach().clone().requires_grad_()
     with torch.enable_grad():
         (slope,) = torch.autograd.grad((net(x) - target.value(x)).abs().sum(), x)
@@ -109,7 +114,7 @@ def _direction(net: Folded, target: SlopedTarget, x: Tensor) -> Tensor:
 
 
 def meet(
-    net: Folded,
+    net: Provable,
     target: SlopedTarget,
     low: float,
     high: float,
@@ -124,5 +129,5 @@ def meet(
     shape = (most // 2, net.length, net.token_dim)
     drawn = low + (high - low) * torch.rand(shape, generator=generator, dtype=torch.float64)
     planned = few_valued(net.length, net.token_dim, low, high, most=most, generator=generator)
-    first = largest_of(net, target, torch.cat([drawn, planned]).to(net.W.device), keep)
+    first = largest_of(net, target, torch.cat([drawn, planned]).to(net.device), keep)
     return ascend(net, target, first.x, low, high, steps)

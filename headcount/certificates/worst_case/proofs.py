@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from headcount.certificates.worst_case.branching import Leaves, Limits, Progress, Search
-from headcount.certificates.worst_case.folded import Folded
+from headcount.certificates.worst_case.error_bounds import Provable
 from headcount.certificates.worst_case.met_errors import ascend, meet
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
@@ -30,7 +30,7 @@ class Proofs:
 
 
 def prove(
-    net: Folded,
+    net: Provable,
     target: SlopedTarget,
     low: float,
     high: float,
@@ -59,15 +59,14 @@ def prove(
     if not ratio > 1:
         raise ValueError(f"ratio must be above 1: a bound cannot fall below the largest error met, got {ratio}")
     start = time.perf_counter()
-    met = meet(net, target, low, high, seed=seed)
+    first = meet(net, target, low, high, seed=seed)
     search = Search(
-        net, target, low, high, ratio=ratio, lower=met.error[:, 0], worst=met.x[:, 0], leaves=leaves, sort=sort
+        net, target, low, high, ratio=ratio, lower=first.error[:, 0], worst=first.x[:, 0], leaves=leaves, sort=sort
     )
     search.run(limits or Limits(), on_progress)
     last = ascend(net, target, search.worst[:, None], low, high, 20)
     better = last.error[:, 0] > search.lower
     worst = torch.where(better[:, None, None], last.x[:, 0], search.worst)
     seconds = time.perf_counter() - start
-    return Proofs(
-        torch.maximum(search.lower, last.error[:, 0]), search.upper, worst, search.looked, search.open, seconds
-    )
+    met = (torch.maximum(search.lower, last.error[:, 0]) - net.slack).clamp_min(0)  # what rounding cannot have made
+    return Proofs(met, search.upper, worst, search.looked, search.open, seconds)

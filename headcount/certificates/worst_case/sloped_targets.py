@@ -105,7 +105,9 @@ class LookedUp:
         parts = [self._part(i, lo, hi, mid, rad) for i in range(len(self.ranks))]
         found = [z for z, _ in parts]
         along = _outer_slopes(self.outer, found)
-        steep = [Ball(a.mid[..., None, None], a.rad[..., None, None]) * dz for a, (_, dz) in zip(along, parts, strict=True)]
+        steep = [
+            Ball(a.mid[..., None, None], a.rad[..., None, None]) * dz for a, (_, dz) in zip(along, parts, strict=True)
+        ]
         total = steep[0]
         for more in steep[1:]:
             total = total + more
@@ -203,7 +205,8 @@ def _(task: Wells) -> tuple[list[OrderStatistic], Ridges]:
     assert task.combine is not None
     d = task.token_dim
     found = [
-        OrderStatistic(1 / d, tuple(c), (0.0,) * d, tuple(w), 1) for c, w in zip(task.centres, task.windows, strict=True)
+        OrderStatistic(1 / d, tuple(c), (0.0,) * d, tuple(w), 1)
+        for c, w in zip(task.centres, task.windows, strict=True)
     ]
     return found, task.combine
 
