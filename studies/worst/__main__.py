@@ -60,7 +60,7 @@ class Run:
             self.known["cells"][part.cell.name] = found
             self.write()
             say(_line(part.cell.name, found))
-            if part.cell.variant == "plain" and part.cell.length == 4 and part.cell.token_dim == 1 or self.asked.small:
+            if part.cell.checked or self.asked.small:
                 self.check(part)
 
     def check(self, part: Any) -> None:

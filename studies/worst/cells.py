@@ -37,6 +37,11 @@ class Cell:
         """The shape of its networks."""
         return Architecture(layers=((self.heads, HEAD_DIM),), width=self.width)
 
+    @property
+    def checked(self) -> bool:
+        """Whether some of its networks are tried on many points, and untrained and broken ones of their shape."""
+        return (self.variant, self.length, self.token_dim) == ("plain", 4, 1)
+
     def task(self, member: int) -> Wells:
         """The wells of a member."""
         return Wells.random(self.retrievals, self.token_dim, self.length, seed=member % CENTRES)
@@ -112,7 +117,7 @@ SMALL = Plan(
         StudyBank(_variants("worst points", 1, lengths=(3,)), epochs=10, rounds=1),
         StudyBank(_grid({2: 1}, token_dim=2, retrievals=1, heads=1), epochs=10, ratio=1.5),
     ),
-    boxes=20_000,
+    boxes=5_000,
     samples=2_000,
     checked=20_000,
 )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headcount.certificates.worst_case.branching import Limits
+from headcount.certificates.worst_case.branching import SearchLimits
 from headcount.certificates.worst_case.error_mass import shares_above
 from headcount.certificates.worst_case.folded import Folded, with_rounding
 from headcount.certificates.worst_case.met_errors import ascend, errors_at, few_valued, sampled_errors
@@ -34,7 +34,7 @@ def measured(part: TrainedCell, plan: Plan, ratio: float, device: str, seconds: 
     rms, sampled = sampled_errors(net, target, x)
     attacked = ascend(net, target, x[:STARTS].expand(len(net), -1, -1, -1), 0.0, 1.0, STEPS).error[:, 0]
     looked = time.perf_counter()
-    found = prove(net, target, 0.0, 1.0, ratio=ratio, limits=Limits(plan.boxes, seconds))
+    found = prove(net, target, 0.0, 1.0, ratio=ratio, budget=SearchLimits(plan.boxes, seconds))
     columns = {
         "seed": [row["seed"] for row in part.rows],
         "nmse": [_short(row["nmse"]) for row in part.rows],
@@ -90,12 +90,12 @@ def _short(value: float, digits: int = 5) -> float:
 
 
 def checked(part: TrainedCell, plan: Plan, device: str, seconds: float) -> dict[str, Any]:
-    """Trained networks, untrained ones and ones with weights times 100, each tried on many points that know the proof."""
+    """Trained networks, untrained ones and some with weights times 100, tried on many points that know the proof."""
     kinds = {"trained": part.net, "untrained": _untrained(part.net), "broken": _broken(part.net)}
     found: dict[str, Any] = {"name": part.cell.name, "points": plan.checked}
     for kind, net in kinds.items():
         net, target = net.to(device), part.target.to(device)
-        proofs = prove(net, target, 0.0, 1.0, ratio=1.5, limits=Limits(plan.boxes // 10, seconds))
+        proofs = prove(net, target, 0.0, 1.0, ratio=1.5, budget=SearchLimits(plan.boxes // 10, seconds))
         met = try_points(net, target, proofs, plan.checked)
         found[kind] = {
             "networks": len(net),

@@ -13,7 +13,7 @@ from torch import Tensor
 from headcount.certificates.worst_case.error_bounds import ErrorBounds, Provable, error_bounds
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
-__all__ = ["Boxes", "Leaves", "Limits", "Progress", "Search", "bounds_of", "sorted_hull", "tiles"]
+__all__ = ["Boxes", "Leaves", "SearchLimits", "Progress", "Search", "bounds_of", "sorted_hull", "tiles"]
 
 NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # held at once by one step of a bound, some thirty times
 
@@ -81,7 +81,7 @@ def tiles(member: Int[Tensor, " boxes"], models: int, rows: int) -> tuple[Tensor
 
 
 @dataclass(frozen=True)
-class Limits:
+class SearchLimits:
     """When a search ends before it has closed: boxes of one member, and seconds for all."""
 
     boxes: int = 20_000_000
@@ -118,7 +118,7 @@ Progress = Callable[[int, int], None]  # boxes looked at, boxes left
 class Search:
     """The state of a bank's proof: for every member the largest error met, where, and a bound that holds everywhere.
 
-    A box whose bound is at most `ratio` times the largest error met is done; another is cut in two. The newest boxes are
+    A box whose bound is at most `ratio` times the largest error met is done; another is cut in two. The newest are
     looked at first, so that the queue holds some chunks times its depth, never the whole last level.
     """
 
@@ -151,12 +151,12 @@ class Search:
         self.chunk = max(64, NUMBERS[device.type] // net.numbers)
 
     @torch.no_grad()
-    def run(self, limits: Limits, on_progress: Progress | None = None) -> None:
+    def run(self, budget: SearchLimits, on_progress: Progress | None = None) -> None:
         """Look at boxes until none is left or a limit is reached; boxes left then count as open."""
-        end = time.perf_counter() + limits.seconds
+        end = time.perf_counter() + budget.seconds
         rounds = 0
         while self.queue and time.perf_counter() < end:
-            self._step(self._taken(), limits.boxes)
+            self._step(self._taken(), budget.boxes)
             rounds += 1
             if on_progress is not None and rounds % 16 == 0:
                 on_progress(int(self.looked.sum()), sum(map(len, self.queue)))

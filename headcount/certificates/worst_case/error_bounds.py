@@ -4,7 +4,7 @@ With m the middle of a box and x any point of it, the read-out's hidden units ar
 
     e(x) = e(m) + sum_k alpha_k D_k(x) - (y(x) - y(m)) + sum_k w_k bend_k(x),      alpha_k = w_k gelu'(pre_k(m)).
 
-The first sum is again a sum of softmax means, of ONE number b = <alpha, a> for every token and head: its slope by a token
+The first sum is again a sum of softmax means, of one number b = <alpha, a> for every token and head; its slope by x_t
 is p_t (b'(x_t) + s'(x_t) (b(x_t) - mean of b)), in which the hidden units have cancelled as far as they do in the
 network. Slopes of network and target are subtracted before magnitudes are taken; a bend is at most
 |gelu''| D_k^2 / 2, where the D_k are bounded in the same way, each by itself.
@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headcount.certificates.worst_case.balls import Ball, hull
-from headcount.certificates.worst_case.folded import U, Folded, Units, gelu, gelu_slope
+from headcount.certificates.worst_case.folded import Folded, U, Units, gelu, gelu_slope
+from headcount.certificates.worst_case.intervals import Interval, hull
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 from headcount.certificates.worst_case.softmax_range import softmax_mean_range
 
@@ -56,6 +56,7 @@ class ErrorBounds:
     guilt: Float[Tensor, "models boxes length token_dim"]
 
 
+@runtime_checkable
 class Provable(Protocol):
     """Networks of which errors can be bounded: their outputs, their sizes, and which of them."""
 
@@ -117,16 +118,16 @@ def folded_bounds(
         torch.bmm(part.view(G, R * T, N), by).view(G, R, T, -1, d)
         for part, by in ((on.mid, steep), (on.rad, steep.abs()))
     ]
-    ds, da = (Ball(*(s[..., part, :] for s in slopes)) for part in (slice(None, H), slice(H, None)))
+    ds, da = (Interval(*(s[..., part, :] for s in slopes)) for part in (slice(None, H), slice(H, None)))
     s, a, da = (
         seen[..., :H],
         seen[..., H:].unflatten(-1, (H, M)),
-        Ball(*(t.unflatten(-2, (H, M)) for t in (da.mid, da.rad))),
+        Interval(*(t.unflatten(-2, (H, M)) for t in (da.mid, da.rad))),
     )
     scores, even = Scores.of(s, _spread(ds, rad)), s.softmax(2)
     p, mean = scores.weights, (even[..., None] * a).sum(2)
     reach = p.magnitude[..., None] * rad[:, :, :, None]  # how much of a token's steepness a mean can feel
-    means, far, steep = _means(Ball(a, _spread(da, rad)), da, ds, mean, reach, scores)
+    means, far, steep = _means(Interval(a, _spread(da, rad)), da, ds, mean, reach, scores)
     hidden, away = mean.sum(2) + net.c[:, None], far.sum(2)
     alpha, bend = net.w[:, None] * gelu_slope(hidden), net.w.abs()[:, None] * gelu_bend(hidden, away)
     blamed = (2 * bend / away.clamp_min(LITTLE))[:, :, None, None, :, None]
@@ -141,35 +142,31 @@ def folded_bounds(
     return ErrorBounds(upper, (middle - around).nan_to_num(0.0), middle.nan_to_num(torch.inf), guilt + bent)
 
 
-def _outputs(net: Folded, means: Ball) -> Ball:
+def _outputs(net: Folded, means: Interval) -> Interval:
     """The range of the output by that of the means alone: what large boxes are bounded by."""
-    hidden = Ball(means.mid.sum(2) + net.c[:, None], means.rad.sum(2))
+    hidden = Interval(means.mid.sum(2) + net.c[:, None], means.rad.sum(2))
     low, high = gelu_range(hidden.mid - hidden.rad, hidden.mid + hidden.rad)
-    out = Ball(*(torch.einsum("grm,gm->gr", part, w) for part, w in zip(_parts(hull(low, high)), (net.w, net.w.abs()))))
-    return Ball(out.mid + net.w0[:, None], out.rad)
-
-
-def _parts(ball: Ball) -> tuple[Tensor, Tensor]:
-    return ball.mid, ball.rad
+    active, by = hull(low, high), net.w[..., None]
+    return Interval((active.mid @ by)[..., 0] + net.w0[:, None], (active.rad @ by.abs())[..., 0])
 
 
 def _network_slopes(
-    net: Folded, alpha: Tensor, on: Ball, a: Tensor, even: Tensor, scores: Scores, ds: Ball, rad: Tensor
-) -> Ball:
+    net: Folded, alpha: Tensor, on: Interval, a: Tensor, even: Tensor, scores: Scores, ds: Interval, rad: Tensor
+) -> Interval:
     """The slopes of sum_k alpha_k D_k by every coordinate of every token."""
     rows = torch.einsum("grm,ghmn->grhn", alpha, net.A)
     steep = (rows[..., None, :] * net.W.mT[:, None, None])[:, :, None]  # models, boxes, 1, heads, token_dim, units
-    db = Ball((on.mid[:, :, :, None, None] * steep).sum(-1), (on.rad[:, :, :, None, None] * steep.abs()).sum(-1))
+    db = Interval((on.mid[:, :, :, None, None] * steep).sum(-1), (on.rad[:, :, :, None, None] * steep.abs()).sum(-1))
     db = db.unsqueeze(-2)
     b = (alpha[:, :, None, None] * a).sum(-1, keepdim=True)
-    tokens = Ball(b, _spread(db, rad))
+    tokens = Interval(b, _spread(db, rad))
     p = scores.weights
     reach = p.magnitude[..., None] * rad[:, :, :, None]
     means, _, _ = _means(tokens, db, ds, (even[..., None] * b).sum(2), reach, scores)
     return (p.unsqueeze(-1) * _steepness(tokens, db, ds, means)[..., 0, :]).sum(3)
 
 
-def _spread(slopes: Ball, rad: Tensor) -> Tensor:
+def _spread(slopes: Interval, rad: Tensor) -> Tensor:
     """How far numbers of these slopes move in the box, token by token."""
     return (slopes.magnitude * rad.view(*rad.shape[:3], *(1,) * (slopes.mid.ndim - 4), rad.shape[3])).sum(-1) * UP
 
@@ -188,7 +185,7 @@ class Scores:
         return cls((s - sr - top).exp(), (s + sr - top).exp())
 
     @property
-    def weights(self) -> Ball:
+    def weights(self) -> Interval:
         """The exact range of every softmax weight: a token's own score against all others.
 
         >>> p = Scores.of(torch.zeros(1, 1, 2, 1), torch.zeros(1, 1, 2, 1)).weights
@@ -202,7 +199,7 @@ class Scores:
         high = most / (most + (least.sum(2, keepdim=True) - least).clamp_min(0)) * (1 + 1e-12)
         return hull(low, high)
 
-    def means(self, tokens: Ball) -> tuple[Tensor, Tensor]:
+    def means(self, tokens: Interval) -> tuple[Tensor, Tensor]:
         """The exact range of softmax means of numbers known for every token, head and value."""
         each = [
             w.movedim(2, -1)[:, :, :, None].expand(*w.shape[:2], *tokens.mid.shape[3:], -1)
@@ -215,11 +212,12 @@ class Scores:
 
 
 def _means(
-    tokens: Ball, slopes: Ball, ds: Ball, mean: Tensor, reach: Tensor, scores: Scores
-) -> tuple[Ball, Float[Tensor, "models boxes heads values"], Tensor]:
+    tokens: Interval, slopes: Interval, ds: Interval, mean: Tensor, reach: Tensor, scores: Scores
+) -> tuple[Interval, Float[Tensor, "models boxes heads values"], Tensor]:
     """Softmax means of numbers known for every token: their range, how far they stray from `mean`, their steepness.
 
-    They lie within the hull of the numbers, and move by their own slopes, in which they stand themselves.
+    They lie within the exact range for the scores and numbers of this box, each by itself, and move by their own
+    slopes, in which they stand themselves.
     """
     low, high = scores.means(tokens)
     steep = mean
@@ -230,19 +228,19 @@ def _means(
     return hull(low, high), torch.maximum(high - mean, mean - low), steep
 
 
-def _steepness(tokens: Ball, slopes: Ball, ds: Ball, means: Ball) -> Ball:
+def _steepness(tokens: Interval, slopes: Interval, ds: Interval, means: Interval) -> Interval:
     """v'(x_t) + s'(x_t) (v(x_t) - mean): how a softmax mean of v moves with a token of weight 1."""
     apart = tokens - means.unsqueeze(2)
     mid, rad = apart.mid.unsqueeze(-1), apart.rad.unsqueeze(-1)
     steep, wide = ds.mid.unsqueeze(-2), ds.rad.unsqueeze(-2)
     spread = torch.addcmul(torch.addcmul(slopes.rad, steep.abs(), rad), wide, apart.magnitude.unsqueeze(-1))
-    return Ball(torch.addcmul(slopes.mid, steep, mid), spread)
+    return Interval(torch.addcmul(slopes.mid, steep, mid), spread)
 
 
-def unit_slopes(units: Units, pre: Tensor, rad: Tensor) -> Ball:
+def unit_slopes(units: Units, pre: Tensor, rad: Tensor) -> Interval:
     """Slopes of the encoder's activation around every hidden unit."""
     if units == "linear":
-        return Ball(torch.ones_like(pre), torch.zeros_like(pre))
+        return Interval(torch.ones_like(pre), torch.zeros_like(pre))
     if units == "relu":
         return hull((pre > rad).to(pre), (pre > -rad).to(pre))
     return hull(*gelu_slope_range(pre - rad, pre + rad))

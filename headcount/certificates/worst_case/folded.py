@@ -85,7 +85,7 @@ class Folded:
 
     @property
     def numbers(self) -> int:
-        """The numbers that a bound holds at once for one box: a slope for every token, head, hidden unit, coordinate."""
+        """The numbers that a bound holds for one box: a slope for every token, head, hidden unit and coordinate."""
         return self.length * self.a0[0].numel() * self.token_dim
 
     def to(self, device: torch.device | str) -> Folded:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from headcount.certificates.worst_case.branching import Leaves, Limits, Progress, Search
+from headcount.certificates.worst_case.branching import Leaves, Progress, Search, SearchLimits
 from headcount.certificates.worst_case.error_bounds import Provable
 from headcount.certificates.worst_case.met_errors import ascend, meet
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
@@ -36,7 +36,7 @@ def prove(
     high: float,
     *,
     ratio: float = 1.5,
-    limits: Limits | None = None,
+    budget: SearchLimits | None = None,
     leaves: Leaves | None = None,
     sort: bool | None = None,
     seed: int = 0,
@@ -63,7 +63,7 @@ def prove(
     search = Search(
         net, target, low, high, ratio=ratio, lower=first.error[:, 0], worst=first.x[:, 0], leaves=leaves, sort=sort
     )
-    search.run(limits or Limits(), on_progress)
+    search.run(budget or SearchLimits(), on_progress)
     last = ascend(net, target, search.worst[:, None], low, high, 20)
     better = last.error[:, 0] > search.lower
     worst = torch.where(better[:, None, None], last.x[:, 0], search.worst)

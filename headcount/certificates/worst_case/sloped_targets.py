@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headcount.certificates.worst_case.balls import Ball, hull
+from headcount.certificates.worst_case.intervals import Interval, hull
 from headcount.tasks import (
     Affine,
     Exponential,
@@ -24,13 +24,14 @@ from headcount.tasks import (
     Ridges,
     Sine,
     Square,
-    Wells,
     WellOf,
+    Wells,
 )
 
 __all__ = ["LookedUp", "OrderStatistic", "SlopedTarget", "StatedSlopes", "looked_up", "sloped"]
 
 
+@runtime_checkable
 class SlopedTarget(Protocol):
     """K targets: their values; and over boxes the value at the middle, enclosures of the slopes and of all values."""
 
@@ -38,7 +39,7 @@ class SlopedTarget(Protocol):
     def exchangeable(self) -> bool: ...
 
     def value(self, x: Float[Tensor, "models batch length token_dim"]) -> Float[Tensor, "models batch"]: ...
-    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Ball, Ball]: ...
+    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Interval, Interval]: ...
     def of(self, members: Tensor | slice) -> SlopedTarget: ...
     def to(self, device: torch.device | str) -> SlopedTarget: ...
 
@@ -99,21 +100,22 @@ class LookedUp:
     def _of_place(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
         return self.curve[:, i, None, None], self.vertex[:, i, None, None], self.line[:, i, None, None]
 
-    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Ball, Ball]:
+    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Interval, Interval]:
         """The target at the middle of boxes (models, batch, length, token_dim), its slopes there, and its range."""
         mid, rad = (lo + hi) / 2, (hi - lo) / 2
         parts = [self._part(i, lo, hi, mid, rad) for i in range(len(self.ranks))]
         found = [z for z, _ in parts]
         along = _outer_slopes(self.outer, found)
         steep = [
-            Ball(a.mid[..., None, None], a.rad[..., None, None]) * dz for a, (_, dz) in zip(along, parts, strict=True)
+            Interval(a.mid[..., None, None], a.rad[..., None, None]) * dz
+            for a, (_, dz) in zip(along, parts, strict=True)
         ]
         total = steep[0]
         for more in steep[1:]:
             total = total + more
         return self.value(mid), total, _outer_range(self.outer, found, along)
 
-    def _part(self, i: int, lo: Tensor, hi: Tensor, mid: Tensor, rad: Tensor) -> tuple[Ball, Ball]:
+    def _part(self, i: int, lo: Tensor, hi: Tensor, mid: Tensor, rad: Tensor) -> tuple[Interval, Interval]:
         """The range of z_i, and that of its slopes."""
         curve, vertex, line = self._of_place(i)
         away = (mid - vertex).abs()
@@ -157,31 +159,31 @@ def _outer(outer: Ridges, z: Sequence[Tensor]) -> Tensor:
     return torch.stack([g(_along(outer, z, j)) for j, g in enumerate(outer.profiles)]).sum(0)
 
 
-def _outer_slopes(outer: Ridges, z: Sequence[Ball]) -> list[Ball]:
+def _outer_slopes(outer: Ridges, z: Sequence[Interval]) -> list[Interval]:
     """dF/dz_i over the ranges of z, for every i."""
-    steep = [_profile_slope(g, _ball_along(u, z)) for u, g in zip(outer.directions, outer.profiles, strict=True)]
-    return [_ball_along([u[i] for u in outer.directions], steep) for i in range(outer.arguments)]
+    steep = [_profile_slope(g, _interval_along(u, z)) for u, g in zip(outer.directions, outer.profiles, strict=True)]
+    return [_interval_along([u[i] for u in outer.directions], steep) for i in range(outer.arguments)]
 
 
-def _outer_range(outer: Ridges, z: Sequence[Ball], along: Sequence[Ball]) -> Ball:
+def _outer_range(outer: Ridges, z: Sequence[Interval], along: Sequence[Interval]) -> Interval:
     """The range of F over the ranges of z, by its slopes."""
     moved = torch.stack([a.magnitude * v.rad for a, v in zip(along, z, strict=True)]).sum(0)
-    return Ball(_outer(outer, [v.mid for v in z]), moved)
+    return Interval(_outer(outer, [v.mid for v in z]), moved)
 
 
-def _ball_along(u: Sequence[float], z: Sequence[Ball]) -> Ball:
+def _interval_along(u: Sequence[float], z: Sequence[Interval]) -> Interval:
     mid = torch.stack([a * v.mid for a, v in zip(u, z, strict=True)]).sum(0)
-    return Ball(mid, torch.stack([abs(a) * v.rad for a, v in zip(u, z, strict=True)]).sum(0))
+    return Interval(mid, torch.stack([abs(a) * v.rad for a, v in zip(u, z, strict=True)]).sum(0))
 
 
-def _profile_slope(profile: Any, s: Ball) -> Ball:
+def _profile_slope(profile: Any, s: Interval) -> Interval:
     match profile:
         case Affine(scale=k):
-            return Ball(torch.full_like(s.mid, k), torch.zeros_like(s.rad))
+            return Interval(torch.full_like(s.mid, k), torch.zeros_like(s.rad))
         case Square(scale=k):
-            return Ball(2 * k * s.mid, 2 * abs(k) * s.rad)
+            return Interval(2 * k * s.mid, 2 * abs(k) * s.rad)
         case Sine(scale=k, frequency=w, phase=p):  # cos moves at most by |w| rad, and never by more than 2
-            return Ball(k * w * torch.cos(w * s.mid + p), abs(k * w) * (abs(w) * s.rad).clamp_max(2))
+            return Interval(k * w * torch.cos(w * s.mid + p), abs(k * w) * (abs(w) * s.rad).clamp_max(2))
         case Exponential(scale=k, rate=r):
             return hull(*(k * r * torch.exp(r * (s.mid + e * s.rad)) for e in ((-1, 1) if k * r * r >= 0 else (1, -1))))
     raise ValueError(f"no slopes are known of the profile {type(profile).__name__}")
@@ -256,10 +258,10 @@ class StatedSlopes:
     def value(self, x: Float[Tensor, "models batch length token_dim"]) -> Float[Tensor, "models batch"]:
         return self.task(x.flatten(0, 1)).view(x.shape[:2])
 
-    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Ball, Ball]:
+    def slopes(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Interval, Interval]:
         value, low, high = self.task.slopes(lo.flatten(0, 1), hi.flatten(0, 1))
         value, steep = value.view(lo.shape[:2]), hull(low.view(lo.shape), high.view(lo.shape))
-        return value, steep, Ball(value, (steep.magnitude * (hi - lo) / 2).sum((2, 3)))
+        return value, steep, Interval(value, (steep.magnitude * (hi - lo) / 2).sum((2, 3)))
 
     def of(self, members: Tensor | slice) -> StatedSlopes:
         return self
