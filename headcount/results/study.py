@@ -72,6 +72,8 @@ class Row(PlannedRow):
     best_step: Annotated[int, "the step of that smallest value"]
     status: Annotated[str, "done, frozen (stopped early) or diverged"]
     backend: NotRequired[Annotated[str, "which implementation trained it"]]
+    worst_lower: NotRequired[Annotated[float, "largest |network - target| met over the domain, in the target's units"]]
+    worst_upper: NotRequired[Annotated[float, "what |network - target| is proved not to exceed over the domain"]]
     error_rate: NotRequired[Annotated[float, "for classes, the share of the validation set that is named wrongly"]]
 
 

@@ -12,20 +12,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headcount.certificates.domains import Box
-from headcount.certificates.worst_case.branching import Boxes, Leaves, Progress, SearchLimits
+from headcount.certificates.worst_case.branching import Boxes, Leaves, Progress, SearchLimits, sorted_hull
 from headcount.certificates.worst_case.error_bounds import Provable
 from headcount.certificates.worst_case.error_mass import Mass, measured_share, shares_above
 from headcount.certificates.worst_case.folded import fold, plain_net
 from headcount.certificates.worst_case.layered_bounds import Layered
-from headcount.certificates.worst_case.met_errors import sampled_errors
+from headcount.certificates.worst_case.met_errors import ascend, errors_at, sampled_errors
 from headcount.certificates.worst_case.proofs import prove
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget, sloped
 from headcount.numerals import counted
+from headcount.results.worst_record import WorstRecord
 from headcount.tasks import Task
 
 __all__ = ["Worst", "certify", "domain_of"]
 
 SAMPLES = 20_000
+STARTS, STEPS = 64, 60  # of the plain attack
 ROADS = {True: "slopes and ranges of boxes of all tokens", False: "ranges of boxes of all tokens, layer by layer"}
 
 
@@ -96,6 +98,39 @@ class Worst:
             "where": self.where.tolist(),
         }
 
+    def record(self, task: Task, net: nn.Module, *, seed: int = 0) -> WorstRecord:
+        """What a page shows: also a plain attack from samples, and |error| on the way from a sample to the worst."""
+        generator = torch.Generator().manual_seed(seed)
+        x = self.domain.sample(STARTS, generator=generator).to(self.net.device)
+        ends = self.domain.low, self.domain.high
+        attacked = ascend(self.net, self.target, x[None], *ends, STEPS).error[0, 0]
+        share = torch.linspace(0, 1, 101, dtype=torch.float64, device=x.device)[:, None, None]
+        way = errors_at(self.net, self.target, ((1 - share) * x[0] + share * self.where.to(x))[None])[0]
+        plain, _, _ = plain_net(net)
+        names = ("rms", "sampled", "lower", "upper", "ratio", "boxes", "open", "seconds", "road", "arithmetic")
+        return WorstRecord(
+            task=type(task).__name__,
+            layers=plain.arch.name,
+            length=task.length,
+            low=self.domain.low,
+            high=self.domain.high,
+            attacked=float(attacked),
+            where=tuple(map(tuple, self.where.tolist())),
+            along=tuple(zip(share.flatten().tolist(), way.tolist(), strict=True)),
+            samples=SAMPLES,
+            **{name: getattr(self, name) for name in names},
+        )
+
+    def starts(self, count: int = 64) -> Float[Tensor, "count length token_dim"]:
+        """Where an attack should begin: the worst input, and the middles of the leaves with the largest bounds."""
+        if self.leaves is None:
+            return self.where[None]
+        lo, hi = self.leaves.lo, self.leaves.hi
+        if self.net.same_places and self.target.exchangeable:
+            lo, hi = sorted_hull(lo, hi)
+        first = self.leaves.upper.argsort(descending=True)[: count - 1]
+        return torch.cat([self.where[None], ((lo + hi) / 2)[first].cpu()])
+
     @property
     def columns(self) -> dict[str, float]:
         """What a row of a study takes: `worst_lower`, `worst_upper`."""
@@ -119,7 +154,7 @@ def certify(
     `net` is a `Transformer`, or `TargetUnits` with the units of its target, which are then part of what is certified.
     The search ends when the bound is `ratio` times the largest error met, or when the `budget` (seconds, or
     `SearchLimits`) is spent, with what it has. `domain` is the task's own box where none is given. Up to `leaves` boxes
-    are kept for `recheck_leaves`. One layer is bounded by slopes; deeper networks by ranges alone, which is sound and loose.
+    are kept for `recheck_leaves`. One layer is bounded by slopes; deeper networks by ranges alone, sound and loose.
 
     >>> from headcount.nets import Architecture, Transformer
     >>> from headcount.tasks import Wells
