@@ -169,23 +169,10 @@ def _attended(attend: nn.Module, asking: Interval, state: Interval) -> Interval:
         mid = q.mid @ k.mid.mT
         rad = q.mid.abs() @ k.rad.mT + q.rad @ k.magnitude.mT
         s = _wider(Interval(beta * mid, beta * rad), beta * (q.magnitude @ k.magnitude.mT))  # boxes, asking, length
-        scores = Scores.of(s.mid.mT[:, None], s.rad.mT[:, None])  # boxes, 1, length, asking
-        scores = Scores(scores.least[:, 0], scores.most[:, 0])
-        low, high = _means(scores, v)
-        part = _affine(hull(low, high), output)
+        scores = Scores.of(s.mid.mT[None], s.rad.mT[None])  # 1, boxes, length, asking
+        asked = (1, *v.mid.shape[:2], s.mid.shape[1], v.mid.shape[2])
+        low, high = scores.means(Interval(*(t[None, :, :, None].expand(asked) for t in (v.mid, v.rad))))
+        part = _affine(hull(low[0], high[0]), output)
         total = part if total is None else total + part
     assert total is not None
     return total
-
-
-def _means(scores: Scores, v: Interval) -> tuple[Tensor, Tensor]:
-    """Softmax means for every asking token: (boxes, asking, head_dim)."""
-    from headcount.certificates.worst_case.softmax_range import softmax_mean_range
-
-    B, T, Q = scores.least.shape
-    n = v.mid.shape[-1]
-    weights = [w.movedim(1, 2)[:, :, None].expand(B, Q, n, T) for w in (scores.least, scores.most)]
-    ends = [t.mT[:, None].expand(B, Q, n, T) for t in (v.mid - v.rad, v.mid + v.rad)]
-    low, high = softmax_mean_range(*weights, *ends)
-    tiny = WIDER * v.magnitude.amax(1)[:, None]
-    return low - tiny, high + tiny

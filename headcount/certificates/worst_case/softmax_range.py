@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 __all__ = ["softmax_mean_range", "softmax_mean_top"]
+
+LEAST_WEIGHT = 1e-280  # far above the numbers that float64 keeps with fewer digits
 
 
 def softmax_mean_top(
@@ -17,7 +20,6 @@ def softmax_mean_top(
     mean are as large as may be, the others as small. Sorted by value that leaves length + 1 candidates, of which the
     largest is the answer. Source: the vertex argument of Vertex-Softmax (arXiv 2605.10974).
 
-    >>> import torch
     >>> softmax_mean_top(torch.tensor([1.0, 1.0]), torch.tensor([3.0, 3.0]), torch.tensor([0.0, 1.0]))
     tensor(0.7500)
     """
@@ -27,7 +29,8 @@ def softmax_mean_top(
     raised = high - low
     above = (low * values).sum(-1, keepdim=True) + (raised * values).cumsum(-1)
     below = low.sum(-1, keepdim=True) + raised.cumsum(-1)
-    return (above / below).amax(-1)
+    # Weights so small that they have lost digits say nothing; no mean lies above the largest value.
+    return torch.where(below > LEAST_WEIGHT, above / below, values[..., :1]).amax(-1)
 
 
 def softmax_mean_range(
@@ -38,7 +41,6 @@ def softmax_mean_range(
 ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
     """The range of the mean of numbers between `low` and `high` under such weights.
 
-    >>> import torch
     >>> weights, values = (torch.ones(2), torch.ones(2)), (torch.tensor([0.0, 1.0]), torch.tensor([0.5, 1.0]))
     >>> softmax_mean_range(*weights, *values)
     (tensor(0.5000), tensor(0.7500))
