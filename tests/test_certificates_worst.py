@@ -21,6 +21,7 @@ from headcount.certificates.worst_case.proofs import prove
 from headcount.certificates.worst_case.sloped_targets import sloped
 from headcount.certificates.worst_case.softmax_range import softmax_mean_range
 from headcount.certificates.worst_case.vnn_lib import ErrorGraph, write_problems
+from headcount.certificates.worst_case.winners_road import prove_by_winners
 from headcount.nets import Architecture, Transformer
 from headcount.nets.target_units import TargetUnits
 from headcount.tasks import KthLargest, LinearMax, Lookups, MaxOf, PlaceOf, Ridges, Square, WellOf, Wells
@@ -261,6 +262,19 @@ def test_the_error_as_a_graph_is_the_error(trained, tmp_path):
     with torch.no_grad():
         again = ErrorGraph(nets[0], task)(x)
     assert abs(float(again)) == pytest.approx(found.lower, rel=1e-3)
+
+
+@pytest.mark.parametrize("wells", [1, 2])
+def test_the_winners_road_holds_at_any_length_and_needs_no_more_boxes(wells):
+    boxes = []
+    for length in (4, 32):
+        task = Wells([[0.3], [0.8]][:wells], length=length)
+        net, folded = untrained(SHAPES["two heads"], seed=1), fold([untrained(SHAPES["two heads"], seed=1)], length)
+        found = prove_by_winners(folded, sloped([task]), 0.0, 1.0, ratio=3.0, pieces=64)
+        boxes.append(found.boxes)
+        assert gaps(net, task, points(Box(length, 1, 0.0, 1.0))).max() <= found.upper
+        assert found.lower <= found.upper <= 3 * found.lower and found.open == 0
+    assert boxes[1] <= 4 * boxes[0]
 
 
 def test_what_cannot_be_proved_is_refused_in_one_line():

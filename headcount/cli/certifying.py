@@ -59,11 +59,11 @@ def register(app: typer.Typer) -> None:
         facts: dict[str, Any] = {}
         if subject.is_dir():
             tell_other_specs(subject, spec)
-            study, (net, target) = _rows(subject, spec, ratio, seconds, device)
+            study, (net, target) = _rows(subject, spec, ratio, seconds, _ends(box), device)
             facts["networks"] = _table(study)
         else:
             study, net, target = None, _network(subject), _task(task, length, fields)
-        found = _one(net, target, ratio, seconds, box, device)
+        found = _one(net, target, ratio, seconds, _ends(box), device)
         record = found.record(target, net)
         facts |= record.to_json()
         if above is not None:
@@ -93,16 +93,20 @@ def _task(name: str, length: int | None, fields: list[str] | None) -> Task:
     return task_of(name, length, fields)
 
 
-def _one(net: Any, target: Task, ratio: float, seconds: float, box: str, device: str) -> Worst:
+def _ends(box: str) -> tuple[float, float] | None:
+    if not box:
+        return None
+    try:
+        low, high = map(float, box.split(","))
+    except ValueError:
+        raise ValueError(f"--box takes two numbers, as -3,3; got {box!r}") from None
+    return low, high
+
+
+def _one(net: Any, target: Task, ratio: float, seconds: float, box: tuple[float, float] | None, device: str) -> Worst:
     from headcount.certificates import Box, certify
 
-    domain = None
-    if box:
-        try:
-            low, high = map(float, box.split(","))
-        except ValueError:
-            raise ValueError(f"--box takes two numbers, as -3,3; got {box!r}") from None
-        domain = Box(target.length, target.token_dim, low, high)
+    domain = None if box is None else Box(target.length, target.token_dim, *box)
     return certify(net, target, ratio=ratio, budget=seconds, domain=domain, device=device, on_progress=_progress())
 
 
@@ -119,7 +123,7 @@ def _progress() -> Callable[[int, int], None] | None:
 
 
 def _rows(
-    folder: Path, spec: str | None, ratio: float, seconds: float, device: str
+    folder: Path, spec: str | None, ratio: float, seconds: float, box: tuple[float, float] | None, device: str
 ) -> tuple[Study, tuple[TargetUnits, Task]]:
     """The kept rows with their worst errors, and the best network with its task."""
     from dataclasses import replace
@@ -137,7 +141,7 @@ def _rows(
         raise ValueError(f"{folder} keeps no networks: a sweep keeps them when its `save` is best or all")
     networks = [(kept(row), task_in(store, row["run"])) for row in rows]
     limits = SearchLimits(seconds=seconds)
-    found = certify_all(networks, ratio=ratio, budget=limits, device=device, on_progress=_progress())
+    found = certify_all(networks, ratio=ratio, box=box, budget=limits, device=device, on_progress=_progress())
     known = [
         {**r, "worst_lower": f.worst_lower, "worst_upper": f.worst_upper} for r, f in zip(rows, found, strict=True)
     ]

@@ -33,11 +33,12 @@ def certify_all(
     networks: Sequence[tuple[nn.Module, Task]],
     *,
     ratio: float = 1.5,
+    box: tuple[float, float] | None = None,
     budget: SearchLimits | None = None,
     device: torch.device | str = "cpu",
     on_progress: Progress | None = None,
 ) -> list[CertifiedRow]:
-    """The worst errors of one-layer networks, each on the own domain of its task, in the order they were given.
+    """The worst errors of one-layer networks, each on the own domain of its task or on `box`, in their order.
 
     >>> from headcount.nets import Architecture, Transformer
     >>> from headcount.tasks import Wells
@@ -55,11 +56,16 @@ def certify_all(
     rows: dict[int, CertifiedRow] = {}
     for at in groups.values():
         nets, tasks = zip(*(networks[k] for k in at), strict=True)
-        box = domain_of(tasks[0])
-        folded = fold(nets, tasks[0].length, max(abs(box.low), abs(box.high))).to(device)
+        low, high = box or _ends(tasks[0])
+        folded = fold(nets, tasks[0].length, max(abs(low), abs(high))).to(device)
         target = sloped(tasks).to(device)
-        proofs = prove(folded, target, box.low, box.high, ratio=ratio, budget=budget, on_progress=on_progress)
+        proofs = prove(folded, target, low, high, ratio=ratio, budget=budget, on_progress=on_progress)
         columns = (proofs.lower, proofs.upper, proofs.boxes, proofs.open)
         for k, *numbers in zip(at, *(c.tolist() for c in columns), strict=True):
             rows[k] = CertifiedRow(*numbers)
     return [rows[k] for k in range(len(networks))]
+
+
+def _ends(task: Task) -> tuple[float, float]:
+    own = domain_of(task)
+    return own.low, own.high
