@@ -29,7 +29,11 @@ Ratio = Annotated[float, typer.Option(help="Stop when the proof is within this f
 Seconds = Annotated[float, typer.Option(help="The most to spend on the proof.")]
 Bounds = Annotated[str, typer.Option(help="The box, as -3,3; the task's own by default.", show_default=False)]
 Vnnlib = Annotated[bool, typer.Option("--vnnlib", help="Also write ONNX and VNN-LIB problems into --out.")]
+Balls = Annotated[bool, typer.Option("--balls", help="Recheck every leaf of the proof in ball arithmetic.")]
 Above = Annotated[float | None, typer.Option(help="Also the share of the domain above this error.", show_default=False)]
+
+
+LEAVES = 50_000  # as many as are kept for a recheck
 
 
 def register(app: typer.Typer) -> None:
@@ -43,6 +47,7 @@ def register(app: typer.Typer) -> None:
         seconds: Seconds = 60.0,
         box: Bounds = "",
         above: Above = None,
+        balls: Balls = False,
         vnnlib: Vnnlib = False,
         device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
         spec: SpecName = None,
@@ -63,9 +68,11 @@ def register(app: typer.Typer) -> None:
             facts["networks"] = _table(study)
         else:
             study, net, target = None, _network(subject), _task(task, length, fields)
-        found = _one(net, target, ratio, seconds, _ends(box), device)
+        found = _one(net, target, ratio, seconds, _ends(box), device, LEAVES if balls else 0)
         record = found.record(target, net)
         facts |= record.to_json()
+        if balls:
+            facts["balls"] = _rechecked(found, net, target)
         if above is not None:
             facts["share"] = _share(found, above)
         command = f"headcount certify {subject}"
@@ -103,11 +110,15 @@ def _ends(box: str) -> tuple[float, float] | None:
     return low, high
 
 
-def _one(net: Any, target: Task, ratio: float, seconds: float, box: tuple[float, float] | None, device: str) -> Worst:
+def _one(
+    net: Any, target: Task, ratio: float, seconds: float, box: tuple[float, float] | None, device: str, leaves: int
+) -> Worst:
     from headcount.certificates import Box, certify
 
     domain = None if box is None else Box(target.length, target.token_dim, *box)
-    return certify(net, target, ratio=ratio, budget=seconds, domain=domain, device=device, on_progress=_progress())
+    return certify(
+        net, target, ratio=ratio, budget=seconds, domain=domain, device=device, leaves=leaves, on_progress=_progress()
+    )
 
 
 def _progress() -> Callable[[int, int], None] | None:
@@ -151,12 +162,21 @@ def _rows(
 
 def _table(study: Study) -> list[dict[str, Any]]:
     names = ("length", "heads", "seed", "nmse", "worst_lower", "worst_upper")
-    return [{name: row[name] for name in names} for row in study]
+    return [{name: row.get(name) for name in names} for row in study]
 
 
 def _share(found: Worst, above: float) -> dict[str, Any]:
     mass = found.mass(above)
     return {"above": above, "low": mass.low, "high": mass.high, "measured": mass.measured, "said": str(mass)}
+
+
+def _rechecked(found: Worst, net: Any, target: Task) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from headcount.certificates.worst_case.leaf_recheck import recheck_leaves
+
+    again = recheck_leaves(found, net, target)
+    return {**asdict(again), "holds": again.holds}
 
 
 def _written(out: Path, study: Study | None, record: Any, command: str) -> list[Path]:
@@ -177,6 +197,10 @@ def _print(facts: dict[str, Any], errors: list[dict[str, Any]], files: list[Path
     where = "; ".join(", ".join(f"{v:.3g}" for v in token) for token in facts["where"])
     say(f"\nThe worst input, token by token: {where}")
     say(f"By {facts['road']}; {facts['arithmetic']}; {facts['boxes']:,} boxes in {facts['seconds']:.1f} s.")
+    if "balls" in facts:
+        again = facts["balls"]
+        held = f"{again['held']:,} of {again['leaves']:,} leaves hold, at most {again['upper']:.6g}"
+        say(f"In ball arithmetic: {held}; the domain is {'covered' if again['covers'] else 'NOT covered'}.")
     if "share" in facts:
         say(facts["share"]["said"])
     tell_written(files)

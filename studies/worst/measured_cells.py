@@ -66,7 +66,7 @@ def _sizes(part: TrainedCell, ratio: float) -> dict[str, Any]:
 
 def _half_range(target: SlopedTarget, models: int, x: Tensor) -> Tensor:
     """Half the range that a target was seen to have: the worst error of the best constant answer, from below."""
-    planned = few_valued(*x.shape[1:], 0.0, 1.0, generator=torch.Generator().manual_seed(0)).to(x)
+    planned = few_valued(x.shape[1], x.shape[2], 0.0, 1.0, generator=torch.Generator().manual_seed(0)).to(x)
     few = min(models, CENTRES)
     y = target.of(slice(0, few)).value(torch.cat([x, planned]).expand(few, -1, -1, -1))
     return ((y.amax(1) - y.amin(1)) / 2)[torch.arange(models, device=x.device) % few]

@@ -66,8 +66,8 @@ def shares_above(
         torch.zeros(models, dtype=torch.float64, device=device),
     )
     looked = torch.zeros(models, dtype=torch.int64, device=device)
-    first = [torch.full(shape, v, dtype=torch.float64, device=device) for v in (low, high)]
-    whole = Boxes(torch.arange(models, device=device), *first, torch.full_like(above, torch.inf))
+    lo, hi = (torch.full(shape, v, dtype=torch.float64, device=device) for v in (low, high))
+    whole = Boxes(torch.arange(models, device=device), lo, hi, torch.full_like(above, torch.inf))
     queue, chunk = deque([whole]), max(64, NUMBERS[device.type] // net.numbers)
     while queue:
         taken = queue.popleft()

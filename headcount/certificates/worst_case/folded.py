@@ -191,8 +191,10 @@ def fold_stacked(
         raise ValueError(
             f"branch and bound is written for one layer and one output, got {arch.depth} layers, {arch.outputs} outputs"
         )
+    if not all(bool(t.isfinite().all()) for t in stacked.values()):
+        raise ValueError("a network has weights that are not finite: nothing can be proved of it")
     given = {name: t.detach().double().cpu().numpy().astype(np.longdouble) for name, t in stacked.items()}
-    beta = arch.layers[0][1] ** -0.5 if beta is None else beta
+    beta = float(arch.layers[0][1] ** -0.5) if beta is None else beta
     mean, spread = (np.array([s[i] for s in scales], dtype=np.longdouble) for i in (0, 1))
     places = position_features(length, arch.positions, dtype=torch.float64).numpy().astype(np.longdouble)
     exact = _products(arch, token_dim, given, (mean, spread), places, beta)

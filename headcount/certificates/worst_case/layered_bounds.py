@@ -89,6 +89,11 @@ class Layered:
     def __call__(self, x: Float[Tensor, "models batch length token_dim"]) -> Float[Tensor, "models batch"]:
         return self.spread * self.net(x[0])[None] + self.mean
 
+    def surely(self, x: Float[Tensor, "length token_dim"], y: float) -> float:
+        """How far from `y` the output at one sequence is at least, rounding counted in."""
+        out = self.outputs(Interval(x[None], torch.zeros_like(x[None])))
+        return max(0.0, float((out.mid - y).abs() - out.rad))
+
     def outputs(self, tokens: Interval) -> Interval:
         """The range of the output over boxes of tokens, (boxes, length, token_dim)."""
         net, arch = self.net, self.net.arch

@@ -102,7 +102,7 @@ def _cut(a: np.ndarray, b: np.ndarray, los: np.ndarray, his: np.ndarray) -> tupl
         middle = (a[side] + b[side]) / 2
         low, high = los[(slice(None), *side)], his[(slice(None), *side)]
         if ((high <= middle) | (low >= middle)).all() and a[side] < middle < b[side]:
-            return side, middle
+            return side, float(middle)
     return None
 
 
@@ -234,7 +234,7 @@ class _BallNet:
         pre = [sum((w * x for w, x in zip(row, mid, strict=True)), b) for row, b in zip(self.W, self.b[t], strict=True)]
         wide = [sum((abs(w) * r for w, r in zip(row, rad, strict=True)), arb(0)) for row in self.W]
         on = [(int(bool(p - r > 0)), int(not bool(p + r <= 0))) for p, r in zip(pre, wide, strict=True)]
-        z = [p.nonnegative_part() for p in pre]
+        z = [arb(p).nonnegative_part() for p in pre]
         score, worth, ds = [], [], []
         for h in range(len(self.S)):
             ds.append(self._steep(self.S[h], on, len(mid)))
@@ -374,13 +374,12 @@ def _mean_top(weights: list[tuple[Any, Any]], values: list[Any]) -> Any:
 
 def _kth(values: list[Any], rank: int) -> Any:
     """A ball around the rank-th smallest: by exchanges, each of which encloses the smaller and the larger of two."""
-    left = list(values)
-    for _ in range(rank):
-        smallest, rest = left[0], []
-        for v in left[1:]:
-            rest.append(smallest.max(v))
-            smallest = smallest.min(v)
-        left = rest
+    smallest, *left = values
+    for number in range(rank):
+        if number:
+            smallest, *left = left
+        for k, v in enumerate(left):
+            left[k], smallest = smallest.max(v), smallest.min(v)
     return smallest
 
 

@@ -292,7 +292,8 @@ def sloped(tasks: Sequence[Any]) -> LookedUp | StatedSlopes:
         torch.tensor([[getattr(s, name) for s in part] for part in found], dtype=torch.float64)
         for name in ("curve", "vertex", "line")
     )
-    return LookedUp(outer, *(tuple(v) for v in shape[:2]), tasks[0].length, curve, vertex, line)
+    places, ranks, _ = shape
+    return LookedUp(outer, places, ranks, tasks[0].length, curve, vertex, line)
 
 
 def _form(found: list[OrderStatistic], outer: Ridges) -> tuple[Any, Any, Ridges]:

@@ -174,12 +174,7 @@ def _bound(
     depth = Interval(*(t.view(boxes, winners, -1) for t in (own.depth.mid, own.depth.rad)))
     place = torch.arange(len(winner))
     z = Interval(depth.mid[:, winner, place], depth.rad[:, winner, place])  # boxes, wells
-    slope = torch.tensor(
-        [
-            sum(g.scale * u[i] for u, g in zip(target.outer.directions, target.outer.profiles, strict=True))
-            for i in place
-        ]
-    )  # type: ignore[attr-defined]
+    slope = torch.tensor(target.outer.gradient((0.0,) * len(winner)), dtype=torch.float64)
     y = Interval((z.mid * slope).sum(1), (z.rad * slope.abs()).sum(1))
     may = ((others.depth.mid + others.depth.rad)[None] >= (z.mid - z.rad)[:, None] - 1e-12).all(-1)  # boxes, pieces
     means = [_mean_bound(net, own, others, may, boxes, winners, sign) for sign in (-1, 1)]

@@ -181,10 +181,12 @@ def certify(
     )
     x = box.sample(SAMPLES, generator=torch.Generator().manual_seed(seed)).to(device)
     rms, sampled = sampled_errors(made, target, x)
+    where = found.worst[0]
+    met = float(found.lower[0]) if one else made.surely(where, float(target.value(where[None, None])[0, 0]))
     return Worst(
-        lower=max(float(found.lower[0]), float(sampled[0] - made.slack[0])),
+        lower=met,
         upper=float(found.upper[0]),
-        where=found.worst[0].cpu(),
+        where=where.cpu(),
         domain=box,
         ratio=ratio,
         boxes=int(found.boxes[0]),
