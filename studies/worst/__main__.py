@@ -69,7 +69,7 @@ class Run:
         if not few or self.left() < 20 or part.cell.name in self.known["checks"]:
             return
         part.net, part.target = part.net.of(slice(0, few)), part.target.of(slice(0, few))
-        self.known["checks"][part.cell.name] = checked(part, self.plan, self.asked.device, min(4.0, self.left() / 4))
+        self.known["checks"][part.cell.name] = checked(part, self.plan, self.asked.device, min(2.0, self.left() / 4))
         self.write()
 
     def write(self) -> None:
