@@ -1,7 +1,7 @@
 """Bounds of one error by several roads, on the same boxes and to the end (`python -m benchmarks.worst_roads`).
 
 On the same boxes: plain interval propagation, ranges with exact softmax means, slopes alone, and the lower of the last
-two, which `certify` takes; each over the largest error seen in the box. To the end: boxes and seconds until the proof is
+two, which `certify` takes; each over the largest error seen in the box. To the end: boxes and seconds until a proof is
 within 1.5 of what was met, by boxes of all tokens and by boxes of the winners, as length, heads and width grow.
 """
 
