@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 from unittest.mock import patch
 
@@ -136,7 +135,6 @@ def main() -> None:
         "device": f"CPU, {torch.get_num_threads()} threads, wall-clock time",
         "torch": torch.__version__,
         "command": "python -m benchmarks.worst_roads",
-        "median factor": {name: median(row[name] for row in same) for name in ("slopes", "both")},
         "same boxes": same,
         "to the end": ends,
     }
