@@ -25,7 +25,7 @@ from headcount.certificates.worst_case.intervals import Interval
 from headcount.certificates.worst_case.layered_bounds import Layered
 from headcount.certificates.worst_case.met_errors import errors_at
 from headcount.certificates.worst_case.proofs import prove
-from headcount.certificates.worst_case.sloped_targets import sloped
+from headcount.certificates.worst_case.sloped_targets import LookedUp, sloped
 from headcount.certificates.worst_case.winners_road import prove_by_winners
 from headcount.nets import Architecture
 from headcount.nets.target_units import TargetUnits
@@ -99,6 +99,7 @@ def _patched(name: str, by: Any, *given: Any) -> Any:
 def to_the_end(net: TargetUnits, task: Wells, limits: SearchLimits) -> dict[str, Any]:
     """Both roads until they close or the limits are reached."""
     folded, target = fold([net], task.length), sloped([task])
+    assert isinstance(target, LookedUp)
     whole = prove(folded, target, 0.0, 1.0, budget=limits)
     winners = prove_by_winners(folded, target, 0.0, 1.0, limits=limits, lower=float(whole.lower[0]))
     return {

@@ -112,10 +112,10 @@ def folded_bounds(
     on = unit_slopes(net.units, pre, torch.einsum("grtd,gnd->grtn", rad, net.W.abs()) + net.edge[:, None, None])
     z = net.activate(pre)
     rows, offsets = torch.cat([net.S, net.A.flatten(1, 2)], 1), torch.cat([net.s0, net.a0.flatten(1)], 1)
-    seen = torch.baddbmm(offsets[:, None], z.view(G, R * T, N), rows.mT).view(G, R, T, -1)
+    seen = torch.baddbmm(offsets[:, None], z.reshape(G, R * T, N), rows.mT).view(G, R, T, -1)
     steep = (rows[..., None] * net.W[:, None]).transpose(1, 2).reshape(G, N, -1)
     slopes = [
-        torch.bmm(part.view(G, R * T, N), by).view(G, R, T, -1, d)
+        torch.bmm(part.reshape(G, R * T, N), by).view(G, R, T, -1, d)
         for part, by in ((on.mid, steep), (on.rad, steep.abs()))
     ]
     ds, da = (Interval(*(s[..., part, :] for s in slopes)) for part in (slice(None, H), slice(H, None)))
