@@ -65,6 +65,7 @@ class StudyBank:
     epochs: int = 400
     rounds: int = 0
     ratio: float = 1.1
+    boxes: int = 2_000_000  # of one member, at most
 
     def recipe(self, epochs: int | None = None) -> Recipe:
         """How they are trained."""
@@ -77,7 +78,6 @@ class Plan:
     """All banks in the order they are trained, and the limits of a cell's proof."""
 
     banks: tuple[StudyBank, ...]
-    boxes: int = 20_000_000  # of one member
     samples: int = 20_000
     checked: int = 1_000_000  # points tried on every network of the check of soundness
 
@@ -107,17 +107,16 @@ WHOLE = Plan(
         StudyBank(_variants("four times as long", 40), epochs=1600),
         StudyBank(_variants("width 32", 40, width=32)),
         StudyBank(_grid({16: 20, 32: 10, 64: 4})),
-        StudyBank(_grid({3: 4}, token_dim=2, retrievals=2, heads=2), ratio=1.5),
+        StudyBank(_grid({3: 4}, token_dim=2, retrievals=2, heads=2), ratio=1.5, boxes=20_000_000),
     )
 )
 
 SMALL = Plan(
     (
-        StudyBank(_grid({2: 2, 3: 2}, retrievals=2, heads=2), epochs=10),
-        StudyBank(_variants("worst points", 1, lengths=(3,)), epochs=10, rounds=1),
+        StudyBank(_grid({2: 2, 3: 2}, retrievals=2, heads=2), epochs=10, boxes=5_000),
+        StudyBank(_variants("worst points", 1, lengths=(3,)), epochs=10, rounds=1, boxes=5_000),
         StudyBank(_grid({2: 1}, token_dim=2, retrievals=1, heads=1), epochs=10, ratio=1.5),
     ),
-    boxes=5_000,
     samples=2_000,
     checked=20_000,
 )

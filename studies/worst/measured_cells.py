@@ -15,17 +15,18 @@ from headcount.certificates.worst_case.folded import Folded, with_rounding
 from headcount.certificates.worst_case.met_errors import ascend, errors_at, few_valued, sampled_errors
 from headcount.certificates.worst_case.proofs import Proofs, prove
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
-from studies.worst.cells import CENTRES, Plan
+from studies.worst.cells import CENTRES, Plan, StudyBank
 from studies.worst.training_banks import TrainedCell
 
 __all__ = ["checked", "measured", "try_points"]
 
 SHARE = 10.0  # how often the root mean square an error is counted as large
 MASS_UP_TO, MASS_MEMBERS, MASS_BOXES = 3, 40, 60_000  # lengths, members and boxes of proved shares
+CHECK_BOXES = 200_000
 STARTS, STEPS = 64, 60  # of the plain attack
 
 
-def measured(part: TrainedCell, plan: Plan, ratio: float, device: str, seconds: float) -> dict[str, Any]:
+def measured(part: TrainedCell, plan: Plan, bank: StudyBank, device: str, seconds: float) -> dict[str, Any]:
     """One column a quantity, one entry a member; and what it took."""
     start = time.perf_counter()
     net, target, cell = part.net.to(device), part.target.to(device), part.cell
@@ -34,7 +35,7 @@ def measured(part: TrainedCell, plan: Plan, ratio: float, device: str, seconds: 
     rms, sampled = sampled_errors(net, target, x)
     attacked = ascend(net, target, x[:STARTS].expand(len(net), -1, -1, -1), 0.0, 1.0, STEPS).error[:, 0]
     looked = time.perf_counter()
-    found = prove(net, target, 0.0, 1.0, ratio=ratio, budget=SearchLimits(plan.boxes, seconds))
+    found = prove(net, target, 0.0, 1.0, ratio=bank.ratio, budget=SearchLimits(bank.boxes, seconds))
     columns = {
         "seed": [row["seed"] for row in part.rows],
         "nmse": [_short(row["nmse"]) for row in part.rows],
@@ -55,7 +56,7 @@ def measured(part: TrainedCell, plan: Plan, ratio: float, device: str, seconds: 
         low, high, _ = shares_above(net.of(few), target.of(few), 0.0, 1.0, SHARE * rms[few], boxes=MASS_BOXES)
         columns |= {"large_low": _column(low), "large_high": _column(high)}
     took = {"measuring": looked - start, "proving": found.seconds, "device": device}
-    return {**_sizes(part, ratio), "took": took, "columns": columns}
+    return {**_sizes(part, bank.ratio), "took": took, "columns": columns}
 
 
 def _sizes(part: TrainedCell, ratio: float) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def checked(part: TrainedCell, plan: Plan, device: str, seconds: float) -> dict[
     found: dict[str, Any] = {"name": part.cell.name, "points": plan.checked}
     for kind, net in kinds.items():
         net, target = net.to(device), part.target.to(device)
-        proofs = prove(net, target, 0.0, 1.0, ratio=1.5, budget=SearchLimits(plan.boxes // 10, seconds))
+        proofs = prove(net, target, 0.0, 1.0, ratio=1.5, budget=SearchLimits(CHECK_BOXES, seconds))
         met = try_points(net, target, proofs, plan.checked)
         found[kind] = {
             "networks": len(net),

@@ -15,6 +15,7 @@ from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
 __all__ = ["Boxes", "Leaves", "SearchLimits", "Progress", "Search", "bounds_of", "sorted_hull", "tiles"]
 
+PATIENCE = (64, 8, 1)  # members get these parts of their boxes in turn, so that a hard one keeps no other waiting
 NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # held at once by one step of a bound, some thirty times
 
 
@@ -148,21 +149,34 @@ class Search:
         last = torch.full(shape, high, dtype=torch.float64, device=device)
         everyone = torch.arange(len(net), device=device)
         self.queue = [Boxes(everyone, first, last, torch.full_like(self.lower, torch.inf))]
+        self.parked: list[Boxes] = []
         self.chunk = max(64, NUMBERS[device.type] // net.numbers)
 
     @torch.no_grad()
     def run(self, budget: SearchLimits, on_progress: Progress | None = None) -> None:
         """Look at boxes until none is left or a limit is reached; boxes left then count as open."""
         end = time.perf_counter() + budget.seconds
-        rounds = 0
-        while self.queue and time.perf_counter() < end:
-            self._step(self._taken(), budget.boxes)
-            rounds += 1
-            if on_progress is not None and rounds % 16 == 0:
-                on_progress(int(self.looked.sum()), sum(map(len, self.queue)))
+        for share in PATIENCE:
+            self._until(max(1, budget.boxes // share), end, on_progress)
+            self.queue, self.parked = [*self.queue, *self.parked], []
         for boxes in self.queue:
             self._give_up(boxes)
         self.queue = []
+
+    def _until(self, most: int, end: float, on_progress: Progress | None) -> None:
+        """Look at boxes of members that had fewer than so many; those of others are parked."""
+        rounds = 0
+        while self.queue and time.perf_counter() < end:
+            taken = self._taken()
+            spent = (self.looked >= most)[taken.member]
+            if bool(spent.any()):
+                self.parked.append(taken[spent])
+                taken = taken[~spent]
+            if len(taken):
+                self._step(taken)
+            rounds += 1
+            if on_progress is not None and rounds % 16 == 0:
+                on_progress(int(self.looked.sum()), sum(map(len, self.queue)))
 
     @property
     def upper(self) -> Float[Tensor, " models"]:
@@ -180,7 +194,7 @@ class Search:
             self.queue.append(whole[self.chunk :])
         return whole[: self.chunk]
 
-    def _step(self, boxes: Boxes, most: int) -> None:
+    def _step(self, boxes: Boxes) -> None:
         bounds = self._bounds(boxes)
         self.looked += torch.bincount(boxes.member, minlength=len(self.net))
         self._meet(boxes, bounds.middle[0])
@@ -195,11 +209,6 @@ class Search:
         if self.sort:
             lo, hi = sorted_hull(rest.lo, rest.hi)
             rest = rest[(lo <= hi).flatten(1).all(1)]
-        spent = self.looked >= most
-        if bool(spent.any()):
-            over = spent[rest.member]
-            self._give_up(rest[over])
-            rest = rest[~over]
         if len(rest):
             self.queue.append(rest)
 
