@@ -41,7 +41,7 @@ test-slow: $(READY)
 	$(RUN) -m pytest -n 2 --dist loadgroup -m "not gpu and not soak"
 
 soak: $(READY)
-	$(RUN) -m pytest tests/attack tests/faults -m soak
+	$(RUN) -m pytest tests/attack tests/faults tests/test_certificates_worst.py -m soak
 
 check: $(READY)
 	$(RUN) -m ruff check .

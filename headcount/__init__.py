@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         tasks,
         training,
     )
-    from headcount.certificates import Built, Certificate
+    from headcount.certificates import Built, Certificate, Worst, certify
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
     from headcount.measuring.fitted import load
@@ -68,12 +68,14 @@ __all__ = [
     "Source",
     "Store",
     "Study",
+    "Worst",
     "advise",
     "allocation",
     "born",
     "attention_svm",
     "build",
     "certificates",
+    "certify",
     "compress",
     "consistency",
     "drawing",
@@ -112,7 +114,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "certificates": ("Built", "Certificate"),
+        "certificates": ("Built", "Certificate", "Worst", "certify"),
         "fits": ("Measurement", "knee"),
         "measuring": ("measure",),
         "measuring.fitted": ("load",),

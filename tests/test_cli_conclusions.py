@@ -35,6 +35,7 @@ CASES = {
     "sweep": ("small.toml",),
     "runs": ("kept",),
     "attention": ("nets",),
+    "certify": ("nets", "--box=-1,1", "--ratio", "3", "--seconds", "5"),
     "export": ("kept/small", "--out", "given"),
     "fit": (STUDY,),
     "report": (STUDY, "--out", "page"),

@@ -65,6 +65,18 @@ def measure(call, tmp_path, request):
     assert "report.html" in call("report", "found/study.json", "--out", "again")
 
 
+def certify(call, tmp_path, request):
+    (tmp_path / "small.toml").write_text(SPEC)
+    call("sweep", "small.toml", "--store", "kept", "--save", "all")
+    found = json.loads(
+        call("certify", "kept", "--box=-1,1", "--ratio", "3", "--seconds", "5", "--out", "page", "--json")
+    )
+    assert len(found["networks"]) == 8 and all(n["worst_lower"] <= n["worst_upper"] for n in found["networks"])
+    assert len(json.loads(call("export", "page/study.json", "--json"))) == 8
+    assert json.loads(call("fit", "page/study.json", "--norm", "worst", "--json"))[0]["rows"] == 8
+    assert "report.html" in call("report", "page/study.json", "--out", "page")
+
+
 def build(call, tmp_path, request):
     call("build", "--retrievals", "2", "--length", "32", "--eps", "1e-2", "--no-check", "--out", "net")
     assert not json.loads(call("collide", "--net", "net/net.safetensors", "--free", "4", "--json"))["collides"]
@@ -152,6 +164,7 @@ READ_BACK = {
     "store merge": stores,
     "store repair": stores,
     "build": build,
+    "certify": certify,
     "compress": compress,
     "demo": demo,
     "export": export,

@@ -39,6 +39,7 @@ ROOMS = (
     "colliding",
     "interpolating",
     "infoflow",
+    "certifying",
     "probing",
     "lens",
     "sweeping",
