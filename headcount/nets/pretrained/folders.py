@@ -278,16 +278,21 @@ def _kind(config: Any) -> Any:
 def _blank(stock: Weights, layout: HeadLayout) -> Weights:
     """Weights of the right shapes, to be filled from a file."""
     embed = stock.value.shape[1]
-    rotary = stock.query is None
+
+    def bias(stands: Tensor | None, rows: int) -> Tensor | None:
+        return None if stands is None else torch.empty(rows)
+
     return Weights(
         layout,
-        None if rotary else torch.empty(layout.query_rows, embed),
-        None if stock.query_bias is None else torch.empty(layout.query_rows),
-        None if rotary else torch.empty(layout.key_rows, embed),
+        torch.empty(layout.query_rows, embed),
+        bias(stock.query_bias, layout.query_rows),
+        torch.empty(layout.key_rows, embed),
         torch.empty(layout.value_rows, embed),
         torch.empty(embed, layout.output_columns),
-        None if stock.output_bias is None else torch.empty(embed),
+        bias(stock.output_bias, embed),
         stock.scale,
+        bias(stock.key_bias, layout.key_rows),
+        bias(stock.value_bias, layout.value_rows),
     )
 
 

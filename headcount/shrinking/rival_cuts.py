@@ -1,0 +1,231 @@
+"""What others cut by: their scores, written from the formulas, in our pipeline and at the same share of every head.
+
+None of these is their whole method: what they do besides (fine-tuning, kernels, other parts of a model) is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headcount.nets.pretrained.families import Family, Rotary, family_of
+from headcount.nets.pretrained.ragged_heads import Weights
+from headcount.papers.allocation.lowrank import shared_factors
+from headcount.papers.allocation.moments import weight_metrics
+from headcount.papers.allocation.slopes import LayerSlopes
+from headcount.shrinking.loss_plan import LossPlan, Products, even_plan
+from headcount.shrinking.loss_units import (
+    AttendedBasis,
+    Basis,
+    LossUnit,
+    PairBasis,
+    ProductBasis,
+    leading_directions,
+    query_units,
+    value_units,
+)
+
+__all__ = ["RIVALS", "Rival", "groups_removed", "in_eight_bits", "mixed_keys", "rival_plan"]
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A published rule: what it calls best among frequencies (or products) of keys, and among directions of values."""
+
+    name: str
+    source: str
+    query: Callable[[Weights, LayerSlopes, int, list[int]], Basis] | None
+    value: Callable[[Weights, LayerSlopes, int, list[int]], Basis] | None
+
+
+def rival_plan(
+    family: Family,
+    layers: Sequence[nn.Module],
+    slopes: Sequence[LayerSlopes],
+    means: Sequence[Tensor],
+    rival: Rival,
+    parts: Sequence[str],
+    keep: float,
+) -> LossPlan:
+    """The rival's choice at the same share of every head."""
+    units: list[LossUnit] = []
+    for number, (layer, seen) in enumerate(zip(layers, slopes, strict=True)):
+        weights = family.read(layer)
+        if "query-key" in parts and rival.query and not (isinstance(family, Rotary) and family.normed(layer)):
+            units += _swapped(query_units(number, weights, seen), rival.query, weights, seen)
+        if "value-output" in parts and rival.value:
+            units += _swapped(value_units(number, weights, seen), rival.value, weights, seen)
+    return even_plan(units, keep, means)
+
+
+def _swapped(
+    units: list[LossUnit], basis: Callable[[Weights, LayerSlopes, int, list[int]], Basis], w: Weights, seen: LayerSlopes
+) -> list[LossUnit]:
+    return [
+        LossUnit(u.layer, u.part, u.index, u.heads, u.rows, u.cost, u.errors, basis(w, seen, u.index, list(u.heads)))
+        for u in units
+    ]
+
+
+def _by_score(score: Float[Tensor, " pairs"], heads: int) -> PairBasis:
+    return PairBasis(tuple(torch.argsort(score, descending=True, stable=True).tolist()), None, heads)
+
+
+def _weight_norms(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+    """No data: the truncated singular values of W_Q' W_K; of rotary heads the norms of a frequency's rows."""
+    if seen.pairs is None:
+        pair = weight_metrics(w)["query-key"][index]
+        return ProductBasis(shared_factors(pair.left, pair.right), len(heads))
+    dim = w.layout.padded
+    q = w.query.double().unflatten(0, (-1, 2, dim // 2)).square().sum((1, 3))[heads].sum(0)
+    k = w.key.double().unflatten(0, (-1, 2, dim // 2)).square().sum((1, 3))[index]
+    return _by_score(q * k, len(heads))
+
+
+def _two_norm(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+    """E|q_f| E|k_f|, readers averaged; without rotary positions the mean-square logits, E q q' against E k k'."""
+    if seen.pairs is None:
+        return _mean_square(w, seen, index, heads)
+    return _by_score(seen.pairs.query_norm[heads].mean(0) * seen.pairs.key_norm[index], len(heads))
+
+
+def _mean_square(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+    """Sum over readers of E|q_f|^2 E|k_f|^2, the CUR rule; without rotary positions the best product in that metric."""
+    if seen.pairs is None:
+        return ProductBasis(shared_factors(seen.query[heads], seen.key[index]), len(heads))
+    return _by_score(seen.pairs.query_power[heads].sum(0) * seen.pairs.key_power[index], len(heads))
+
+
+def _slope_score(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+    if seen.pairs is None:
+        best = shared_factors(seen.query[heads], seen.query_slope[heads].sum(0))
+        return ProductBasis(best, len(heads))
+    return _by_score(seen.pairs.gate[index].diagonal(), len(heads))
+
+
+def _outputs(w: Weights, heads: list[int]) -> Float[Tensor, "dim dim"]:
+    dim = w.layout.padded
+    return sum(
+        (o.mT @ o for o in (w.output[:, h * dim : (h + 1) * dim].double() for h in heads)), torch.zeros(dim, dim)
+    )
+
+
+def _directions(second: Tensor, own: Tensor, slope: Tensor) -> Basis:
+    return AttendedBasis(leading_directions(second, slope)[0], own)
+
+
+def _plain_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+    """The truncated singular values of W_O W_V."""
+    dim = w.layout.padded
+    v = w.value[index * dim : (index + 1) * dim].double()
+    return _directions(v @ v.mT, (v @ v.mT).repeat(len(heads), 1, 1), _outputs(w, heads))
+
+
+def _whitened_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+    """The same in the metric of the layer's inputs: E v v' for W_V W_V'."""
+    return _directions(seen.value[index], seen.value[index].repeat(len(heads), 1, 1), _outputs(w, heads))
+
+
+def _attended_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+    """The same in the metric of what is attended, E u u', with a best reader for every query head."""
+    return _directions(seen.attended[heads].mean(0), seen.attended[heads], _outputs(w, heads))
+
+
+RIVALS = (
+    Rival(
+        "uniform, no data",
+        "truncated singular values; weight norms of rotary frequencies",
+        _weight_norms,
+        _plain_values,
+    ),
+    Rival("whitened SVD", "SVD-LLM's metric (Wang et al., ICLR 2025)", None, _whitened_values),
+    Rival("2-norm", "MHA2MLA's score (Ji et al., ACL 2025)", _two_norm, None),
+    Rival("CUR and attended values", "A3's scores (Wong et al., 2025)", _mean_square, _attended_values),
+    Rival("slope of the loss, equal shares", "ours, without allocation and scales", _slope_score, None),
+)
+
+
+def groups_removed(plan: LossPlan, keep: float) -> Products:
+    """Whole key groups removed, those whose value heads the loss leans on least, until the share `keep` is left."""
+    heads = [u for u in plan.units if u.part == "value-output"]
+    gone = sorted(heads, key=lambda u: u.errors[0])[: round((1 - keep) * len(heads))]
+    found: Products = {}
+    for unit in gone:
+        count, dim = plan.means[unit.layer].shape
+        eye = torch.eye(dim, dtype=torch.float64).repeat(count, 1, 1)
+        found.setdefault(unit.layer, {}).setdefault("value-output", eye)[list(unit.heads)] = 0
+    return found
+
+
+@contextmanager
+def mixed_keys(model: nn.Module, slopes: Sequence[LayerSlopes], keep: float) -> Iterator[nn.Module]:
+    """Keys projected on principal components across key heads at each frequency (RoRoPE of TransMLA).
+
+    Heads that share a frequency may be mixed by any unitary matrix, which commutes with the turning; components are
+    weighted by what the queries of all heads read. Keys and their cache shrink, queries do not.
+    """
+    family = family_of(model)
+    with _restored([_heads(family, layer).key for layer in family.layers(model)]) as keys:
+        for key, seen in zip(keys, slopes, strict=True):
+            if seen.pairs is not None:
+                key.weight.copy_(_projected(key.weight.double(), seen, keep))
+        yield model
+
+
+def _projected(rows: Tensor, seen: LayerSlopes, keep: float) -> Tensor:
+    assert seen.pairs is not None
+    across, groups = seen.pairs.across, seen.pairs.key_power.shape[0]
+    weight = seen.pairs.query_power.mean(0).sqrt()  # of a frequency, the same for all heads
+    values, vectors = torch.linalg.eigh(across * weight[:, None, None].square())
+    best = values.flatten().topk(round(keep * values.numel())).indices
+    kept = torch.zeros(values.numel(), dtype=torch.bool).index_fill_(0, best, True).view_as(values)
+    onto = (vectors * kept[:, None, :]) @ vectors.conj().mT
+    k = rows.unflatten(0, (groups, 2, -1))
+    new = torch.einsum("fab,bfi->afi", onto, torch.complex(k[:, 0], k[:, 1]))
+    return torch.stack([new.real, new.imag], 1).flatten(0, 2)
+
+
+@contextmanager
+def in_eight_bits(model: nn.Module) -> Iterator[nn.Module]:
+    """Every matrix rounded to 8 bits with one scale per row (weights only), computed with as before."""
+    with _restored(
+        [m for m in model.modules() if getattr(m, "weight", None) is not None and m.weight.dim() == 2]
+    ) as all_:
+        for module in all_:
+            module.weight.copy_(rounded_rows(module.weight))
+        yield model
+
+
+def rounded_rows(weight: Float[Tensor, "rows columns"], bits: int = 8) -> Float[Tensor, "rows columns"]:
+    """The nearest multiples of a row's largest entry over 2^(bits - 1) - 1.
+
+    >>> rounded_rows(torch.tensor([[127.0, 3.4]]))
+    tensor([[127.,   3.]])
+    """
+    step = weight.abs().amax(1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny) / (2 ** (bits - 1) - 1)
+    return (weight / step).round() * step
+
+
+@contextmanager
+def _restored(modules: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Modules whose weights may be changed inside, and are what they were afterwards."""
+    before = {id(m.weight): (m.weight, m.weight.detach().clone()) for m in modules}
+    unique = list({id(m.weight): m for m in modules}.values())
+    with torch.no_grad():
+        try:
+            yield unique
+        finally:
+            for weight, old in before.values():
+                weight.copy_(old)
+
+
+def _heads(family: Family, layer: nn.Module) -> Any:
+    heads = family.heads(layer)
+    assert heads is not None, "write the layer as ragged heads first"
+    return heads
