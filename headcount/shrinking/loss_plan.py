@@ -138,8 +138,37 @@ def divergence(model: Any, windows: Int[Tensor, "windows length"], wanted: Seque
 
 
 @torch.no_grad()
-def log_probabilities(model: Any, windows: Int[Tensor, "windows length"]) -> list[Float[Tensor, "length words"]]:
-    return [model(input_ids=window[None], use_cache=False).logits[0].log_softmax(-1) for window in windows]
+def _recorded(
+    model: Any, blocks: Sequence[nn.Module], windows: Int[Tensor, "windows length"]
+) -> tuple[list[Float[Tensor, "length words"]], list[list[Any]]]:
+    """The original's log-probabilities of every window, and what every block of it gave."""
+    states: list[list[Any]] = [[] for _ in blocks]
+    hooks = [
+        b.register_forward_hook(lambda _, __, out, to=to: to.append(out)) for b, to in zip(blocks, states, strict=True)
+    ]
+    try:
+        wanted = [model(input_ids=window[None], use_cache=False).logits[0].log_softmax(-1) for window in windows]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return wanted, states
+
+
+@contextmanager
+def _replayed(blocks: Sequence[nn.Module], states: Sequence[Sequence[Any]]) -> Iterator[None]:
+    """The given blocks answer from memory, window after window, instead of computing."""
+    before = [block.__dict__.get("forward") for block in blocks]
+    for block, kept in zip(blocks, states, strict=False):
+        answers = iter(kept)
+        block.forward = lambda *_, answers=answers, **__: next(answers)
+    try:
+        yield
+    finally:
+        for block, old in zip(blocks, before, strict=True):
+            if old is None:
+                del block.forward
+            else:
+                block.forward = old
 
 
 def held_against_truth(
@@ -148,9 +177,12 @@ def held_against_truth(
     """The units with their curves scaled to the divergence that the plan really causes, a layer and part at a time.
 
     A divergence from the original is what the loss grows by where the text is drawn from the model, and unlike the loss
-    itself it does not wander: a layer's share shows on a few hundred tokens.
+    itself it does not wander: a layer's share shows on a few hundred tokens. What comes before the layer is not
+    computed again.
     """
-    wanted = log_probabilities(model, windows)
+    family = family_of(model)
+    blocks = family.layers(model)
+    wanted, states = _recorded(model, blocks, windows)
     factors: dict[tuple[int, str], float] = {}
     layers = sorted({u.layer for u in plan.units})
     for layer in layers:
@@ -159,7 +191,7 @@ def held_against_truth(
             predicted = sum(u.errors[s] for u, s in cut)
             if predicted <= 0:
                 continue
-            with putting(model, plan.products(layer, part), plan.means):
+            with putting(model, plan.products(layer, part), plan.means), _replayed(blocks[:layer], states):
                 true = divergence(model, windows, wanted)
             factors[layer, part] = min(max(true / predicted, 1 / MOST), MOST)
         say(f"layer {layer + 1} of {len(layers)} held against the truth")

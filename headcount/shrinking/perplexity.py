@@ -1,4 +1,4 @@
-"""What became of a language model, in the reader's terms: perplexity as a multiple of the original's, with an interval."""
+"""What became of a language model, in its user's terms: perplexity over the original's, with an interval."""
 
 from __future__ import annotations
 
@@ -52,11 +52,7 @@ def losses_of(model: nn.Module, windows: Int[Tensor, "windows length"]) -> Float
     return next_token_losses(model, windows).double()
 
 
-def compared(
-    losses: Float[Tensor, " windows"] | Sequence[float],
-    originals: Float[Tensor, " windows"] | Sequence[float],
-    length: int,
-) -> PairedLoss:
+def compared(losses: Tensor | Sequence[float], originals: Tensor | Sequence[float], length: int) -> PairedLoss:
     """The two models' losses of the same windows, window by window: most of the text's own difficulty cancels.
 
     >>> compared([1.1, 1.3], [1.0, 1.2], length=8).ratio

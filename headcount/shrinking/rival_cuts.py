@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,14 +34,17 @@ from headcount.shrinking.loss_units import (
 __all__ = ["RIVALS", "Rival", "groups_removed", "in_eight_bits", "mixed_keys", "rival_plan"]
 
 
+Rule = Callable[[Weights, LayerSlopes, int, list[int]], Basis]  # of one layer's unit, and the heads that read it
+
+
 @dataclass(frozen=True)
 class Rival:
     """A published rule: what it calls best among frequencies (or products) of keys, and among directions of values."""
 
     name: str
     source: str
-    query: Callable[[Weights, LayerSlopes, int, list[int]], Basis] | None
-    value: Callable[[Weights, LayerSlopes, int, list[int]], Basis] | None
+    query: Rule
+    value: Rule
 
 
 def rival_plan(
@@ -57,20 +60,15 @@ def rival_plan(
     units: list[LossUnit] = []
     for number, (layer, seen) in enumerate(zip(layers, slopes, strict=True)):
         weights = family.read(layer)
-        if "query-key" in parts and rival.query and not (isinstance(family, Rotary) and family.normed(layer)):
+        if "query-key" in parts and not (isinstance(family, Rotary) and family.normed(layer)):
             units += _swapped(query_units(number, weights, seen), rival.query, weights, seen)
-        if "value-output" in parts and rival.value:
+        if "value-output" in parts:
             units += _swapped(value_units(number, weights, seen), rival.value, weights, seen)
     return even_plan(units, keep, means)
 
 
-def _swapped(
-    units: list[LossUnit], basis: Callable[[Weights, LayerSlopes, int, list[int]], Basis], w: Weights, seen: LayerSlopes
-) -> list[LossUnit]:
-    return [
-        LossUnit(u.layer, u.part, u.index, u.heads, u.rows, u.cost, u.errors, basis(w, seen, u.index, list(u.heads)))
-        for u in units
-    ]
+def _swapped(units: list[LossUnit], rule: Rule, w: Weights, seen: LayerSlopes) -> list[LossUnit]:
+    return [replace(u, basis=rule(w, seen, u.index, list(u.heads))) for u in units]
 
 
 def _by_score(score: Float[Tensor, " pairs"], heads: int) -> PairBasis:
@@ -111,9 +109,8 @@ def _slope_score(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) ->
 
 def _outputs(w: Weights, heads: list[int]) -> Float[Tensor, "dim dim"]:
     dim = w.layout.padded
-    return sum(
-        (o.mT @ o for o in (w.output[:, h * dim : (h + 1) * dim].double() for h in heads)), torch.zeros(dim, dim)
-    )
+    blocks = torch.stack([w.output[:, h * dim : (h + 1) * dim].double() for h in heads])
+    return (blocks.mT @ blocks).sum(0)
 
 
 def _directions(second: Tensor, own: Tensor, slope: Tensor) -> Basis:
@@ -137,17 +134,15 @@ def _attended_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]
     return _directions(seen.attended[heads].mean(0), seen.attended[heads], _outputs(w, heads))
 
 
+def _slope_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+    return _directions(seen.attended[heads].mean(0), seen.attended[heads], seen.attended_slope[heads].sum(0))
+
+
 RIVALS = (
-    Rival(
-        "uniform, no data",
-        "truncated singular values; weight norms of rotary frequencies",
-        _weight_norms,
-        _plain_values,
-    ),
-    Rival("whitened SVD", "SVD-LLM's metric (Wang et al., ICLR 2025)", None, _whitened_values),
-    Rival("2-norm", "MHA2MLA's score (Ji et al., ACL 2025)", _two_norm, None),
-    Rival("CUR and attended values", "A3's scores (Wong et al., 2025)", _mean_square, _attended_values),
-    Rival("slope of the loss, equal shares", "ours, without allocation and scales", _slope_score, None),
+    Rival("uniform, no data", "singular values; of rotary keys the weights' norms", _weight_norms, _plain_values),
+    Rival("2-norm, whitened SVD", "scores of MHA2MLA (2025), SVD-LLM (2025)", _two_norm, _whitened_values),
+    Rival("CUR, attended SVD", "scores of A3 (arXiv 2505.12942)", _mean_square, _attended_values),
+    Rival("slope of the loss, uniform", "ours without allocation", _slope_score, _slope_values),
 )
 
 
@@ -175,6 +170,8 @@ def mixed_keys(model: nn.Module, slopes: Sequence[LayerSlopes], keep: float) -> 
         for key, seen in zip(keys, slopes, strict=True):
             if seen.pairs is not None:
                 key.weight.copy_(_projected(key.weight.double(), seen, keep))
+                if key.bias is not None:
+                    key.bias.copy_(_projected(key.bias.double()[:, None], seen, keep)[:, 0])
         yield model
 
 
@@ -194,10 +191,9 @@ def _projected(rows: Tensor, seen: LayerSlopes, keep: float) -> Tensor:
 @contextmanager
 def in_eight_bits(model: nn.Module) -> Iterator[nn.Module]:
     """Every matrix rounded to 8 bits with one scale per row (weights only), computed with as before."""
-    with _restored(
-        [m for m in model.modules() if getattr(m, "weight", None) is not None and m.weight.dim() == 2]
-    ) as all_:
-        for module in all_:
+    matrices: list[Any] = [m for m in model.modules() if isinstance(getattr(m, "weight", None), Tensor)]
+    with _restored([m for m in matrices if m.weight.dim() == 2]) as once:
+        for module in once:
             module.weight.copy_(rounded_rows(module.weight))
         yield model
 
@@ -215,14 +211,15 @@ def rounded_rows(weight: Float[Tensor, "rows columns"], bits: int = 8) -> Float[
 @contextmanager
 def _restored(modules: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """Modules whose weights may be changed inside, and are what they were afterwards."""
-    before = {id(m.weight): (m.weight, m.weight.detach().clone()) for m in modules}
+    numbers = [p for m in modules for p in m.parameters(recurse=False)]
+    before = {id(p): (p, p.detach().clone()) for p in numbers}
     unique = list({id(m.weight): m for m in modules}.values())
     with torch.no_grad():
         try:
             yield unique
         finally:
-            for weight, old in before.values():
-                weight.copy_(old)
+            for changed, old in before.values():
+                changed.copy_(old)
 
 
 def _heads(family: Family, layer: nn.Module) -> Any:
