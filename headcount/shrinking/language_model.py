@@ -11,7 +11,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headcount.nets.pretrained.folders import folder_of, load, tokenizer_of
+from headcount.nets.pretrained.folders import folder_of, load
 from headcount.nets.pretrained.gguf_files import origin_of
 from headcount.papers.allocation.moments import PARTS
 from headcount.papers.allocation.slopes import LayerSlopes, loss_slopes
@@ -22,7 +22,7 @@ from headcount.shrinking.loss_units import LossUnit, loss_units
 from headcount.shrinking.perplexity import PairedLoss, compared, losses_of
 from headcount.shrinking.running_costs import RunningCosts, running_costs
 from headcount.shrinking.surgery import at_full_rank
-from headcount.shrinking.text_windows import TextSplit, split_text
+from headcount.shrinking.text_windows import TextSplit
 from headcount.shrinking.weight_and_time import ModelSize, size
 
 __all__ = ["Calibrated", "CutModel", "calibrated", "cut_to", "speaks"]
@@ -164,22 +164,19 @@ def speaks(model: nn.Module) -> bool:
 
 def calibrated(
     name: str,
-    text: str | Path,
+    split: TextSplit,
     *,
-    test: str | Path | None = None,
-    length: int = 512,
-    windows: tuple[int, int, int] = (16, 4, 8),
     parts: Sequence[str] = PARTS,
     keep: float | None = None,
     rounds: int = 1,
+    device: str = "cpu",
     say: Progress = lambda _: None,
 ) -> Calibrated:
     """Read a language model, find the price of all its parts on a text, and hold the prices against the truth.
 
-    `length` is the length in tokens that the model will be used at: what a low frequency does shows only there.
-    `windows`: how many to calibrate on, to choose by and to judge on; `test` is a text to judge on, otherwise the last
-    fifth of the first one.
+    The windows have the length that the model will be used at: what a low frequency does shows only there.
     """
+    length = split.judging.shape[1]
     model = at_full_rank(load(name).float())
     if not speaks(model):
         raise ValueError(f"{name} is a {type(model).__name__}, which gives no next token")
@@ -189,12 +186,12 @@ def calibrated(
     most = getattr(getattr(model, "config", None), "max_position_embeddings", length)
     if length > most:
         raise ValueError(f"windows of {length} tokens exceed the {most} positions of {name}")
-    split = split_text(text, tokenizer_of(name), length, windows, test)
+    model.to(device)
     slopes = loss_slopes(model, split.calibration, say)
     means = carried_means(family, layers, slopes)
     units = tuple(loss_units(family, layers, slopes, parts))
     for _ in range(rounds):
-        some = split.choosing[:1, : max(2, length // 2)]
+        some = split.choosing[:1, : max(2, length // 2)]  # a layer's share shows there, and half as long takes half
         units = held_against_truth(model, loss_plan(units, keep or FIRST_KEEP, means), some, say)
     say("the original on the text to judge on")
     found = losses_of(model, split.choosing), losses_of(model, split.judging)
@@ -209,7 +206,8 @@ def cut_to(
     dtype, length = CASTS[cast], seen.length
     with rounded_to(seen.model, dtype):
         alone = compared(losses_of(seen.model, seen.split.judging), seen.judged_by, length)
-    smaller = carried_out(copy.deepcopy(seen.model), plan).eval()
+    there: Any = seen.model
+    smaller = carried_out(copy.deepcopy(seen.model).cpu(), plan).eval().to(there.device)
     with rounded_to(smaller, dtype):
         quality = compared(losses_of(smaller, seen.split.judging), seen.judged_by, length)
     say("measuring what it costs to run")

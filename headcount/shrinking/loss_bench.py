@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +21,11 @@ from headcount.files import whole
 from headcount.nets.pretrained.families import family_of
 from headcount.papers.allocation.moments import PARTS
 from headcount.shrinking.file_bytes import rounded_to
-from headcount.shrinking.language_model import Calibrated, calibrated
+from headcount.shrinking.language_model import Calibrated
 from headcount.shrinking.loss_plan import LossPlan, loss_plan, putting
 from headcount.shrinking.perplexity import compared, losses_of
 from headcount.shrinking.rival_cuts import RIVALS, groups_removed, in_eight_bits, mixed_keys, rival_plan
+from headcount.shrinking.text_windows import TextSplit
 
 __all__ = ["Trial", "benched", "trials"]
 
@@ -69,31 +70,29 @@ def trials(lengths: tuple[int, ...] = (512, 2048), keeps: tuple[float, ...] = (0
 
 
 def benched(
-    name: str,
-    text: str | Path,
-    test: str | Path,
+    calibrate: Callable[[TextSplit], Calibrated],
+    splits: Sequence[TextSplit],
     *,
-    lengths: tuple[int, ...] = (512, 2048),
     keeps: tuple[float, ...] = (0.75, 0.5),
-    tokens: tuple[int, int] = (8192, 20480),
     out: Path | None = None,
     say: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Measure every trial on `tokens[1]` tokens of `test`, calibrated on `tokens[0]` of `text`."""
+    """Measure every trial on the windows kept for judging: all methods at the first split's length, three at others."""
+    lengths = tuple(split.judging.shape[1] for split in splits)
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out and out.exists() else {"rows": []}
-    for length in lengths:
+    for length, split in zip(lengths, splits, strict=True):
         todo = [t for t in trials(lengths, keeps) if t.length == length and not _there(found, t)]
         if not todo:
             continue
-        counts = tuple(max(2, n // length) for n in tokens)
         began = time.perf_counter()
-        seen = calibrated(
-            name, text, test=test, length=length, windows=(counts[0], 2, counts[1]), keep=keeps[0], say=say
-        )
-        found.setdefault("setup", {"model": seen.title, "text": Path(text).name, "test": Path(test).name})
-        found["setup"][f"seconds of calibration at {length}"] = round(time.perf_counter() - began, 1)
-        found["setup"][f"perplexity at {length}"] = float(seen.judged_by.mean().exp())
-        found["setup"][f"tokens at {length}"] = [seen.split.calibration.numel(), seen.split.judging.numel()]
+        seen = calibrate(split)
+        found.setdefault("setup", {"model": seen.title})
+        found["setup"][f"at {length}"] = {
+            "seconds of calibration": round(time.perf_counter() - began, 1),
+            "perplexity": float(seen.judged_by.mean().exp()),
+            "tokens to calibrate on": split.calibration.numel(),
+            "tokens to judge on": split.judging.numel(),
+        }
         for trial in todo:
             if (row := measured_row(seen, trial)) is not None:
                 found["rows"].append(row)

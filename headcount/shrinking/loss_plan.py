@@ -110,11 +110,11 @@ class _Stand:
 
     def queries(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         put = self.products.get("query-key")
-        return q if put is None else q @ put.to(q.dtype)
+        return q if put is None else q @ put.to(q)
 
     def outputs(self, u: Tensor) -> Tensor:
-        put, mean = self.products.get("value-output"), self.mean.to(u.dtype)
-        return u if put is None else torch.einsum("bthi,hji->bthj", u - mean, put.to(u.dtype)) + mean
+        put, mean = self.products.get("value-output"), self.mean.to(u)
+        return u if put is None else torch.einsum("bthi,hji->bthj", u - mean, put.to(u)) + mean
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def divergence(model: Any, windows: Int[Tensor, "windows length"], wanted: Seque
     """Mean over tokens of KL(original || model), the originals given as log-probabilities: a loss without its noise."""
     total = 0.0
     for window, log_p in zip(windows, wanted, strict=True):
-        log_q = model(input_ids=window[None], use_cache=False).logits[0].log_softmax(-1)
+        log_q = model(input_ids=window[None].to(model.device), use_cache=False).logits[0].log_softmax(-1)
         total += float((log_p.exp() * (log_p - log_q)).sum()) / len(window)
     return total / len(windows)
 
@@ -147,7 +147,8 @@ def _recorded(
         b.register_forward_hook(lambda _, __, out, to=to: to.append(out)) for b, to in zip(blocks, states, strict=True)
     ]
     try:
-        wanted = [model(input_ids=window[None], use_cache=False).logits[0].log_softmax(-1) for window in windows]
+        heard = (model(input_ids=window[None].to(model.device), use_cache=False) for window in windows)
+        wanted = [each.logits[0].log_softmax(-1) for each in heard]
     finally:
         for hook in hooks:
             hook.remove()

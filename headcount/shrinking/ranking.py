@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from headcount.nets.pretrained.batches import TextBatch, pooled
 
+__all__ = ["Collection", "Encoded", "collection_of", "cranfield", "interval", "ndcg", "trec_dl"]
+
 
 @dataclass(frozen=True)
 class Collection:
@@ -40,6 +42,18 @@ class Collection:
             self.grades,
             self.candidates,
         )
+
+
+def collection_of(path: Path) -> Collection:
+    """A set of judged queries from its file: MS MARCO with BM25's candidates, or documents as Cranfield has them."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no ranking set at {path}")
+    data = _unpacked(path)
+    if "bm25_top100" in data:
+        return trec_dl(path)
+    if "docs" in data and "qrels" in data:
+        return cranfield(path)
+    raise ValueError(f"{path} is no ranking set: it must hold queries, qrels, and docs or passages with bm25_top100")
 
 
 def trec_dl(path: Path) -> Collection:
@@ -126,5 +140,8 @@ def _batch(rows: list[list[int]], device: str) -> TextBatch:
 
 
 def _unpacked(path: Path) -> dict[str, Any]:
-    with gzip.open(path) as packed:
-        return json.load(packed)
+    try:
+        with gzip.open(path) as packed:
+            return json.load(packed)
+    except (OSError, ValueError) as problem:
+        raise ValueError(f"{path} is not a gzipped JSON file: {problem}") from None

@@ -59,12 +59,16 @@ def rival_plan(
     """The rival's choice at the same share of every head."""
     units: list[LossUnit] = []
     for number, (layer, seen) in enumerate(zip(layers, slopes, strict=True)):
-        weights = family.read(layer)
+        weights = _on_cpu(family.read(layer))
         if "query-key" in parts and not (isinstance(family, Rotary) and family.normed(layer)):
             units += _swapped(query_units(number, weights, seen), rival.query, weights, seen)
         if "value-output" in parts:
             units += _swapped(value_units(number, weights, seen), rival.value, weights, seen)
     return even_plan(units, keep, means)
+
+
+def _on_cpu(weights: Weights) -> Weights:
+    return replace(weights, **{n: t.cpu() for n, t in vars(weights).items() if isinstance(t, Tensor)})
 
 
 def _swapped(units: list[LossUnit], rule: Rule, w: Weights, seen: LayerSlopes) -> list[LossUnit]:
@@ -169,9 +173,9 @@ def mixed_keys(model: nn.Module, slopes: Sequence[LayerSlopes], keep: float) -> 
     with _restored([_heads(family, layer).key for layer in family.layers(model)]) as keys:
         for key, seen in zip(keys, slopes, strict=True):
             if seen.pairs is not None:
-                key.weight.copy_(_projected(key.weight.double(), seen, keep))
+                key.weight.copy_(_projected(key.weight.double().cpu(), seen, keep))
                 if key.bias is not None:
-                    key.bias.copy_(_projected(key.bias.double()[:, None], seen, keep)[:, 0])
+                    key.bias.copy_(_projected(key.bias.double().cpu()[:, None], seen, keep)[:, 0])
         yield model
 
 

@@ -47,19 +47,30 @@ def running_costs(
     held = [0] * len(models)
     for _ in range(repeats):
         for i, model in enumerate(models):
-            began = time.perf_counter()
-            step = _call(model, prompt[None], None)
-            prefills[i].append(time.perf_counter() - began)
+            began = _now(model)
+            step = _call(model, prompt[None].to(_device(model)), None)
+            prefills[i].append(_now(model) - began)
             for _ in range(generated):
-                began = time.perf_counter()
+                began = _now(model)
                 step = _call(model, step.logits[:, -1:].argmax(-1), step.past_key_values)
-                decodes[i].append(time.perf_counter() - began)
+                decodes[i].append(_now(model) - began)
             held[i] = cache_bytes(step.past_key_values)
     tokens = len(prompt) + generated
     return [
         RunningCosts(tokens, b, statistics.median(p), statistics.median(d))
         for b, p, d in zip(held, prefills, decodes, strict=True)
     ]
+
+
+def _device(model: Any) -> torch.device:
+    return model.device
+
+
+def _now(model: Any) -> float:
+    """The clock, after the device has done what it was given."""
+    if _device(model).type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def _call(model: Any, ids: Tensor, cache: Any) -> Any:

@@ -59,7 +59,7 @@ class LayerSlopes:
 
 def next_token_losses(model: Any, windows: Int[Tensor, "windows length"]) -> Float[Tensor, " windows"]:
     """The mean loss of every window, each token but the first being predicted from those before it."""
-    return torch.stack([_summed(model, window) / (len(window) - 1) for window in windows])
+    return torch.stack([_summed(model, window).cpu() / (len(window) - 1) for window in windows])
 
 
 def loss_slopes(
@@ -82,6 +82,7 @@ def loss_slopes(
 
 
 def _summed(model: Any, window: Int[Tensor, " length"]) -> Float[Tensor, ""]:
+    window = window.to(model.device)
     logits = model(input_ids=window[None], use_cache=False).logits[0, :-1]
     return nn.functional.cross_entropy(logits, window[1:], reduction="sum")
 
@@ -95,7 +96,7 @@ class _Sums:
         self.total: dict[str, Tensor] = {}
 
     def add(self, name: str, value: Tensor) -> None:
-        value = value.detach().to(torch.complex128 if value.is_complex() else torch.float64)
+        value = value.detach().cpu().to(torch.complex128 if value.is_complex() else torch.float64)
         self.total[name] = self.total[name] + value if name in self.total else value
 
     def queries(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -136,8 +137,8 @@ class _Sums:
         self, q: Float[Tensor, "heads length dim"], k: Float[Tensor, "keys length dim"]
     ) -> Float[Tensor, "heads pairs pairs"]:
         length = q.shape[1]
-        at = torch.linspace(min(FIRST, length - 1), length - 1, min(ROWS, length)).long()
-        late = torch.arange(length) > at[:, None]
+        at = torch.linspace(min(FIRST, length - 1), length - 1, min(ROWS, length)).long().to(q.device)
+        late = torch.arange(length, device=q.device) > at[:, None]
         found = []
         for head, group in enumerate(self.layout.groups):
             rows, keys = _pairs(q[head, at]), _pairs(k[group])  # rows, 2, pairs; length, 2, pairs
