@@ -49,6 +49,7 @@ ROOMS = (
     "storing",
     "measuring",
     "allocation",
+    "compressing",
     "ssm",
     "generalise",
     "margin",

@@ -20,7 +20,7 @@ from headcount.nets.pretrained.families import Family, family_of
 from headcount.nets.pretrained.folders import LAYOUT, WEIGHTS
 from headcount.nets.pretrained.gguf_files import ORIGIN
 
-__all__ = ["save_compact", "save_padded", "tensor_bytes"]
+__all__ = ["save_compact", "save_padded"]
 
 CODE = Path(__file__).with_name("modeling_headcount.py")
 UNCARRIED = (".index.json", LAYOUT, ORIGIN)
@@ -95,11 +95,6 @@ class Smaller{stock}(transformers.{stock}):
         super().__init__(config, *rest, **settings)
         made_smaller(self, config)
 """
-
-
-def tensor_bytes(model: nn.Module) -> int:
-    """Bytes of all stored tensors, tied ones once: what the weights file holds beside its header."""
-    return sum(t.numel() * t.element_size() for t in _state(model).values())
 
 
 def stock_state(model: nn.Module, family: Family, head_dim: int) -> dict[str, Tensor]:

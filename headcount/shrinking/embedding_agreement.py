@@ -100,5 +100,5 @@ def ranking_change(texts: Encoded, model: nn.Module, originals: dict[str, float]
     """How well the model ranks a collection beside the original, query by query."""
     found = texts.quality(model)
     low, high = interval([found[q] - originals[q] for q in found])
-    means = (sum(x.values()) / len(x) for x in (originals, found))
-    return RankingChange(texts.collection.name, *means, low, high, len(found))
+    before, after = (sum(x.values()) / len(x) for x in (originals, found))
+    return RankingChange(texts.collection.name, before, after, low, high, len(found))

@@ -43,8 +43,9 @@ class Calibrated:
     slopes: tuple[LayerSlopes, ...]
     units: tuple[LossUnit, ...]
     means: tuple[Tensor, ...]
-    chosen_by: Float[Tensor, " windows"]  # the original's losses on the windows for choosing
-    judged_by: Float[Tensor, " windows"]  # and on those for judging
+    given: ModelSize  # as it was read, which for a compact checkpoint is less than at full rank
+    chosen_by: Float[Tensor, " choosing"]  # the original's losses on the windows for choosing
+    judged_by: Float[Tensor, " judging"]  # and on those for judging
 
     @property
     def length(self) -> int:
@@ -93,6 +94,7 @@ class CutModel:
     bytes: FileBytes
     sizes: tuple[ModelSize, ModelSize]
     costs: tuple[RunningCosts, RunningCosts]
+    written: tuple[Path, ...] = ()
 
     @property
     def headline(self) -> str:
@@ -154,6 +156,7 @@ class CutModel:
             "floor": self.plan.floor,
             "table": self.rows(),
             "costs": [c.as_row() for c in self.costs],
+            "written": [str(path) for path in self.written],
         }
 
 
@@ -177,7 +180,9 @@ def calibrated(
     The windows have the length that the model will be used at: what a low frequency does shows only there.
     """
     length = split.judging.shape[1]
-    model = at_full_rank(load(name).float())
+    model = load(name).float()
+    given = size(model)
+    at_full_rank(model)
     if not speaks(model):
         raise ValueError(f"{name} is a {type(model).__name__}, which gives no next token")
     model.requires_grad_(False)
@@ -195,7 +200,7 @@ def calibrated(
         units = held_against_truth(model, loss_plan(units, keep or FIRST_KEEP, means), some, say)
     say("the original on the text to judge on")
     found = losses_of(model, split.choosing), losses_of(model, split.judging)
-    return Calibrated(name, model, split, tuple(slopes), units, tuple(means), *found)
+    return Calibrated(name, model, split, tuple(slopes), units, tuple(means), given, *found)
 
 
 def cut_to(
@@ -212,9 +217,15 @@ def cut_to(
         quality = compared(losses_of(smaller, seen.split.judging), seen.judged_by, length)
     say("measuring what it costs to run")
     prompt = seen.split.judging[0][: max(2, length - generated)]
-    costs = running_costs([seen.model, smaller], prompt, generated)
-    bytes_ = file_bytes(folder_of(seen.name), seen.model, smaller, cast)
-    sizes = size(seen.model), size(smaller)
+    given = seen.model if size(seen.model) == seen.given else load(seen.name).float().to(there.device)
+    costs = running_costs([given, smaller], prompt, generated)
+    sizes = seen.given, size(smaller)
+    if sizes[1].attention > sizes[0].attention:
+        raise ValueError(
+            f"{seen.name} has {sizes[0].attention:,} attention parameters already, and keeping {plan.share:.3g} of the "
+            f"stock model's would leave {sizes[1].attention:,}; keep less"
+        )
+    bytes_ = file_bytes(folder_of(seen.name), given, smaller, cast)
     return CutModel(seen.title, smaller, plan, quality, alone, bytes_, sizes, (costs[0], costs[1]))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -27,6 +27,7 @@ SMALLEST = 1e-9  # share of the largest second moment below which a direction co
 RIDGE = 1e-4  # added to the softmax metric, in units of its mean diagonal
 
 
+@runtime_checkable
 class Basis(Protocol):
     """The cuts of one unit, one for every size."""
 

@@ -21,9 +21,9 @@ CHOOSING = 0.2  # share of the calibration text that is kept for choosing, and a
 class TextSplit:
     """Windows of equal length for the three uses of text."""
 
-    calibration: Int[Tensor, "windows length"]
-    choosing: Int[Tensor, "windows length"]
-    judging: Int[Tensor, "windows length"]
+    calibration: Int[Tensor, "calibrating length"]
+    choosing: Int[Tensor, "choosing length"]
+    judging: Int[Tensor, "judging length"]
 
 
 def windows_of(path: str | Path, tokenizer: Any, length: int) -> Int[Tensor, "windows length"]:
