@@ -121,7 +121,7 @@ def saturation(
         say("\nWhat a smaller query-key rank changes: logits and outputs relatively, rows absolutely")
         show_table(costs if heads else _by_layer(costs), _COST_COLUMNS)
     else:
-        say("\nQuery-key ranks cannot be cut here: rotary positions make the product depend on the distance.")
+        say("\nRotary queries and keys have no ranks to cut: `headcount compress` takes out whole frequencies.")
     bounded = sum(bool(row["bounded"]) for row in found)
     conclude(f"{bounded} of {counted(len(found), 'layer')} keep their logits bounded as sequences grow")
 

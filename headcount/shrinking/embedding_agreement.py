@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from headcount.nets.pretrained.batches import Readout, TextBatch
 from headcount.shrinking.ranking import Encoded, interval
 
-__all__ = ["Agreement", "RankingChange", "agreement", "ranking_change"]
+__all__ = ["EmbeddingAgreement", "RankingChange", "agreement", "ranking_change"]
 
 
 @dataclass(frozen=True)
-class Agreement:
+class EmbeddingAgreement:
     """Mean cosine of a model's read-outs to the original's, text by text, with a 95% interval of the mean."""
 
     cosine: float
@@ -34,7 +34,7 @@ class Agreement:
     def sentence(self) -> str:
         """The figure with its interval.
 
-        >>> Agreement(0.9912, 0.99, 0.9925, 32).sentence
+        >>> EmbeddingAgreement(0.9912, 0.99, 0.9925, 32).sentence
         'cosine to the original 0.991 [0.990, 0.993] over 32 texts'
         """
         return f"cosine to the original {self.cosine:.3f} [{self.low:.3f}, {self.high:.3f}] over {self.texts} texts"
@@ -78,7 +78,7 @@ def read_outs(model: nn.Module, batches: Sequence[TextBatch], read: Readout) -> 
     return [read(model, batch).flatten(1) for batch in batches]
 
 
-def agreement(found: Sequence[Tensor], originals: Sequence[Tensor]) -> Agreement:
+def agreement(found: Sequence[Tensor], originals: Sequence[Tensor]) -> EmbeddingAgreement:
     """Compare read-outs with the original's.
 
     >>> one = torch.tensor([[3.0, 4.0]])
@@ -93,7 +93,7 @@ def agreement(found: Sequence[Tensor], originals: Sequence[Tensor]) -> Agreement
         from scipy.stats import t
 
         wide = float(t.ppf(0.975, count - 1) * cosines.std() / math.sqrt(count))
-    return Agreement(mean, mean - wide, min(1.0, mean + wide), count)
+    return EmbeddingAgreement(mean, mean - wide, min(1.0, mean + wide), count)
 
 
 def ranking_change(texts: Encoded, model: nn.Module, originals: dict[str, float]) -> RankingChange:

@@ -27,7 +27,7 @@ from headcount.shrinking.perplexity import compared, losses_of
 from headcount.shrinking.rival_cuts import RIVALS, groups_removed, in_eight_bits, mixed_keys, rival_plan
 from headcount.shrinking.text_windows import TextSplit
 
-__all__ = ["Trial", "benched", "trials"]
+__all__ = ["BenchTrial", "benched", "trials"]
 
 Progress = Callable[[str], None]
 BOTH = "both"
@@ -37,7 +37,7 @@ WHERE = {"query-key": ("query-key",), "value-output": ("value-output",), BOTH: P
 
 
 @dataclass(frozen=True)
-class Trial:
+class BenchTrial:
     """One method at one budget and length."""
 
     method: str
@@ -51,21 +51,21 @@ class Trial:
         return self.method, self.part, self.keep, self.length
 
 
-def trials(lengths: tuple[int, ...] = (512, 2048), keeps: tuple[float, ...] = (0.75, 0.5)) -> list[Trial]:
+def trials(lengths: tuple[int, ...] = (512, 2048), keeps: tuple[float, ...] = (0.75, 0.5)) -> list[BenchTrial]:
     """All methods at the first length and budget; the first three at the others. The most wanted come first."""
     named = {r.name: r.source for r in RIVALS} | {OURS: "slopes of the loss, one budget"}
-    found = [Trial(name, named[name], BOTH, keeps[0], lengths[0]) for name in FIRST]
-    found += [Trial(name, named[name], part, keeps[0], lengths[0]) for part in PARTS for name in FIRST]
-    found += [Trial(name, named[name], BOTH, keep, lengths[0]) for keep in keeps[1:] for name in FIRST]
+    found = [BenchTrial(name, named[name], BOTH, keeps[0], lengths[0]) for name in FIRST]
+    found += [BenchTrial(name, named[name], part, keeps[0], lengths[0]) for part in PARTS for name in FIRST]
+    found += [BenchTrial(name, named[name], BOTH, keep, lengths[0]) for keep in keeps[1:] for name in FIRST]
     rest = [name for name in named if name not in FIRST]
-    found += [Trial(name, named[name], part, keeps[0], lengths[0]) for part in (BOTH, *PARTS) for name in rest]
-    found.append(Trial("whole groups removed", "those the loss leans on least", BOTH, keeps[0], lengths[0]))
+    found += [BenchTrial(name, named[name], part, keeps[0], lengths[0]) for part in (BOTH, *PARTS) for name in rest]
+    found.append(BenchTrial("whole groups removed", "those the loss leans on least", BOTH, keeps[0], lengths[0]))
     found.append(
-        Trial("RoRoPE, keys only", "TransMLA's rotation (arXiv 2502.07864)", "query-key", keeps[0], lengths[0])
+        BenchTrial("RoRoPE, keys only", "TransMLA's rotation (arXiv 2502.07864)", "query-key", keeps[0], lengths[0])
     )
-    found.append(Trial("int8", "every matrix, a scale per row", "whole model", 1.0, lengths[0]))
-    found.append(Trial("bf16", "cast", "whole model", 1.0, lengths[0]))
-    found += [Trial(name, named[name], BOTH, keeps[0], length) for length in lengths[1:] for name in FIRST]
+    found.append(BenchTrial("int8", "every matrix, a scale per row", "whole model", 1.0, lengths[0]))
+    found.append(BenchTrial("bf16", "cast", "whole model", 1.0, lengths[0]))
+    found += [BenchTrial(name, named[name], BOTH, keeps[0], length) for length in lengths[1:] for name in FIRST]
     return found
 
 
@@ -101,7 +101,7 @@ def benched(
     return found
 
 
-def measured_row(seen: Calibrated, trial: Trial) -> dict[str, Any] | None:
+def measured_row(seen: Calibrated, trial: BenchTrial) -> dict[str, Any] | None:
     """One method judged on the windows kept for that; None where this family of models has no such part."""
     began = time.perf_counter()
     made = _applied(seen, trial)
@@ -124,7 +124,7 @@ def measured_row(seen: Calibrated, trial: Trial) -> dict[str, Any] | None:
     }
 
 
-def _applied(seen: Calibrated, trial: Trial) -> tuple[float, AbstractContextManager[nn.Module]] | None:
+def _applied(seen: Calibrated, trial: BenchTrial) -> tuple[float, AbstractContextManager[nn.Module]] | None:
     """The share of the cache that is left, and the model under the method."""
     family = family_of(seen.model)
     layers, units = family.layers(seen.model), [u for u in seen.units if u.part in WHERE.get(trial.part, PARTS)]
@@ -162,7 +162,7 @@ def _mixed(seen: Calibrated, keep: float) -> Iterator[nn.Module]:
         yield model
 
 
-def _there(found: dict[str, Any], trial: Trial) -> bool:
+def _there(found: dict[str, Any], trial: BenchTrial) -> bool:
     return any((r["method"], r["part"], r["keep"], r["length"]) == trial.key for r in found["rows"])
 
 

@@ -18,7 +18,13 @@ from headcount.shrinking.calibration import corrected
 from headcount.shrinking.card import card_of
 from headcount.shrinking.checkpoint import save_compact, save_padded
 from headcount.shrinking.distillation import distil
-from headcount.shrinking.embedding_agreement import Agreement, RankingChange, agreement, ranking_change, read_outs
+from headcount.shrinking.embedding_agreement import (
+    EmbeddingAgreement,
+    RankingChange,
+    agreement,
+    ranking_change,
+    read_outs,
+)
 from headcount.shrinking.file_bytes import CASTS, FileBytes, file_bytes, rounded_to, tensor_bytes
 from headcount.shrinking.language_model import CutModel, calibrated, cut_to, speaks
 from headcount.shrinking.rank_plan import RankPlan, check_share, plan
@@ -46,7 +52,7 @@ class Compressed:
     plan: RankPlan
     table: tuple[dict[str, Any], ...]
     bytes: FileBytes
-    agreement: Agreement | None = None
+    agreement: EmbeddingAgreement | None = None
     rankings: tuple[RankingChange, ...] = ()
     beside: tuple[dict[str, Any], ...] = ()
     written: tuple[Path, ...] = ()
@@ -245,7 +251,7 @@ def _beside(
     read: Readout,
     files: Sequence[Path],
     say: Progress,
-) -> tuple[Agreement | None, tuple[RankingChange, ...], tuple[dict[str, Any], ...]]:
+) -> tuple[EmbeddingAgreement | None, tuple[RankingChange, ...], tuple[dict[str, Any], ...]]:
     """The original and ours, each as it is, in 8 bits and cast: bytes, agreement, ranking. The last is written."""
     if not others:
         return None, (), ()
@@ -253,7 +259,7 @@ def _beside(
     wanted = read_outs(original, others, read)
     firsts = [t.quality(original) for t in texts]
     dtype, rows = CASTS[cast], []
-    kept: tuple[Agreement, tuple[RankingChange, ...]] | None = None
+    kept: tuple[EmbeddingAgreement, tuple[RankingChange, ...]] | None = None
     for title, model in (("original", original), ("ours", net)):
         ways = (("", tensor_bytes(model), rounded_to(model, None)), ("int8", _eight(model), in_eight_bits(model)))
         for kind, bytes_, way in (*ways, (cast, tensor_bytes(model, dtype), rounded_to(model, dtype))):
