@@ -51,6 +51,7 @@ ROOMS = (
     "measuring",
     "shaping",
     "allocation",
+    "compressing",
     "ssm",
     "generalise",
     "margin",
