@@ -170,7 +170,7 @@ def tables(rows: list[dict[str, Any]], device: str) -> str:
     lines = [
         f"{len(good)} families, {device}; regenerate with `python -m benchmarks.lens_families`.",
         "",
-        "| family | model | replay gap | affine gap | adjoint gap | slice against output | read-out against slice | frozen |",
+        "| family | model | replay | affine | adjoint | slice against output | read-out against slice | frozen |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in good:

@@ -13,6 +13,7 @@ from headcount.nets.recorded.trials import is_affine
 
 __all__ = ["refuse_nonlinear"]
 
+
 def refuse_nonlinear(out: Tensor, tape: Tape) -> None:
     """Refuse a recorded pass in which something that still depends on the tokens is not linear in them, by name."""
     whole = [kind for kind in tape.frozen if kind.endswith("frozen whole")]
@@ -46,7 +47,7 @@ def reached(out: Tensor) -> dict[Any, None]:
 
 
 def nonlinear(nodes: Iterable[Any], calls: Mapping[Any, Untried]) -> list[str]:
-    """The operations that are not linear, in the order of the forward pass: by name, and where that does not say, tried.
+    """The operations that are not linear, in the order of the forward pass: by name, or tried.
 
     A call that is not known is made again on other numbers, and is linear if its answers are.
     """

@@ -31,11 +31,13 @@ CHOICES = (
 )
 COUNTED = frozenset(HANDLERS) | frozenset(CHOICES.split())
 PRODUCTS = ("linear", "addmm")  # by a matrix of weights: most of a pass, and left out where nothing reads the result
-PYTHON = frozenset("item tolist numpy __array__ __float__ __int__ __bool__ __index__ __complex__".split())
+PYTHON = ("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__")
 SAME = ("detach", "data")  # the same numbers: what a gradient would do there does not concern a forward pass
-SUMS = frozenset("add sub rsub cat stack where".split())  # here an integer is a number, elsewhere an index
-FACTORS = frozenset("mul matmul mm bmm mv einsum".split())  # what is frozen is multiplied, never added
-BOUNDS = frozenset("clamp clamp_min clamp_max clip maximum minimum max min".split())  # handled, and may be given numbers
+SUMS = frozenset(["add", "sub", "rsub", "cat", "stack", "where"])  # here an integer is a number, elsewhere an index
+FACTORS = frozenset(["mul", "matmul", "mm", "bmm", "mv", "einsum"])  # what is frozen is multiplied, never added
+BOUNDS = frozenset(
+    ["clamp", "clamp_min", "clamp_max", "clip", "maximum", "minimum", "max", "min"]
+)  # handled, and may be given numbers
 LIKE = ("to", "type_as", "expand_as", "view_as", "reshape_as")  # the second tensor lends its shape or kind only
 
 
@@ -65,8 +67,8 @@ class Tape:
     """What one recorded pass froze: every call by name, the frozen values by call, and what became of them.
 
     `added` are the calls that add a frozen value to what depends on the tokens, `unknown` the nodes of calls whose name
-    does not say whether they are linear, with the call. `products` are the nodes of products with weights, `idle` the numbers of those that only frozen values were made of
-    (queries, keys, gates): a replay need not compute them.
+    does not say whether they are linear, with the call. `products` are the nodes of products with weights, `idle` the
+    numbers of those that only frozen values were made of (queries, keys, gates): a replay need not compute them.
     """
 
     branch: str = "gate"

@@ -73,7 +73,7 @@ class AffineCertificate:
 def certify(
     tape: Tape, recorded: Tensor, plain: Tensor, rows: tuple[Tensor, Tensor, Tensor], a: float, adjoint: float
 ) -> AffineCertificate:
-    """The gaps from the recorded output, the model's own, the replays at x, x' and a x + (1 - a) x', and the adjoint's."""
+    """The gaps, from the recorded output, the model's own, and the replays at x, x' and a x + (1 - a) x'."""
     here, far, between = rows
     size = float(recorded.abs().max()) or 1.0
     larger = max(size, float(far.abs().max()))
