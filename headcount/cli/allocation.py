@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, Out, conclude, console, emit_json, say, show_table
+from headcount.cli.printing import MODEL_HELP, AsJson, Out, conclude, console, emit_json, say, show_table
 from headcount.numerals import counted, listed
 
-Model = Annotated[str, typer.Argument(help="A model folder, an installed package that carries one, or a hub name.")]
+Model = Annotated[str, typer.Argument(help=MODEL_HELP)]
 Text = Annotated[Path | None, typer.Option("--text", help="A text file to calibrate on.", show_default=False)]
 
 

