@@ -38,6 +38,7 @@ FACTORS = frozenset(["mul", "matmul", "mm", "bmm", "mv", "einsum"])  # what is f
 BOUNDS = frozenset(
     ["clamp", "clamp_min", "clamp_max", "clip", "maximum", "minimum", "max", "min"]
 )  # handled, and may be given numbers
+LOOKED_UP = ("getitem", "index_select", "gather", "embedding", "take", "repeat_interleave")  # by a place
 LIKE = ("to", "type_as", "expand_as", "view_as", "reshape_as")  # the second tensor lends its shape or kind only
 
 
@@ -208,6 +209,9 @@ class Recording(Frozen):
         pass_on(inputs, outputs, name)
         lost = live and not all(t.requires_grad for t in outputs)
         by = name if lost else next((origin for t in inputs if (origin := frozen_by(t))), "")
+        if by and not lost and self._chosen_constant(name, inputs, outputs):
+            self.tape.frozen["chosen constant"] += 1  # an expert's bias: the choice is frozen, the bias is a bias
+            by = ""
         for t in (outputs or inputs[:1]) if by else ():  # a tensor that is written into is frozen as well
             freeze_mark(t, by)
         self._unknown(outputs, name, args, kwargs)
@@ -223,6 +227,11 @@ class Recording(Frozen):
         out = self.leave(func(*args, **kwargs), name, args, kwargs)
         self.tape.products.append(out.grad_fn)
         return out
+
+    def _chosen_constant(self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> bool:
+        """Whether a given tensor is read at frozen places."""
+        read = name in LOOKED_UP and bool(outputs) and outputs[0].is_floating_point()
+        return read and not any(frozen_by(t) and t.is_floating_point() for t in inputs)
 
     def _unknown(self, outputs: Sequence[Tensor], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Keep a call in which there is a node that is not known to be linear."""

@@ -96,8 +96,8 @@ def view_of_text(
     """A language model's next-token logit, or a sentence embedding's similarity or coordinate, split over the text.
 
     The logit is counted from the mean of all logits, which is what a softmax sees, or `against` another token's: this
-    one minus that one. Beside the shares stands what other words in a token's place would change.
-    `every` splits all other numbers of the output too; `forecast` is told what each part of the work will take before it begins.
+    one minus that one. Beside the shares stands what other words in a token's place would change. `every` splits all
+    other numbers of the output too; `forecast` is told what each part of the work will take before it begins.
     """
     if not text.strip():
         raise ValueError("the text is empty: give it some words")
