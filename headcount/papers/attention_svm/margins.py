@@ -94,9 +94,7 @@ def constraint_rows(
     return _products(differences, asked), names
 
 
-def _differences(
-    x: np.ndarray, z: np.ndarray, a: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
+def _differences(x: np.ndarray, z: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
     """x_{i,alpha_i} - x_it and z_i, a row for each constraint, and the (i, t) of each."""
     names = [(i, t) for i, tokens in enumerate(x) for t in range(len(tokens)) if t != a[i]]
     if not names:
@@ -218,7 +216,7 @@ def _frobenius(rows: np.ndarray, sides: np.ndarray, shape: tuple[int, int]) -> S
 
 
 def _nuclear(rows: np.ndarray, sides: np.ndarray, shape: tuple[int, int]) -> Solved:
-    """Alternating directions on W = S, y = A S with over-relaxation 1.6; I + A^T A is inverted once, on its small side."""
+    """Alternating directions on W = S, y = A S with over-relaxation 1.6; I + A^T A is inverted once."""
     inverse = _shifted_inverse(rows)
     s, u = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
     v, rho = np.zeros(len(rows)), 1.0
