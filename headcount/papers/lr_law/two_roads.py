@@ -22,6 +22,7 @@ from headcount.sources import Source, implements
 __all__ = ["RateLaw", "extrapolated_law", "rate_law", "width_slope"]
 
 Road = Literal["trained", "extrapolated"]
+LIKELY = 0.75  # of F: effects that a size shares are more likely than not already far below what proves them
 COLLINEAR = 0.98  # a correlation of log parameters and log steps beyond which the two exponents cannot be told apart
 
 
@@ -209,7 +210,7 @@ def _shared(
     if few < 1 or left < 1:
         return 0.0
     between = float((counts * means**2).sum()) / few
-    if between <= stats.f.ppf(0.9, few, left) * inside / left or between == 0:
+    if between <= stats.f.ppf(LIKELY, few, left) * inside / left or between == 0:
         return 0.0
     spread = float((means**2).sum()) / few
     return student(few, confidence) * math.sqrt(spread / float(((names - names.mean()) ** 2).sum()))
