@@ -27,7 +27,7 @@ SHAPES_ONLY = frozenset(SHAPES.split())
 ACTIVATIONS = (
     "relu gelu silu tanh sigmoid erf softplus mish elu selu celu leaky_relu rrelu prelu hardswish hardsigmoid hardtanh "
     "relu6 softsign logsigmoid tanhshrink square abs clamp clamp_min clamp_max threshold hardshrink softshrink clip "
-    "log1p arctan atan"
+    "log1p expm1 arctan atan"
 )
 STEPS = "sign sgn round floor ceil trunc fix heaviside"  # autograd follows them, with slope 0
 POOLS = [f"{kind}max_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)]
@@ -299,7 +299,8 @@ def _extreme_along(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[
     where = p.take(lambda: func(args[0], given["dim"], keepdim=True).indices, "choices")
     pair = _read_at(args[0], given["dim"], where), where
     kind = torch.return_types.max if func.__name__ == "max" else torch.return_types.min
-    return kind(pair if given["keepdim"] else [t.squeeze(given["dim"]) for t in pair])
+    values, places = pair if given["keepdim"] else (pair[0].squeeze(given["dim"]), pair[1].squeeze(given["dim"]))
+    return kind((values, places))
 
 
 def _pooled(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -59,7 +59,8 @@ def _stages(by_step: Mapping[int, Sequence[Mapping[str, Any]]]) -> tuple[Claim, 
         Claim("the selector finds the parents first", f"after 10 steps the share of {{1,2}} is {min(shares):.3f} or "
               f"more, and no head has moved by more than {moved:.3f}", min(shares) > 0.98 and moved < 0.05),
         Claim("only heads whose lag is chosen concentrate", f"{came} the third head moved by at most {idle:.1e}, "
-              f"others to {median(r['own'][0] for r in late):.2f} and {median(r['own'][1] for r in late):.2f}", idle < 1e-3),
+              f"others to {median(r['own'][0] for r in late):.2f} and {median(r['own'][1] for r in late):.2f}",
+              idle < 1e-3),
         Claim("the scale of the second layer grows last", f"{median(r['scale'] for r in early):.2f} after 10 steps, "
               f"{median(r['scale'] for r in late):.2f} {came}",
               all(b["scale"] > 4 * a["scale"] for a, b in zip(early, late, strict=True))),

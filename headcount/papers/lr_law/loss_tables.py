@@ -33,7 +33,7 @@ def read_losses(path: Path) -> Study:
     measure = next((name for name in LOSSES if name in names), None)
     if measure is None:
         raise ValueError(f"{path} has no column 'loss' (or 'nmse'); it has {', '.join(names)}")
-    rows = [_row(path, line, row, measure) for line, row in enumerate(table, 2)]
+    rows: list[Any] = [_row(path, line, row, measure) for line, row in enumerate(table, 2)]
     if measure == "loss":
         top = max((row["nmse"] for row in rows if row["nmse"] is not None), default=1.0)
         rows = [{**row, "nmse": None if row["nmse"] is None else row["nmse"] / top} for row in rows]

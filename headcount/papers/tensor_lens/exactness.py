@@ -42,6 +42,8 @@ class AffineCertificate:
 
     def check(self) -> AffineCertificate:
         """The certificate itself, or a refusal that says which of its numbers is too large."""
+        if self.plain != self.plain:
+            raise NotAffine("the recorded pass holds NaN or infinity where the model's own does not")
         if not self.plain <= self.tolerance:
             raise NotAffine(f"the recorded pass is off the model's own by {self.plain:.1e}; is the model random?")
         if not self.replay <= self.tolerance:
