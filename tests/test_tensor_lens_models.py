@@ -44,7 +44,7 @@ def test_contributions_of_a_library_model_add_up(family, tolerance):
 def test_soft_caps_experts_and_own_backwards_are_no_obstacle(family):
     row = families.looked_at(family, length=5)
     assert row["sum"] < 1e-6 and row["affine"] < row["tolerance"] and row["dependence"] > 0.1
-    assert row["tiled"] == (family == "mixtral")  # experts see tokens of all rows in one axis
+    assert (row["together"] == "recorded") == (family == "mixtral")  # experts see tokens of all rows in one axis
 
 
 def test_mamba_is_refused_by_the_name_of_what_broke_it():

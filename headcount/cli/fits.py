@@ -46,10 +46,19 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Say how many heads are enough, or fit a law of scale.
 
-        With intervals; --law fits a power law, --learning-rate the law of the best rate.
+        With intervals; --law fits a power law, --learning-rate the law of the best rate, also from a CSV of your own
+        with the columns parameters, steps, lr and loss.
         """
         from headcount.results import read_study
 
+        if run.suffix == ".csv":
+            if not learning_rate:
+                raise ValueError(f"{run.name} is a table of losses: it is read with --learning-rate")
+            from headcount.papers.lr_law.loss_tables import read_losses
+
+            _refuse_beside(law, predicted)
+            _learning_rate(read_losses(run), confidence, out, as_json, f"headcount fit {run} --learning-rate")
+            return
         tell_other_specs(run, spec)
         study = read_study(run, spec)
         tell_damaged(run, study)
