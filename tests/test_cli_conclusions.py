@@ -175,7 +175,7 @@ def strings(path):
             yield node.value
 
 
-# Where a whole command is put together (for a page, or pip's to install a package), or -- begins a stylesheet's variable.
+# Where a whole command is put together (a page's, or pip's), or -- begins a variable of a stylesheet.
 ELSEWHERE = {"page.py", "record.py", "palette.py", "lens_pages.py", "interpolation_page.py", "model_places.py"}
 
 
