@@ -212,8 +212,8 @@ def strings(path):
             yield node.value
 
 
-# Where a whole command is put together for a page, or -- begins a variable of a stylesheet.
-ELSEWHERE = {"page.py", "record.py", "palette.py", "lens_pages.py", "interpolation_page.py"}
+# Where a whole command is put together (a page's, or pip's), or -- begins a variable of a stylesheet.
+ELSEWHERE = {"page.py", "record.py", "palette.py", "lens_pages.py", "interpolation_page.py", "model_places.py"}
 
 
 def test_the_library_speaks_of_arguments_and_the_doors_of_flags():

@@ -12,12 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from headcount.nets.pretrained.gguf_files import Origin, origin_of
-from headcount.numerals import spoken_bytes
 
 __all__ = ["CASTS", "FileBytes", "file_bytes", "rounded_to", "tensor_bytes"]
 
 CASTS: dict[str, torch.dtype | None] = {"bf16": torch.bfloat16, "fp16": torch.float16, "none": None}
 BARGAIN = 0.03  # of the whole file, below which a cut is not worth its name
+
+
+def megabytes(count: int) -> str:
+    """Bytes in millions, so that a few per cent of a file show.
+
+    >>> megabytes(43_640_000), megabytes(232_832)
+    ('43.6 MB', '0.233 MB')
+    """
+    return f"{count / 1e6:.1f} MB" if count >= 1e7 else f"{count / 1e6:.3g} MB"
 
 
 @dataclass(frozen=True)
@@ -53,12 +61,12 @@ class FileBytes:
         """
         kind = "" if self.cast == "none" else f" in {self.cast}"
         alone = "the original" if self.cast == "none" else "the same cast alone"
-        words = f"whole file {spoken_bytes(self.compact)}{kind}, {self.saved:.1%} below {alone}"
-        words += f" ({spoken_bytes(self.cast_alone)})"
+        words = f"whole file {megabytes(self.compact)}{kind}, {self.saved:.1%} below {alone}"
+        words += f" ({megabytes(self.cast_alone)})"
         return (
             words
             if self.source is None
-            else f"{words}; its source of {self.source.bits or '?'} bits has {spoken_bytes(self.source.bytes)}"
+            else f"{words}; its source of {self.source.bits or '?'} bits has {megabytes(self.source.bytes)}"
         )
 
     def as_row(self) -> dict[str, Any]:
