@@ -185,7 +185,7 @@ LIGHT = {
         f"headcount.sizing.{name}"
         for name in ("basis", "costing", "evidence", "expectation", "known_models", "meta_analysis", "model_configs")
     ]
-    + ["headcount.sizing.ranking", "headcount.sizing.settling", "headcount.sizing.shape_page"],
+    + ["headcount.sizing.ranked_shapes", "headcount.sizing.settling", "headcount.sizing.shape_page"],
     "every paper's bounds": [m for m in modules() if m.endswith(".bounds")],
 }
 

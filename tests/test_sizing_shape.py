@@ -14,7 +14,7 @@ from headcount.sizing.evidence import EvidenceRow, EvidenceTable, SeedNoise, evi
 from headcount.sizing.expectation import expected
 from headcount.sizing.forbidden import every_pattern, forbidding, memorised, task_bounds
 from headcount.sizing.model_shape import LayerShape
-from headcount.sizing.ranking import shape
+from headcount.sizing.ranked_shapes import shape
 from headcount.sizing.settling import found_with, is_trial, read_experiment, settle, settling_experiment
 
 GROUPING = "halve key-value heads"

@@ -13,7 +13,7 @@ import typer
 from headcount.cli.printing import AsJson, Out, conclude, emit_json, say, show_table, tell_written
 
 if TYPE_CHECKING:
-    from headcount.sizing.ranking import ShapeAnswer
+    from headcount.sizing.ranked_shapes import ShapeAnswer
 
 Budget = Annotated[str | None, typer.Argument(help="Parameters, as 135M or 1.5B.", show_default=False)]
 Model = Annotated[
@@ -61,7 +61,7 @@ def register(app: typer.Typer) -> None:
         if evidence:
             _evidence(out, as_json=as_json)
             return
-        from headcount.sizing.ranking import shape as ranked
+        from headcount.sizing.ranked_shapes import shape as ranked
 
         answer = ranked(
             budget,
@@ -125,7 +125,7 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json(answer: ShapeAnswer, planned: str | None) -> dict[str, Any]:
-    from headcount.sizing.ranking import marks
+    from headcount.sizing.ranked_shapes import marks
 
     return {
         "question": answer.question,

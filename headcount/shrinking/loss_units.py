@@ -21,14 +21,14 @@ from headcount.papers.allocation.lowrank import Factors, shared_factors
 from headcount.papers.allocation.moments import members
 from headcount.papers.allocation.slopes import LayerSlopes
 
-__all__ = ["AttendedBasis", "Basis", "LossUnit", "PairBasis", "ProductBasis", "loss_units"]
+__all__ = ["AttendedBasis", "CutBasis", "LossUnit", "PairBasis", "ProductBasis", "loss_units"]
 
 SMALLEST = 1e-9  # share of the largest second moment below which a direction counts as never seen
 RIDGE = 1e-4  # added to the softmax metric, in units of its mean diagonal
 
 
 @runtime_checkable
-class Basis(Protocol):
+class CutBasis(Protocol):
     """The cuts of one unit, one for every size."""
 
     def at(self, size: int) -> tuple[Float[Tensor, "rows dim"], Float[Tensor, "heads dim rows"]]:
@@ -106,7 +106,7 @@ class LossUnit:
     rows: int  # per size
     cost: int
     errors: tuple[float, ...]
-    basis: Basis
+    basis: CutBasis
 
     @property
     def full(self) -> int:
@@ -138,7 +138,7 @@ def query_units(number: int, weights: Weights, seen: LayerSlopes) -> list[LossUn
         if seen.pairs is not None:
             score = seen.pairs.gate[index].diagonal()
             order = torch.argsort(score, descending=True, stable=True)
-            basis: Basis = PairBasis(tuple(order.tolist()), seen.pairs.softmax[pick], len(heads))
+            basis: CutBasis = PairBasis(tuple(order.tolist()), seen.pairs.softmax[pick], len(heads))
             errors = _tails(score[order])
         else:
             best = shared_factors(seen.query[pick], seen.query_slope[pick].sum(0))

@@ -22,7 +22,7 @@ from headcount.papers.allocation.slopes import LayerSlopes
 from headcount.shrinking.loss_plan import LossPlan, Products, even_plan
 from headcount.shrinking.loss_units import (
     AttendedBasis,
-    Basis,
+    CutBasis,
     LossUnit,
     PairBasis,
     ProductBasis,
@@ -34,7 +34,7 @@ from headcount.shrinking.loss_units import (
 __all__ = ["RIVALS", "Rival", "groups_removed", "in_eight_bits", "mixed_keys", "rival_plan"]
 
 
-Rule = Callable[[Weights, LayerSlopes, int, list[int]], Basis]  # of one layer's unit, and the heads that read it
+Rule = Callable[[Weights, LayerSlopes, int, list[int]], CutBasis]  # of one layer's unit, and the heads that read it
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _by_score(score: Float[Tensor, " pairs"], heads: int) -> PairBasis:
     return PairBasis(tuple(torch.argsort(score, descending=True, stable=True).tolist()), None, heads)
 
 
-def _weight_norms(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+def _weight_norms(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """No data: the truncated singular values of W_Q' W_K; of rotary heads the norms of a frequency's rows."""
     if seen.pairs is None:
         pair = weight_metrics(w)["query-key"][index]
@@ -90,21 +90,21 @@ def _weight_norms(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -
     return _by_score(q * k, len(heads))
 
 
-def _two_norm(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+def _two_norm(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """E|q_f| E|k_f|, readers averaged; without rotary positions the mean-square logits, E q q' against E k k'."""
     if seen.pairs is None:
         return _mean_square(w, seen, index, heads)
     return _by_score(seen.pairs.query_norm[heads].mean(0) * seen.pairs.key_norm[index], len(heads))
 
 
-def _mean_square(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+def _mean_square(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """Sum over readers of E|q_f|^2 E|k_f|^2, the CUR rule; without rotary positions the best product in that metric."""
     if seen.pairs is None:
         return ProductBasis(shared_factors(seen.query[heads], seen.key[index]), len(heads))
     return _by_score(seen.pairs.query_power[heads].sum(0) * seen.pairs.key_power[index], len(heads))
 
 
-def _slope_score(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+def _slope_score(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     if seen.pairs is None:
         best = shared_factors(seen.query[heads], seen.query_slope[heads].sum(0))
         return ProductBasis(best, len(heads))
@@ -117,28 +117,28 @@ def _outputs(w: Weights, heads: list[int]) -> Float[Tensor, "dim dim"]:
     return (blocks.mT @ blocks).sum(0)
 
 
-def _directions(second: Tensor, own: Tensor, slope: Tensor) -> Basis:
+def _directions(second: Tensor, own: Tensor, slope: Tensor) -> CutBasis:
     return AttendedBasis(leading_directions(second, slope)[0], own)
 
 
-def _plain_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+def _plain_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """The truncated singular values of W_O W_V."""
     dim = w.layout.padded
     v = w.value[index * dim : (index + 1) * dim].double()
     return _directions(v @ v.mT, (v @ v.mT).repeat(len(heads), 1, 1), _outputs(w, heads))
 
 
-def _whitened_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+def _whitened_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """The same in the metric of the layer's inputs: E v v' for W_V W_V'."""
     return _directions(seen.value[index], seen.value[index].repeat(len(heads), 1, 1), _outputs(w, heads))
 
 
-def _attended_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+def _attended_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     """The same in the metric of what is attended, E u u', with a best reader for every query head."""
     return _directions(seen.attended[heads].mean(0), seen.attended[heads], _outputs(w, heads))
 
 
-def _slope_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> Basis:
+def _slope_values(w: Weights, seen: LayerSlopes, index: int, heads: list[int]) -> CutBasis:
     return _directions(seen.attended[heads].mean(0), seen.attended[heads], seen.attended_slope[heads].sum(0))
 
 

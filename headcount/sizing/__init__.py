@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headcount.sizing.meta_analysis import PooledChange, pooled_change
     from headcount.sizing.model_configs import config_shape, read_config
     from headcount.sizing.model_shape import LayerShape, ModelShape, Wiring
-    from headcount.sizing.ranking import ShapeAnswer, shape
+    from headcount.sizing.ranked_shapes import ShapeAnswer, shape
     from headcount.sizing.settling import SettlingExperiment, settling_experiment
 
 __all__ = [
@@ -53,7 +53,7 @@ __getattr__, __dir__ = lazily(
         "model_configs": ("config_shape", "read_config"),
         "model_shape": ("LayerShape", "ModelShape", "Wiring"),
         "meta_analysis": ("PooledChange", "pooled_change"),
-        "ranking": ("ShapeAnswer", "shape"),
+        "ranked_shapes": ("ShapeAnswer", "shape"),
         "settling": ("SettlingExperiment", "settling_experiment"),
     },
 )

@@ -22,7 +22,7 @@ from headcount.sizing.paired_difference import PairedDifference, paired_differen
 from headcount.sizing.power import half_width, promised_width, seeds_for
 
 if TYPE_CHECKING:
-    from headcount.sizing.ranking import ShapeAnswer
+    from headcount.sizing.ranked_shapes import ShapeAnswer
 
 __all__ = ["SettlingExperiment", "is_trial", "read_experiment", "settle", "settling_experiment"]
 

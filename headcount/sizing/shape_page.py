@@ -15,7 +15,7 @@ from headcount.sizing.forest import ForestGroup, ForestLine, forest
 from headcount.sizing.meta_analysis import PooledChange, left_out, pooled_change
 
 if TYPE_CHECKING:
-    from headcount.sizing.ranking import ShapeAnswer
+    from headcount.sizing.ranked_shapes import ShapeAnswer
 
 __all__ = [
     "evidence_figure",
@@ -109,7 +109,7 @@ def evidence_page(table: EvidenceTable, *, date: str = "", extra: Sequence[Passa
 
 def shape_page(answer: ShapeAnswer, *, date: str = "", command: str = "") -> str:
     """An answer as a page: the ranking, models in use beside it, what forbids, and what each part rests on."""
-    from headcount.sizing.ranking import marks
+    from headcount.sizing.ranked_shapes import marks
 
     first = answer.first
     sections = [

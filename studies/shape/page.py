@@ -13,7 +13,7 @@ from headcount.sizing.evidence import EvidenceTable, parsed
 from headcount.sizing.forest import ForestGroup, ForestLine, forest
 from headcount.sizing.meta_analysis import left_out, pooled_change
 from headcount.sizing.paired_difference import PairedDifference, paired_differences, pooled_deviation
-from headcount.sizing.ranking import ShapeAnswer, shape
+from headcount.sizing.ranked_shapes import ShapeAnswer, shape
 from headcount.sizing.shape_page import evidence_figure, evidence_page
 from studies.shape.entering import own_rows, read
 from studies.shape.grid import BASE
