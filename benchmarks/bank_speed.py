@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path as File
 from typing import Any
@@ -30,10 +31,13 @@ from benchmarks.ceilings import ceilings
 from benchmarks.cpu_race import CPU_OURS, CPU_PEERS, cpu_race, cpu_table
 from benchmarks.measuring import ALONE, Contestant, Run, growth, race
 from benchmarks.peers import batched, one_by_one, vmapped
-from benchmarks.problem import Size, of_path
-from headcount.training.backends.choice import fused, graph, layered, recorded, reference
+from benchmarks.problem import Size, of_backend
+from headcount.kernels.backend import Backend, graph, recorded, reference
+from headcount.kernels.tiles import Tile
 
 REFERENCE = "plain batched products"
+PLAIN, COLLAPSED = replace(reference, name=REFERENCE), replace(recorded, name="collapsed, CUDA graph")
+KINDS = ("half", "fine")
 OURS = {"cpu": CPU_OURS, "cuda": "fused (half), CUDA graph"}
 PEER = {"cpu": CPU_PEERS, "cuda": ("JAX vmap + scan",)}
 CELLS = [Size(512, 32), Size(512, 128), Size(1024, 8), Size(64, 32)]
@@ -47,19 +51,29 @@ def contestants(group: str) -> dict[str, Contestant]:
     if group in deep_race.DEEP_GROUPS:
         return deep_race.deep_contestants(group)
     if group == "ours":
-        return {f"fused ({kind}), CUDA graph": partial(of_path, path=fused(kind)) for kind in ("half", "fine")}
+        return _by_name(*(deep_race.tiled(f"fused ({kind}), CUDA graph", Tile(precision=kind)) for kind in KINDS))
     if group == "JAX":
         return _jax()
     if group == "torch":
-        banks = {path.name: partial(of_path, path=path) for path in (reference, recorded)}
-        return {**banks, "vmap": vmapped, "one by one": one_by_one}
+        return {**_by_name(PLAIN, COLLAPSED), "vmap": vmapped, "one by one": one_by_one}
     if group == "two layers":
-        paths = {path.name: path for path in (layered(), recorded, reference)}
-        paths["collapsed, compiled, CUDA graph"] = batched("collapsed", compiled=True, record=graph)
-        return {f"two layers, {name}": partial(of_path, path=path) for name, path in paths.items()}
-    forms = {f"{form} batched products, compiled, CUDA graph": form for form in ("plain", "collapsed")}
-    banks = {n: partial(of_path, path=batched(f, compiled=True, record=graph)) for n, f in forms.items()}
+        from headcount.kernels import parts
+        from headcount.kernels.cuda import class_network
+
+        compiled = replace(_compiled("collapsed"), name="collapsed, compiled, CUDA graph")
+        ours = (class_network.backend, parts.backend, COLLAPSED, PLAIN, compiled)
+        return _by_name(*(replace(backend, name=f"two layers, {backend.name}") for backend in ours))
+    banks = _by_name(*(_compiled(form) for form in ("plain", "collapsed")))
     return {**banks, "one by one, compiled": partial(one_by_one, compiled=True)}
+
+
+def _by_name(*backends: Backend) -> dict[str, Contestant]:
+    return {backend.name: partial(of_backend, backend=backend) for backend in backends}
+
+
+def _compiled(form: str) -> Backend:
+    made = batched(form, compiled=True, record=graph)
+    return replace(made, name=f"{made.name}, compiled, CUDA graph")
 
 
 def _jax() -> dict[str, Contestant]:

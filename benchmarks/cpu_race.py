@@ -5,17 +5,18 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any
 
 from benchmarks.ceilings import ceilings
 from benchmarks.measuring import ALONE, Contestant, Run, interleaved
 from benchmarks.peers import one_by_one, vmapped
-from benchmarks.problem import Size, of_path
-from headcount.training.backends import native_library as building
-from headcount.training.backends.choice import eager, reference
-from headcount.training.backends.compiled import compiled_path
+from benchmarks.problem import Size, of_backend
+from headcount.kernels.backend import eager, reference
+from headcount.kernels.cpp import compiled
+from headcount.kernels.cpp import native_library as building
 
 __all__ = [
     "CPU_CELLS",
@@ -30,11 +31,12 @@ __all__ = [
 ]
 
 CPU_OURS = "compiled C++"
-CPU_PEERS = (eager.name, "one by one", "vmap", "JAX vmap + scan")
+CPU_PLAIN, CPU_PRODUCTS = "plain batched products", "collapsed"  # the names under which races were kept
+CPU_PEERS = (CPU_PRODUCTS, "one by one", "vmap", "JAX vmap + scan")
 CPU_CELLS = [Size(16, 32, batch=128, steps_per_epoch=2, layers=layers) for layers in (1, 2)]
 
 WORDS = """Where a C++ compiler is at hand, trainings of a thousand steps or more are compiled
-(`headcount/training/backends/native/`): a vector register holds a number of 16 samples (of 8 without AVX-512), and a
+(`headcount/kernels/cpp/`): a vector register holds a number of 16 samples (of 8 without AVX-512), and a
 tile of samples goes through the whole network and back before the next one begins, in the member's own shape without
 padding. Three products make up a step: a matrix times the tokens' columns, the sum over tokens and samples that is a
 matrix's gradient, and the attention's, in which every lane has matrices of its own; each keeps 16 to 24 sums in
@@ -45,8 +47,11 @@ depend on the threads, nor on the bank it is in."""
 
 def cpu_contestants(layers: int) -> dict[str, Contestant]:
     """Our ways and the usual ones; JAX where it is installed."""
-    paths = [path for path in (compiled_path(), eager, reference) if path is not None]
-    ways: dict[str, Contestant] = {path.name: partial(of_path, path=path) for path in paths}
+    ours = {CPU_OURS: compiled.backend} if building.native_library() is not None else {}
+    backends = {**ours, CPU_PRODUCTS: eager, CPU_PLAIN: reference}
+    ways: dict[str, Contestant] = {
+        name: partial(of_backend, backend=replace(backend, name=name)) for name, backend in backends.items()
+    }
     ways |= {"vmap": vmapped, "one by one": one_by_one}
     if importlib.util.find_spec("jax"):
         from benchmarks.peers_jax import scanned
@@ -80,7 +85,7 @@ def _compiler() -> dict[str, Any]:
         return {}
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        building._build(found, "float32", "bank", File(folder) / "bank.so")
+        building._build(found, "float32", "bank", Path(folder) / "bank.so")
         seconds = time.perf_counter() - start
     named = next((line for line in building._version(found).splitlines() if " version " in line), found)
     return {"compiler": named.strip(), "compile seconds": round(seconds, 1)}
@@ -116,9 +121,7 @@ def _ceiling(run: dict[str, Any]) -> float:
 def _loss(row: dict[str, Any]) -> str:
     """The median member's loss, and the first one's where somebody trains that alone."""
     first = f"first member {row['first loss']:.4f}"
-    return (
-        first if row["way"] in ALONE else f"{row['loss']:.4f}" + (f", {first}" if row["way"] == reference.name else "")
-    )
+    return first if row["way"] in ALONE else f"{row['loss']:.4f}" + (f", {first}" if row["way"] == CPU_PLAIN else "")
 
 
 def _cell(row: dict[str, Any] | None) -> str:
@@ -174,7 +177,7 @@ def cpu_lines(run: dict[str, Any], busy: dict[str, Any] | None = None) -> list[s
     return [WORDS, "", *lines]
 
 
-DECODERS = """Decoders over letters (`headcount/training/backends/native/decoder.h`) are made of the same products.
+DECODERS = """Decoders over letters (`headcount/kernels/cpp/decoder.h`) are made of the same products.
 Nobody looks ahead, so what comes after a string's last judged place is left out; and in the last layer only the judged
 places ask: every lane's are gathered, and queries, output, feed-forward and logits are computed for them alone. The
 task judges one place of a string (`Neighbour`); where every place is judged, the last layer costs as much as the

@@ -2,7 +2,7 @@
 """Banks of decoders against JAX, vmap + scan of the same one: `python -m benchmarks.decoder_speed --device cuda`.
 
 Both take the same starting parameters and the same strings; products in TF32 on a GPU for both, ours also in bfloat16
-and, in programs and kernels, of float16 factors, which have as many bits as TF32 ones.
+and, in programs, of float16 factors, which have as many bits as TF32 ones.
 The losses after the timed steps are compared. The faster of JAX's two ways of attention counts. On a CPU everyone runs
 again and again in turn, and medians count.
 """
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
@@ -27,16 +27,18 @@ import torch
 
 from benchmarks.ceilings import ceilings
 from benchmarks.infoflow_stored import today
+from headcount.kernels.backend import Backend, complaint, eager, recorded
+from headcount.kernels.cpp import compiled_decoders
+from headcount.kernels.cpp.native_library import native_library
+from headcount.kernels.next_letter import answer_loss, logits
+from headcount.kernels.optimiser import BETA1, BETA2
+from headcount.kernels.optimiser import EPS as ADAM_EPS
 from headcount.nets.causal import EPS, DecoderShape
+from headcount.tasks.letters import OnLengths
 from headcount.tasks.neighbours import Neighbour
-from headcount.training.backends.compiled_decoders import compiled_decoder_path
-from headcount.training.backends.decoder_network import decoder_held, decoders_by_warps
-from headcount.training.backends.tiles import SublayerTile
-from headcount.training.decoder_bank import answer_loss
-from headcount.training.decoder_paths import DecoderPath, by_products, in_decoder_kernels, in_decoder_warps
-from headcount.training.decoding import STRETCH, DecoderMember, DecoderRecipe, _DecoderRun
-from headcount.training.optimiser import BETA1, BETA2
-from headcount.training.optimiser import EPS as ADAM_EPS
+from headcount.training import Member
+from headcount.training.loop import _Run
+from headcount.training.strings import CHUNK, LetterStrings, string_recipe
 
 LR, DECAY, WARMUP = 1e-3, 1e-2, 0.05
 
@@ -86,12 +88,12 @@ TINY = (Case(2, 1, 2, 4, 8, 4, batch=2),)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--stretches", type=int, default=12)
+    parser.add_argument("--chunks", type=int, default=12)
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rounds", type=int, default=3, help="on a CPU")
     parser.add_argument("--cases", default="0,1,2,3", help="on a GPU, by number")
-    parser.add_argument("--ways", help="ours, all by default: full, bfloat16, kernels, warps")
+    parser.add_argument("--ways", help="ours, all by default: full, bfloat16, warps")
     options = parser.parse_args()
     if options.device == "cpu" and not options.tiny:
         in_turn(options)
@@ -109,7 +111,7 @@ def one_by_one(cases: Sequence[Case], options: argparse.Namespace) -> None:
     }
     rows: list[dict[str, Any]] = []
     for case in cases:
-        found = race(case, options.device, 2 if options.tiny else options.stretches, asked=options.ways)
+        found = race(case, options.device, 2 if options.tiny else options.chunks, asked=options.ways)
         rows.append({**found, "date": about["date"]})
         print(json.dumps(rows[-1]), flush=True)
         if options.json:
@@ -140,20 +142,21 @@ def in_turn(options: argparse.Namespace) -> None:
             options.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
 
 
-def race(case: Case, device: str, stretches: int, again: bool = True, asked: str | None = None) -> dict[str, Any]:
+def race(case: Case, device: str, chunks: int, again: bool = True, asked: str | None = None) -> dict[str, Any]:
     """Model-steps per second of every way, and each way's loss at the end; JAX's of an earlier run unless `again`."""
     row: dict[str, Any] = {"case": case.name, "operations": case.operations}
     strings = None
-    for name, path in ways(case, device).items():
+    for name, backend in ways(device).items():
         if asked is not None and name not in asked.split(","):
             continue
-        rate, loss, strings = ours(case, device, stretches, path)
+        precision = "bfloat16" if name == "bfloat16" else "full"
+        rate, loss, strings = ours(case, device, chunks, backend, precision)
         row |= {f"ours {name}": _digits(rate), f"loss {name}": loss}
     assert strings is not None
     row |= {} if again else earlier(case)
     for attention in ("plain", "library") if "jax plain" not in row else ():
         try:
-            rate, loss = in_jax(case, device, stretches, attention, strings)
+            rate, loss = in_jax(case, device, chunks, attention, strings)
             row |= {f"jax {attention}": _digits(rate), f"loss jax {attention}": loss}
         except Exception as problem:  # a peer that cannot run here is said, not hidden
             row[f"jax {attention}"] = f"{type(problem).__name__}: {str(problem)[:120]}"
@@ -169,20 +172,14 @@ def _digits(rate: float) -> float:
     return round(rate) if rate > 1000 else round(rate, 1)
 
 
-def ways(case: Case, device: str) -> dict[str, DecoderPath]:
+def ways(device: str) -> dict[str, Backend]:
     """Our ways: float16 factors have as many bits as TF32 ones, bfloat16 ones fewer."""
-    found = {"full": by_products()}
-    if device == "cpu" and (compiled := compiled_decoder_path(case.shape)) is not None:
-        found["compiled"] = compiled
     if device == "cuda":
-        found["bfloat16"] = by_products("bfloat16")
-    if device == "cuda" or os.environ.get("TRITON_INTERPRET"):
-        places = Neighbour().longest(case.length)
-        if decoder_held(case.shape, places, torch.float32, SublayerTile()):
-            found["kernels"] = in_decoder_kernels()
-        if decoders_by_warps(case.shape, places):
-            found["warps"] = in_decoder_warps()
-    return found
+        from headcount.kernels.cuda import decoder_network
+
+        return {"full": recorded, "bfloat16": recorded, "warps": decoder_network.backend}
+    there = native_library("float32", "decoders") is not None
+    return {"full": eager, **({"compiled": compiled_decoders.backend} if there else {})}
 
 
 def earlier(case: Case) -> dict[str, Any]:
@@ -193,28 +190,34 @@ def earlier(case: Case) -> dict[str, Any]:
     return {k: v for k, v in rows[0].items() if "jax" in k} | {"peers of": known["date"]} if rows else {}
 
 
-def ours(case: Case, device: str, stretches: int, path: DecoderPath) -> tuple[float, float, Any]:
+def ours(
+    case: Case, device: str, chunks: int, backend: Backend, precision: Literal["full", "bfloat16"]
+) -> tuple[float, float, Any]:
     torch.set_float32_matmul_precision("high")
-    recipe = DecoderRecipe(stretches * STRETCH, case.batch, (case.length, case.length), WARMUP, offsets=False)
-    members = [DecoderMember(Neighbour(), seed=k, data_seed=k, lr=LR, weight_decay=DECAY) for k in range(case.models)]
-    run = _DecoderRun(members, case.shape, recipe, (), device, path)
-    if run.path is not path:
-        raise RuntimeError(f"{path.name} gave way to {run.path.name}")
+    recipe = string_recipe(chunks * CHUNK, case.batch, warmup=WARMUP, precision=precision)
+    task = OnLengths(Neighbour(), (case.length, case.length), offsets=False)
+    members = [Member(task, case.shape, k, k, LR, DECAY) for k in range(case.models)]
+    run = _Run(members, recipe, device, backend, LetterStrings, None)
+    source = run.source
+    assert isinstance(source, LetterStrings)
+    if doubt := complaint(backend, run.problem, run.bank, source.step(0)):
+        raise RuntimeError(f"{backend.name}: {doubt}")
     start = run.bank.theta.clone()
-    run.stretch(0)
-    strings = [t.cpu().numpy().astype(np.int32) for t in (run.ids, run.targets, run.judged)]
+    run.round(0)
+    strings = [t.cpu().numpy().astype(np.int32) for t in (source.ids, source.targets, source.judged)]
     for state, value in ((run.bank.theta, start), (run.optimiser.first, 0), (run.optimiser.second, 0)):
         state.detach().copy_(torch.as_tensor(value, device=device))
     run.optimiser.step.zero_()
     _wait(device)
     began = time.perf_counter()
-    for _ in range(stretches):  # the same strings every time: the race is about steps, not about drawing
+    for _ in range(chunks):  # the same strings every time: the race is about steps, not about drawing
         run.advance()
     _wait(device)
     took = time.perf_counter() - began
     with torch.no_grad():
-        lost = answer_loss(run.bank.logits(run.bank.named(), run.ids[0]), run.targets[0], run.judged[0])
-    return case.models * stretches * STRETCH / took, float(f"{lost.mean().item():.5g}"), (start.cpu().numpy(), *strings)
+        said = logits(case.shape, run.bank.named(), source.ids[0])
+        lost = answer_loss(said, source.targets[0], source.judged[0])
+    return case.models * chunks * CHUNK / took, float(f"{lost.mean().item():.5g}"), (start.cpu().numpy(), *strings)
 
 
 def _wait(device: str) -> None:
@@ -222,13 +225,13 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def in_jax(case: Case, device: str, stretches: int, attention: str, strings: Any) -> tuple[float, float]:
+def in_jax(case: Case, device: str, chunks: int, attention: str, strings: Any) -> tuple[float, float]:
     import jax
     import jax.numpy as jnp
 
     jax.config.update("jax_default_matmul_precision", "tensorfloat32" if device == "cuda" else "float32")
     theta, ids, targets, judged = (jnp.asarray(a) for a in strings)
-    shape, steps = case.shape, stretches * STRETCH
+    shape, steps = case.shape, chunks * CHUNK
     sizes = shape.tensors()
     cuts = np.cumsum([int(np.prod(size)) for size in sizes.values()])[:-1]
 
@@ -283,7 +286,7 @@ def in_jax(case: Case, device: str, stretches: int, attention: str, strings: Any
     jax.block_until_ready(run(state, ids, targets, judged))
     state = (jnp.array(theta), jnp.zeros_like(theta), jnp.zeros_like(theta), jnp.zeros(()))
     began = time.perf_counter()
-    for _ in range(stretches):
+    for _ in range(chunks):
         state = run(state, ids, targets, judged)
     jax.block_until_ready(state)
     took = time.perf_counter() - began

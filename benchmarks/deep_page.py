@@ -7,14 +7,14 @@ from typing import Any
 
 __all__ = ["again_lines", "deep_lines", "gpu_decoder_lines"]
 
-HEAD = """Banks of several layers are programs of warps in CUDA C++ (`headcount/training/backends/warps/`), compiled for
+HEAD = """Banks of several layers are programs of warps in CUDA C++ (`headcount/kernels/cuda/`), compiled for
 their shape by PyTorch's own run-time compiler when it is first met and kept in the user's cache. A warp has 16 tokens:
 what one product gives on the tensor cores is, rounded to float16 and packed in pairs, the left factor of the next, so
 that projections, scores, weights and hidden units never leave its registers; keys and values pass from warp to warp
 through shared memory. Backwards everything is computed again, a warp's tokens first as those who ask, then as those
 who are asked, so that nothing is added up between warps but the gradients of the matrices, which stay in registers from
 tile to tile. What a program cannot hold (more than 64 tokens or coordinates, heads of more than 16) goes through
-kernels in Triton (`kernels/attention_sublayer.py`, `token_layer.py`). On a bank's first batch a way must have the plain
+kernels in Triton (`headcount/kernels/parts.py`). On a bank's first batch a way must have the plain
 bank's gradient, member by member; one that is off by more than rounding is left out with one line.
 
 What was tried and left: Triton for all of it pads heads of 8 to 16 and passes every product's result through shared

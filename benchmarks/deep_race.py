@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from benchmarks.measuring import SHAPE, Contestant
-from benchmarks.problem import Size, of_path
-from headcount.training.backends.choice import fused, layered, recorded
-from headcount.training.backends.fused import gradient
-from headcount.training.backends.tiles import LayerTile, Tile
+from torch import Tensor
 
-__all__ = ["DEEP", "DEEP_GROUPS", "WIDE", "cells", "deep_contestants", "ratios", "table"]
+from benchmarks.measuring import SHAPE, Contestant
+from benchmarks.problem import Size, of_backend
+from headcount.kernels.backend import Backend, Problem, recorded
+from headcount.kernels.bank import Bank
+from headcount.kernels.plain import Batch
+from headcount.kernels.tiles import Tile
+
+__all__ = ["DEEP", "DEEP_GROUPS", "WIDE", "cells", "deep_contestants", "ratios", "table", "tiled"]
 
 DEEP = [
     Size(128, 32, layers=2, steps_per_epoch=8),
@@ -29,42 +31,40 @@ WIDE = [
     Size(300, 48, heads=6, steps_per_epoch=8),
 ]
 GROWTH = [Size(models, 32, layers=2, steps_per_epoch=8) for models in (64, 256, 1024)]
-TILES = [
-    LayerTile(rows=64),
-    LayerTile(registers=128),
-    LayerTile(composed=32),
-    LayerTile(feed=True),
-    LayerTile(strip=32),
-]
-DEEP_GROUPS = {
-    "deep": 90.0, "deep JAX": 120.0, "tiles": 120.0, "wide": 50.0, "wide JAX": 60.0, "deep growth": 40.0,
-}  # seconds  # fmt: skip
+DEEP_GROUPS = {"deep": 90.0, "deep JAX": 120.0, "wide": 50.0, "wide JAX": 60.0, "deep growth": 40.0}  # seconds
+PREFERRED = ("cuda", "fused", "by parts")  # our backends by name, in the order in which they are taken
 
 
 def cells(group: str) -> list[Size]:
     """The shapes that a group runs on."""
-    if group == "tiles":
-        return DEEP[:2]
     if group == "deep growth":
         return GROWTH
     return DEEP if group.startswith("deep") else WIDE
 
 
 def deep_contestants(group: str) -> dict[str, Contestant]:
-    """Who runs in one process: our paths, our tiles, or the JAX peers."""
+    """Who runs in one process: our backends, or the JAX peers."""
     if group.endswith("JAX"):
         return _peers(group)
-    if group == "tiles":
-        return {_name(tile): partial(of_path, path=layered(tile=tile)) for tile in TILES}
-    path = fused() if group == "wide" else layered()
-    ours = {path.name: partial(of_path, path=path)}
-    if group == "deep":
-        parts = layered(at_once=False)
-        ours[parts.name] = partial(of_path, path=parts)
-    if group == "wide":
-        small = replace(path, gradient=partial(gradient, tile=Tile(tail=4096)))
-        return {**ours, f"{path.name}, tail=4096": partial(of_path, path=small)}
-    return {**ours, recorded.name: partial(of_path, path=recorded)} if group == "deep" else ours
+    from headcount.kernels import fused, parts
+    from headcount.kernels.cuda import class_network
+
+    ours = {
+        "wide": [fused.backend, tiled("fused, tail=4096", Tile(tail=4096))],
+        "deep": [class_network.backend, parts.backend, recorded],
+        "deep growth": [class_network.backend],
+    }[group]
+    return {backend.name: partial(of_backend, backend=backend) for backend in ours}
+
+
+def tiled(name: str, tile: Tile) -> Backend:
+    """The fused backend with its work cut in another way."""
+    from headcount.kernels import fused
+
+    def gradient(problem: Problem, bank: Bank, batch: Batch) -> Tensor:
+        return fused.gradient(bank, batch, tile)
+
+    return replace(fused.backend, name=name, gradient=gradient)
 
 
 def _peers(group: str) -> dict[str, Contestant]:
@@ -79,22 +79,16 @@ def _peers(group: str) -> dict[str, Contestant]:
     return {name: partial(scanned, form=form) for name, form in names.items()}
 
 
-def _name(tile: LayerTile) -> str:
-    changed = {f.name: v for f in dataclasses.fields(tile) if (v := getattr(tile, f.name)) != f.default}
-    return "layers in kernels (half), " + ", ".join(f"{name}={value}" for name, value in changed.items())
-
-
 def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each shape the way we choose, the faster JAX vmap + scan, their ratio, and whether the losses agree."""
+    """For each shape the backend we prefer, the faster JAX vmap + scan, their ratio, and whether the losses agree."""
     out = []
     for shape in dict.fromkeys(tuple(row[key] for key in SHAPE) for row in rows):
         here = [row for row in rows if tuple(row[key] for key in SHAPE) == shape]
         peers = [r for r in here if r["way"].startswith("JAX") and "collapsed" not in r["way"]]
-        ours = [r for r in here if r["way"].startswith(("fused", "layers", "sublayers", "warps"))]
+        ours = [row for row in here if row["way"] in PREFERRED]
         if not ours:
             continue
-        chosen = [row for row in ours if row["way"].endswith("CUDA graph") and "one stream" not in row["way"]] or ours
-        best = max(chosen, key=lambda row: row["rate"])
+        best = min(ours, key=lambda row: PREFERRED.index(row["way"]))
         found = {
             **dict(zip(SHAPE, shape, strict=True)),
             "ours": best["way"],

@@ -17,16 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks.problem import TOKEN_DIM, Size
-from headcount.tasks.neighbours import Neighbour
-from headcount.training.backends import decoder_network, fused, layered, pool_launch, split_heads, sublayers
-from headcount.training.backends.choice import Path
-from headcount.training.backends.plain import Batch
-from headcount.training.bank import Bank
-from headcount.training.decoder_bank import DecoderBank
-from headcount.training.decoder_paths import DecoderBatch, DecoderPath
-from headcount.training.optimiser import AdamW
+from headcount.kernels import fused, parts, pool_launch, split_heads
+from headcount.kernels.backend import Backend
+from headcount.kernels.bank import Bank
+from headcount.kernels.class_token import ClassToken
+from headcount.kernels.optimiser import AdamW
+from headcount.kernels.plain import Batch
 
-__all__ = ["Launch", "Operation", "Recorder", "Steps", "decoder_step", "recorded_step", "recording"]
+__all__ = ["Launch", "Operation", "Recorder", "Steps", "recorded_step", "recording"]
 
 OPTIONS = ("num_warps", "num_stages", "maxnreg")
 VIEWS = (
@@ -48,13 +46,6 @@ class Launch:
     @property
     def name(self) -> str:
         return self.kernel.fn.__name__
-
-    @property
-    def programs(self) -> int:
-        out = 1
-        for count in self.grid:
-            out *= count
-        return out
 
 
 @dataclass(frozen=True)
@@ -124,36 +115,20 @@ def recording(*modules: Any) -> Iterator[Steps]:
             setattr(module, name, value)
 
 
-def recorded_step(path: Path, size: Size) -> Steps:
+def recorded_step(backend: Backend, size: Size) -> Steps:
     """Gradient and update of a bank of the race."""
-    bank = Bank([size.arch], TOKEN_DIM, [0])
-    bank.archs = (size.arch,) * size.models
+    bank = Bank([size.net], [0])
+    bank.nets = (size.net,) * size.models
     for name in ("theta", "scale", "heads"):
         setattr(bank, name, getattr(bank, name).expand(size.models, -1).contiguous().to("meta"))
     rows = torch.empty(size.models, size.batch, dtype=torch.int64, device="meta")
     data = torch.empty(1, size.samples, size.length, TOKEN_DIM + 1, device="meta")
-    packed = pool_launch.packed(data) if path.pack is fused.pack else None
-    batch = Batch(data, torch.empty(size.models, dtype=torch.int64, device="meta"), rows, None, packed)
+    packed = pool_launch.packed(data) if backend.pack is fused.pack else None
     target = torch.empty(size.models, size.batch, device="meta")
+    batch = Batch(data, torch.empty(size.models, dtype=torch.int64, device="meta"), rows, target, None, packed)
     rates = torch.empty(size.models, device="meta")
     adam = AdamW(bank.theta, rates, rates, 1000, 0.05)
-    with recording(fused, pool_launch, split_heads, layered, sublayers) as steps:
-        gradient = path.gradient(bank, batch, target)
-        path.update(adam, bank.theta, gradient, torch.empty(size.models, dtype=torch.bool, device="meta"))
-    return steps
-
-
-def decoder_step(case: Any, path: DecoderPath) -> Steps:
-    """Gradient and update of a bank of decoders of the race; `case` is one of `decoder_speed.CASES`."""
-    bank = DecoderBank(case.shape, [0])
-    bank.seeds = (0,) * case.models
-    bank.theta = torch.empty(case.models, bank.theta.shape[1], device="meta")
-    length = Neighbour().longest(case.length)
-    size = (case.models, case.batch, length)
-    ids = torch.empty(size, dtype=torch.int64, device="meta")
-    judged, whole = torch.empty(size, dtype=torch.bool, device="meta"), torch.empty(case.models, device="meta")
-    batch = DecoderBatch(ids, ids, judged, ids[..., 0].clone(), ids[:, 0, 0].clone())
-    adam = AdamW(bank.theta, whole, whole, 1000, 0.05)
-    with recording(fused, sublayers, decoder_network) as steps:
-        path.update(adam, bank.theta, path.gradient(bank, batch), whole.bool())
+    with recording(fused, pool_launch, split_heads, parts) as steps:
+        gradient = backend.gradient(ClassToken(), bank, batch)
+        backend.update(adam, bank.theta, gradient, torch.empty(size.models, dtype=torch.bool, device="meta"))
     return steps

@@ -176,7 +176,13 @@ def draws(options: argparse.Namespace, table: dict[str, Any]) -> dict[str, Any]:
         | _levels(nmse[i * options.seeds :][: options.seeds])
         for i, c in enumerate(cells)
     ]
-    made = {"lr": lr, "steps": recipe.steps, "seeds": options.seeds, "members": len(members), "backend": outcome.path}
+    made = {
+        "lr": lr,
+        "steps": recipe.steps,
+        "seeds": options.seeds,
+        "members": len(members),
+        "backend": outcome.backend.name,
+    }
     return {"rows": rows, **made, "seconds": round(spent.seconds, 1)}
 
 
@@ -278,7 +284,7 @@ def _table(
             }
         )
     setup = {"lr": lr, "steps": steps or options.steps, "late": options.late, "seeds": options.seeds}
-    return {"rows": rows, **setup, "backend": first.path}
+    return {"rows": rows, **setup, "backend": first.backend.name}
 
 
 def _asks(cell: Entry, net: Transformer) -> dict[str, Any]:

@@ -12,17 +12,19 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path as File
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from headcount.kernels.backend import Backend, Problem, eager
+from headcount.kernels.cpp import compiled
+from headcount.kernels.cpp.native_library import native_library
 from headcount.nets import Architecture
 from headcount.tasks import LinearMax
-from headcount.training import Member, Recipe, train
-from headcount.training.backends.choice import Path, eager
-from headcount.training.backends.compiled import compiled_path
+from headcount.training import Bank, Member, Recipe, train
 
 TASK = LinearMax(directions=[[1.0, 0.0], [-0.5, 0.8], [-0.5, -0.8]], length=16)
 RECIPE = Recipe(samples=2000, validation=500, epochs=150, batch=100, evaluations=75)
@@ -35,33 +37,34 @@ def bank(seeds: int = 4) -> list[Member]:
     return [Member(TASK, arch, seed, seed, lr=1e-2) for arch in archs for seed in range(seeds)]
 
 
-def everyone(path: Path) -> Path:
-    """The path with the gradients of those who have stopped, too."""
+def everyone(backend: Backend) -> Backend:
+    """The backend with the gradients of those who have stopped, too."""
 
-    def gradient(bank: Any, batch: Any, target: Any) -> Any:
+    def gradient(problem: Problem, bank: Bank, batch: Any) -> Tensor:
         active, bank.active = bank.active, None
         try:
-            return path.gradient(bank, batch, target)
+            return backend.gradient(problem, bank, batch)
         finally:
             bank.active = active
 
-    return replace(path, gradient=gradient)
+    return replace(backend, gradient=gradient)
 
 
-def ways() -> dict[str, tuple[Path, Recipe]]:
+def ways() -> dict[str, tuple[Backend, Recipe]]:
     """What is compared: how a bank is computed, and whether members stop."""
-    path, patient = compiled_path() or eager, replace(RECIPE, patience=PATIENCE)
+    backend = compiled.backend if native_library() is not None else eager
+    patient = replace(RECIPE, patience=PATIENCE)
     return {
-        "to the end": (path, RECIPE),
-        "patience, everyone computed": (everyone(path), patient),
-        "patience": (path, patient),
+        "to the end": (backend, RECIPE),
+        "patience, everyone computed": (everyone(backend), patient),
+        "patience": (backend, patient),
     }
 
 
-def once(path: Path, recipe: Recipe) -> dict[str, Any]:
+def once(backend: Backend, recipe: Recipe) -> dict[str, Any]:
     """A bank's training: seconds, and by head count the median NMSE."""
     members, start = bank(), time.perf_counter()
-    rows = train(members, recipe, path=path).rows
+    rows = train(members, recipe, backend=backend).rows
     seconds = time.perf_counter() - start
     of: Callable[[int], float] = lambda heads: median(row["nmse"] for row in rows if row["heads"] == heads)  # noqa: E731
     stopped = sum(row["status"] == "frozen" for row in rows)
@@ -71,12 +74,12 @@ def once(path: Path, recipe: Recipe) -> dict[str, Any]:
 def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--rounds", type=int, default=3)
-    ask.add_argument("--json", type=File)
+    ask.add_argument("--json", type=Path)
     asked = ask.parse_args()
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in ways()}
     for _ in range(asked.rounds):
-        for name, (path, recipe) in ways().items():
-            found[name].append(once(path, recipe))
+        for name, (backend, recipe) in ways().items():
+            found[name].append(once(backend, recipe))
     rows = [
         {
             **runs[0],

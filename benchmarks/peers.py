@@ -9,10 +9,11 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from benchmarks.problem import DECAY, LR, STEPS, TOKEN_DIM, WARMUP, Problem, Train
+from headcount.kernels.backend import Backend, Record, by_differentiation
+from headcount.kernels.bank import Bank, Stacked
+from headcount.kernels.optimiser import schedule
+from headcount.kernels.plain import Batch, collapsed, plain
 from headcount.nets import Transformer
-from headcount.training.backends.choice import Path, Record, differentiated
-from headcount.training.backends.plain import collapsed, plain
-from headcount.training.optimiser import schedule
 
 __all__ = ["batched", "one_by_one", "vmapped"]
 
@@ -61,8 +62,12 @@ def vmapped(problem: Problem) -> Train:
     return epoch, lambda: theta
 
 
-def batched(form: str, compiled: bool, record: Record) -> Path:
+def batched(form: str, compiled: bool, record: Record) -> Backend:
     """The bank by batched products, plain or collapsed, with or without the compiler."""
-    forward = {"plain": plain, "collapsed": collapsed}[form]
-    fast = torch.compile(forward, dynamic=False) if compiled else forward
-    return Path(f"{form} batched products", forward, differentiated(fast), record)
+    whole = {"plain": plain, "collapsed": collapsed}[form]
+    fast = torch.compile(whole, dynamic=False) if compiled else whole
+
+    def forward(problem: object, bank: Bank, p: Stacked, batch: Batch) -> Tensor:
+        return fast(bank, p, batch)
+
+    return Backend(f"{form} batched products", gradient=by_differentiation(forward), forward=forward, record=record)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.problem import DECAY, LR, STEPS, WARMUP, Problem, Train
-from headcount.training.optimiser import BETA1, BETA2, EPS
+from headcount.kernels.optimiser import BETA1, BETA2, EPS
 
 __all__ = ["scanned"]
 

@@ -2,7 +2,7 @@
 
 python -m benchmarks.performance_page                      draw the page again
 python -m benchmarks.performance_page --add RUN.json       take a new run in, then draw: of bank_speed (with --deep or
-                                                           not), gpu_round2 or fuzz
+                                                           not) or fuzz
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ products in TF32 on a GPU).
 
 ## What a step does
 
-Collapsed (`headcount/training/backends/plain.py`), a token costs d N + 2 N h products, 416 instead of 3,232 here. Fused
-(`headcount/training/backends/fused.py`), a step is seven kernels: compose each member's small matrices; features,
+Collapsed (`headcount/kernels/plain.py`), a token costs d N + 2 N h products, 416 instead of 3,232 here. Fused
+(`headcount/kernels/fused.py`), a step is seven kernels: compose each member's small matrices; features,
 scores, softmax and pooling; the tail with the squared gap and its gradient; the pooling backwards, with everything
-recomputed; the composition backwards; AdamW's schedule and its update. From width 33 on a head stays two thin maps
+recomputed; the composition backwards; AdamW's schedule and its update. From width 17 on a head stays two thin maps
 instead of one matrix (`split_heads.py`), which is one kernel more. Between them only one vector per head and sample
-goes to memory and back.
+goes to memory and back. The tables below are of the pooling before it was transposed; since then one-layer banks are 5
+to 39% faster at these shapes (docs/log.md, "one bank", and docs/data/race_one_bank.json).
 Stretches of up to 32 steps are recorded as one CUDA graph. Factors of products are rounded to float16 and summed in
 float32 ("half"): as many bits as TF32, but rounded instead of cut off; the first layer and the composed matrices keep
 twice the bits, gradients are scaled to size one, and evaluation pools with twice the bits ("fine").
@@ -52,7 +53,7 @@ twice the bits, gradients are scaled to size one, and evaluation pools with twic
 
 DEEP_CELL = ("models", "length", "heads", "width")
 DEEPER = """
-In banks of several layers, part by part (`headcount/training/backends/layered.py`), tokens attend to tokens, the class
+In banks of several layers, part by part (`headcount/kernels/parts.py`), tokens attend to tokens, the class
 token attends to them and feed-forwards run in kernels that keep scores and hidden activations on the chip, forwards and
 backwards; queries, keys, values and outputs stay batched products. PyTorch's own fused attention was tried first and
 left: in float32 with heads of dimension 8 its backward made the whole step slower than scores in memory (7,764 against
@@ -130,7 +131,7 @@ def growing(run: dict[str, Any]) -> list[str]:
 
 
 def checked(check: dict[str, Any]) -> list[str]:
-    """What `benchmarks.fused_check` found: the fused step alone, kernel by kernel, and where training ends."""
+    """What a check of the fused step found: it alone, kernel by kernel, and where training ends."""
     timed = [row for row in check["rates"] if "kernels_us" in row]
     parts = list(timed[0]["kernels_us"])
     about = (

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from headcount.kernels.backend import Backend
+from headcount.kernels.bank import Bank
+from headcount.kernels.class_token import ClassToken
+from headcount.kernels.optimiser import AdamW
+from headcount.kernels.plain import Batch, collapsed, with_positions
 from headcount.nets import Architecture
+from headcount.nets.architecture import ClassTokenShape
 from headcount.tasks import LinearMax
-from headcount.training.backends.choice import Path
-from headcount.training.backends.plain import Batch, collapsed, with_positions
-from headcount.training.bank import Bank
-from headcount.training.optimiser import AdamW
 from headcount.training.shuffling import epoch_order
 
-__all__ = ["Problem", "Size", "Train", "of_path"]
+__all__ = ["Problem", "Size", "Train", "of_backend"]
 
 LR, DECAY, STEPS, WARMUP, TOKEN_DIM, SEEDS = 2e-3, 1e-4, 10_000, 0.05, 4, 16
 Train = tuple[Callable[[], None], Callable[[], Tensor]]  # one epoch; the parameters, (models, parameters)
@@ -47,6 +49,10 @@ class Size:
     def arch(self) -> Architecture:
         return Architecture(layers=((self.heads, 8),) * self.layers, width=self.width, positions=1)
 
+    @property
+    def net(self) -> ClassTokenShape:
+        return self.arch.reading(TOKEN_DIM)
+
     def operations(self) -> int:
         """Operations a model-step cannot avoid: 2 (d N + 2 N h) per token, three times with gradients.
 
@@ -75,15 +81,15 @@ class Problem:
         self.x = with_positions(x, size.length, 1)[None].float().to(device)
         self.y = ((y - y.mean()) / y.std())[None].float().to(device)
         few = min(SEEDS, size.models)  # networks are drawn one by one; beyond a few, they are copies in another order
-        self.few = Bank([size.arch] * few, TOKEN_DIM, list(range(few)), device=device)
+        self.few = Bank([size.net] * few, list(range(few)), device=device)
         self.theta = self.few.theta.repeat(-(-size.models // few), 1)[: size.models].contiguous()
         self.order = epoch_order(torch.arange(size.models, device=device), 0, size.samples)
         self.which = torch.zeros(size.models, dtype=torch.int64, device=device)
 
     def bank(self) -> Bank:
         """A fresh bank with the initial parameters."""
-        bank = Bank([self.size.arch], TOKEN_DIM, [0], device=self.device)
-        bank.archs, bank.theta = (self.size.arch,) * self.size.models, self.theta.clone()
+        bank = Bank([self.size.net], [0], device=self.device)
+        bank.nets, bank.theta = (self.size.net,) * self.size.models, self.theta.clone()
         bank.scale = bank.scale.expand(self.size.models, -1).contiguous()
         bank.heads = bank.heads.expand(self.size.models, -1).contiguous()
         return bank
@@ -98,26 +104,26 @@ class Problem:
         found, was = [], torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = False
         for part in theta.to(self.device).split(64):
-            bank = Bank([self.size.arch], TOKEN_DIM, [0], device=self.device)
+            bank = Bank([self.size.net], [0], device=self.device)
             bank.scale, bank.heads = (x.expand(part.shape[0], -1) for x in (bank.scale, bank.heads))
             rows = torch.arange(min(count, self.size.samples), device=self.device).expand(part.shape[0], -1)
-            out = collapsed(bank, bank.named(part), Batch(self.x, self.which[: part.shape[0]], rows))
-            found.append((out - self.y[0, : rows.shape[1]]).square().mean(dim=1))
+            batch = Batch(self.x, self.which[: part.shape[0]], rows, self.y[0][rows])
+            found.append((collapsed(bank, bank.named(part), batch) - batch.target).square().mean(dim=1))
         torch.backends.cuda.matmul.allow_tf32 = was
         return torch.cat(found).cpu()
 
 
-def of_path(problem: Problem, path: Path) -> Train:
-    """A bank trained along one of the package's paths, exactly as the training loop does it."""
-    size, bank = problem.size, problem.bank()
-    adam, packed = problem.adamw(bank.theta), path.pack(problem.x)
+def of_backend(problem: Problem, backend: Backend) -> Train:
+    """A bank trained by one of the package's backends, exactly as the training loop does it."""
+    size, bank, loss = problem.size, problem.bank(), ClassToken()
+    adam, packed = problem.adamw(bank.theta), backend.pack(problem.x)
     active = torch.ones(size.models, dtype=torch.bool, device=problem.device)
     visited = problem.order.view(size.models, size.steps_per_epoch, size.batch).transpose(0, 1).contiguous()
     targets = problem.y[0][visited]
 
     def epoch() -> None:
         for rows, target in zip(visited, targets, strict=True):
-            gradient = path.gradient(bank, Batch(problem.x, problem.which, rows, None, packed), target)
-            path.update(adam, bank.theta, gradient, active)
+            gradient = backend.gradient(loss, bank, Batch(problem.x, problem.which, rows, target, None, packed))
+            backend.update(adam, bank.theta, gradient, active)
 
-    return path.record(epoch, (bank.theta, adam.first, adam.second, adam.step)), lambda: bank.theta
+    return backend.record(epoch, (bank.theta, adam.first, adam.second, adam.step)), lambda: bank.theta

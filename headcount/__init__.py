@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headcount._version import __version__
 from headcount.lazy import lazily
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
         reproduction,
         results,
         shrinking,
+        sizing,
         sources,
         structure,
         tasks,
         training,
     )
-    from headcount.certificates import Built, Certificate
+    from headcount.certificates import Built, Certificate, Worst, certify
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
     from headcount.measuring.fitted import load
@@ -51,10 +53,10 @@ if TYPE_CHECKING:
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
+    from headcount.sizing import shape
     from headcount.sources import Source
     from headcount.tasks import task
 
-__version__ = "0.2.0"
 
 __all__ = [
     "__version__",
@@ -66,12 +68,14 @@ __all__ = [
     "Source",
     "Store",
     "Study",
+    "Worst",
     "advise",
     "allocation",
     "born",
     "attention_svm",
     "build",
     "certificates",
+    "certify",
     "compress",
     "consistency",
     "drawing",
@@ -94,7 +98,9 @@ __all__ = [
     "report",
     "reproduction",
     "results",
+    "shape",
     "shrinking",
+    "sizing",
     "sources",
     "ssm",
     "structure",
@@ -108,7 +114,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "certificates": ("Built", "Certificate"),
+        "certificates": ("Built", "Certificate", "Worst", "certify"),
         "fits": ("Measurement", "knee"),
         "measuring": ("measure",),
         "measuring.fitted": ("load",),
@@ -118,6 +124,7 @@ __getattr__, __dir__ = lazily(
         "papers.tensor_lens": ("operator",),
         "results": ("Bound", "Store", "Study"),
         "shrinking": ("compress",),
+        "sizing": ("shape",),
         "sources": ("Source",),
         "tasks": ("task",),
     },
@@ -145,6 +152,7 @@ __getattr__, __dir__ = lazily(
         "reproduction",
         "results",
         "shrinking",
+        "sizing",
         "sources",
         "structure",
         "tasks",

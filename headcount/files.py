@@ -9,7 +9,7 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,17 @@ from headcount.refusals import RefusalError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["arrays_in", "make_folder", "refuse_no_file", "settle", "text_in", "user_cache", "whole", "whole_folder"]
+__all__ = [
+    "arrays_in",
+    "kept_folder",
+    "make_folder",
+    "refuse_no_file",
+    "settle",
+    "text_in",
+    "user_cache",
+    "whole",
+    "whole_folder",
+]
 
 
 @contextlib.contextmanager
@@ -77,6 +87,25 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         settle(path.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def kept_folder(path: Path, make: Callable[[Path], None]) -> Path:
+    """A folder that is made when it is first asked for; where another process was faster, theirs is taken.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp()) / "made"
+    >>> for _ in range(2):
+    ...     _ = kept_folder(folder, lambda part: print("making") or (part / "x").touch())
+    making
+    """
+    if not path.is_dir():
+        try:
+            with whole_folder(path) as part:
+                make(part)
+        except (OSError, RefusalError):
+            if not path.is_dir():
+                raise
+    return path
 
 
 def make_folder(path: Path) -> None:

@@ -1,13 +1,14 @@
-"""Random mixed banks for the compiled path: shapes, kinds, masks, outputs and losses drawn by a seed."""
+"""Random mixed banks for the compiled backend: shapes, kinds, masks, outputs and losses drawn by a seed."""
 
 from dataclasses import dataclass, replace
 
 import torch
 
+from headcount.kernels.bank import Bank
+from headcount.kernels.class_token import ClassToken
+from headcount.kernels.loss import Loss, cross_entropy, squared
+from headcount.kernels.plain import Batch
 from headcount.nets import Architecture
-from headcount.training.backends.plain import Batch
-from headcount.training.bank import Bank
-from headcount.training.loss import Loss, cross_entropy, squared
 
 
 @dataclass
@@ -24,10 +25,15 @@ class Case:
     loss: Loss = squared
 
     def bank(self, dtype: torch.dtype) -> Bank:
-        return Bank(self.archs, self.token_dim, range(len(self.archs)), dtype=dtype)
+        nets = [arch.reading(self.token_dim) for arch in self.archs]
+        return Bank(nets, range(len(nets)), dtype=dtype)
 
     def batch(self, dtype: torch.dtype) -> Batch:
-        return Batch(self.data.to(dtype), self.which, self.rows, self.present)
+        return Batch(self.data.to(dtype), self.which, self.rows, self.target.to(dtype), self.present)
+
+    @property
+    def problem(self) -> ClassToken:
+        return ClassToken(self.loss)
 
     def member(self, k: int) -> "Case":
         """One member by itself."""

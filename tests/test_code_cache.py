@@ -12,8 +12,8 @@ import pytest
 from headcount import code_cache as module
 from headcount.code_cache import CodeCache, code_cache, why_open
 from headcount.files import user_cache
-from headcount.training.backends import native_library as building
-from headcount.training.backends.native_library import native_compiler, native_library
+from headcount.kernels.cpp import native_library as building
+from headcount.kernels.cpp.native_library import native_compiler, native_library
 
 needs_compiler = pytest.mark.skipif(native_compiler() is None, reason="no C++ compiler")
 SMALL = """

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import headcount as hc
+from headcount.kernels.bank import Bank
 from headcount.papers.icl.experiments import EXPONENTS, SHAPES, cells_of, exponent_study, tiny
 from headcount.papers.icl.measured_exponents import claims_table
-from headcount.papers.icl.reader_bank import ReaderBank, ReaderShape
+from headcount.papers.icl.readers import ReaderShape, answers
 
 DATA = Path(__file__).parent.parent / "docs/data/icl.json"
 
@@ -71,14 +72,14 @@ def test_deeper_teachers_only_sample_and_say_so():
 @pytest.mark.parametrize("attention", ("linear", "softmax"))
 def test_a_member_answers_the_same_in_any_company_and_queries_do_not_see_each_other(attention):
     shape = ReaderShape(2, 8, 4, attention)
-    both, alone = ReaderBank(shape, [3, 5], dtype=torch.float64), ReaderBank(shape, [5], dtype=torch.float64)
+    both, alone = (Bank([shape] * len(seeds), seeds, dtype=torch.float64) for seeds in ([3, 5], [5]))
     tokens = torch.randn(2, 3, 9, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    out = both.answers(both.named(), tokens, examples=6)
-    assert torch.allclose(out[1:], alone.answers(alone.named(), tokens[1:], examples=6), atol=1e-12)
-    fewer = both.answers(both.named(), tokens[:, :, :7], examples=6)
+    out = answers(shape, both.named(), tokens, examples=6)
+    assert torch.allclose(out[1:], answers(shape, alone.named(), tokens[1:], examples=6), atol=1e-12)
+    fewer = answers(shape, both.named(), tokens[:, :, :7], examples=6)
     assert torch.allclose(out[..., :1], fewer, atol=1e-12)
     shuffled = tokens[:, :, [4, 2, 0, 1, 5, 3, 6, 7, 8]]
-    assert torch.allclose(both.answers(both.named(), shuffled, examples=6), out, atol=1e-12)
+    assert torch.allclose(answers(shape, both.named(), shuffled, examples=6), out, atol=1e-12)
 
 
 def test_one_linear_layer_learns_a_step_of_descent_on_isotropic_contexts():

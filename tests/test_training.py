@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from headcount.kernels.backend import eager, reference
+from headcount.kernels.optimiser import schedule
+from headcount.kernels.plain import Batch, collapsed, plain, with_positions
 from headcount.nets import Architecture, Transformer
 from headcount.tasks import KthLargest, LinearMax
 from headcount.training import Bank, Member, Recipe, train
-from headcount.training.backends.choice import eager, reference
-from headcount.training.backends.plain import Batch, collapsed, plain, with_positions
 from headcount.training.data import Resident
 from headcount.training.loop import _Run
-from headcount.training.optimiser import schedule
 from headcount.training.shuffling import epoch_order, seed_of
 
 ONE_LAYER = [((1, 4),), ((3, 5),), ((4, 8),)]
@@ -26,6 +26,14 @@ def archs(shapes, positions=0):
     return [Architecture(layers=s, width=w, positions=positions) for s, w in zip(shapes, WIDTHS, strict=True)]
 
 
+def bank_of(members, token_dim=4):
+    return Bank([a.reading(token_dim) for a in members], range(len(members)), dtype=torch.float64)
+
+
+def run_of(members, recipe, backend):
+    return _Run(members, recipe, "cpu", backend, Resident, None)
+
+
 def tokens(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
@@ -34,10 +42,10 @@ def tokens(*shape, seed=0):
 @each_depth
 @pytest.mark.parametrize("positions", [0, 3])
 def test_a_bank_of_different_networks_computes_what_each_computes_alone(shapes, forward, positions):
-    bank = Bank(archs(shapes, positions), token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    bank = bank_of(archs(shapes, positions))
     x = tokens(3, 6, 7, 4)
     data = torch.stack([with_positions(x[k], 7, positions) for k in range(3)])
-    batch = Batch(data, torch.arange(3), torch.arange(6).expand(3, -1))
+    batch = Batch(data, torch.arange(3), torch.arange(6).expand(3, -1), torch.zeros(3, 6))
     alone = torch.stack([bank.module(k)(x[k]) for k in range(3)])
     torch.testing.assert_close(forward(bank, bank.named(), batch), alone, atol=1e-12, rtol=1e-12)
 
@@ -45,12 +53,12 @@ def test_a_bank_of_different_networks_computes_what_each_computes_alone(shapes, 
 @each_forward
 @each_depth
 def test_members_of_different_length_share_a_bank(shapes, forward):
-    bank = Bank(archs(shapes, positions=1), token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    bank = bank_of(archs(shapes, positions=1))
     lengths = (5, 9, 7)
     xs = [tokens(6, n, 4, seed=n) for n in lengths]
     data = torch.stack([with_positions(x, 9, 1) for x in xs])
     present = torch.arange(9) < torch.tensor(lengths)[:, None]
-    batch = Batch(data, torch.arange(3), torch.arange(6).expand(3, -1), present)
+    batch = Batch(data, torch.arange(3), torch.arange(6).expand(3, -1), torch.zeros(3, 6), present)
     alone = torch.stack([bank.module(k)(x) for k, x in enumerate(xs)])
     torch.testing.assert_close(forward(bank, bank.named(), batch), alone, atol=1e-12, rtol=1e-12)
 
@@ -63,7 +71,7 @@ def loop_of_one(member: Member, recipe: Recipe) -> Transformer:
     stream = torch.tensor([seed_of("order", member.seed, member.data_seed)])
     step = 0
     for epoch in range(recipe.epochs):
-        data.begin(epoch)
+        data.renew(epoch)
         order = epoch_order(stream, epoch, recipe.samples)[0]
         for rows in order[: recipe.steps_per_epoch * recipe.batch].split(recipe.batch):
             step += 1
@@ -77,19 +85,19 @@ def loop_of_one(member: Member, recipe: Recipe) -> Transformer:
     return net
 
 
-@pytest.mark.parametrize("path", [reference, eager], ids=lambda p: p.name)
+@pytest.mark.parametrize("backend", [reference, eager], ids=lambda b: b.name)
 @each_depth
 @pytest.mark.parametrize("fresh", [False, True])
-def test_after_fifty_steps_a_bank_equals_the_loop_it_replaces(shapes, path, fresh):
+def test_after_fifty_steps_a_bank_equals_the_loop_it_replaces(shapes, backend, fresh):
     recipe = Recipe(samples=50, validation=20, epochs=10, batch=10, dtype="float64", fresh=fresh)
     tasks = [LinearMax.random(2, 4, n) for n in (5, 8, 6)]
     members = [
         Member(task, arch, seed=k, data_seed=3 + k, lr=2e-3 * (k + 1), weight_decay=1e-2 * k)
         for k, (task, arch) in enumerate(zip(tasks, archs(shapes), strict=True))
     ]
-    run = _Run(members, recipe, "cpu", path)
+    run = run_of(members, recipe, backend)
     for epoch in range(recipe.epochs):
-        run.epoch(epoch)
+        run.round(epoch)
     for k, member in enumerate(members):
         alone = loop_of_one(member, recipe)
         in_bank = dict(run.bank.module(k).named_parameters())
@@ -98,7 +106,7 @@ def test_after_fifty_steps_a_bank_equals_the_loop_it_replaces(shapes, path, fres
     # and the padding never woke up
     padding = run.bank.theta.detach().clone()
     for k in range(3):
-        own = Bank([m.arch for m in members], 4, [0, 1, 2], dtype=torch.float64).theta[k] != 0
+        own = bank_of([m.arch for m in members]).theta[k] != 0
         assert (padding[k][~own] == 0).all()
 
 
@@ -184,8 +192,8 @@ def test_noise_is_added_to_training_targets_alone_and_is_new_in_every_epoch():
     quiet, noisy = (Resident(others, replace(recipe, noise=n), torch.float64, "cpu") for n in (0.0, 0.5))
     gaps = []
     for epoch in (0, 1):
-        quiet.begin(epoch)
-        noisy.begin(epoch)
+        quiet.renew(epoch)
+        noisy.renew(epoch)
         gaps += list(noisy.y - quiet.y)
     for gap in gaps:
         assert abs(gap.mean()) < 0.03 and abs(gap.std() - 0.5) < 0.02  # about four standard errors
@@ -193,7 +201,7 @@ def test_noise_is_added_to_training_targets_alone_and_is_new_in_every_epoch():
     assert correlations.abs().max() < 0.07
     assert torch.equal(noisy.x, quiet.x) and torch.equal(noisy.validation_y, quiet.validation_y)
     alone = Resident(others[1:], replace(recipe, noise=0.5), torch.float64, "cpu")
-    alone.begin(1)
+    alone.renew(1)
     assert torch.equal(alone.y[0], noisy.y[1]), "the same in any bank"
 
 
@@ -205,14 +213,14 @@ def test_noise_has_a_place_in_the_address_and_none_has_not():
 
 def test_a_silent_read_out_starts_every_width_with_a_constant_answer_and_is_no_other_row():
     silent = replace(SHORT, read_out=0.0)
-    wide = replace(MEMBER, arch=Architecture(layers=((2, 8),), width=32))
+    wide = replace(MEMBER, net=Architecture(layers=((2, 8),), width=32))
     for recipe, constant in ((silent, True), (SHORT, False)):
-        run = _Run([MEMBER, wide], recipe, "cpu", eager)
+        run = run_of([MEMBER, wide], recipe, eager)
         x = torch.randn(9, 4, 1, generator=torch.Generator().manual_seed(0))
         spreads = [run.bank.module(i)(x).std().item() for i in (0, 1)]
         assert [s < 1e-7 for s in spreads] == [constant] * 2
         before = {name: part.clone() for name, part in run.bank.named(run.bank.theta.detach()).items()}
-        run.epoch(0)
+        run.round(0)
         moved = run.bank.named(run.bank.theta.detach())
         assert not any(torch.equal(moved[name], before[name]) for name in before), "from the second step on all learn"
     assert MEMBER.run(silent) != MEMBER.run(SHORT) and MEMBER.row(silent)["read_out"] == 0.0
@@ -248,28 +256,28 @@ def test_a_bad_recipe_is_refused_in_one_sentence(make, says):
 @each_forward
 def test_a_bank_honours_a_class_token_that_attends_in_the_last_layer_only(forward):
     last = [replace(arch, class_token="last") for arch in archs(TWO_LAYERS)]
-    bank = Bank(last, token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    bank = bank_of(last)
     x = tokens(3, 6, 7, 4)
-    batch = Batch(x, torch.arange(3), torch.arange(6).expand(3, -1))
+    batch = Batch(x, torch.arange(3), torch.arange(6).expand(3, -1), torch.zeros(3, 6))
     alone = torch.stack([bank.module(k)(x[k]) for k in range(3)])
     torch.testing.assert_close(forward(bank, bank.named(), batch), alone, atol=1e-12, rtol=1e-12)
-    with pytest.raises(ValueError, match="the class tokens of a bank"):
-        Bank([last[0], archs(TWO_LAYERS)[1]], token_dim=4, seeds=[0, 1])
+    with pytest.raises(ValueError, match="share one layer in which class tokens attend"):
+        bank_of([last[0], archs(TWO_LAYERS)[1]])
 
 
 @each_forward
 @pytest.mark.parametrize("where", ["every", "last"])
 def test_a_bank_honours_architectures_without_residuals(forward, where):
     bare = [replace(arch, class_token=where, residual=False) for arch in archs(TWO_LAYERS)]
-    bank = Bank(bare, token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    bank = bank_of(bare)
     x = tokens(3, 6, 7, 4)
-    batch = Batch(x, torch.arange(3), torch.arange(6).expand(3, -1))
+    batch = Batch(x, torch.arange(3), torch.arange(6).expand(3, -1), torch.zeros(3, 6))
     alone = torch.stack([bank.module(k)(x[k]) for k in range(3)])
     torch.testing.assert_close(forward(bank, bank.named(), batch), alone, atol=1e-12, rtol=1e-12)
-    whole = Bank([replace(arch, residual=True) for arch in bare], token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    whole = bank_of([replace(arch, residual=True) for arch in bare])
     assert not torch.allclose(forward(whole, whole.named(), batch), alone)
-    with pytest.raises(ValueError, match="all carry residuals, or none does"):
-        Bank([bare[0], replace(bare[1], residual=True)], token_dim=4, seeds=[0, 1])
+    with pytest.raises(ValueError, match="share one kind of residual"):
+        bank_of([bare[0], replace(bare[1], residual=True)])
 
 
 @each_forward
@@ -277,19 +285,19 @@ def test_a_bank_honours_architectures_without_residuals(forward, where):
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ({"embedding": "linear"}, "all enter through a feed-forward, or all by one matrix"),
-        ({"activation": "gelu"}, "all have one activation"),
+        ({"embedding": "linear"}, "share one embedding"),
+        ({"activation": "gelu"}, "share one activation"),
     ],
 )
 def test_a_bank_honours_how_tokens_enter_and_what_activates_them(forward, layers, kind, says):
     other = [replace(arch, **kind) for arch in archs(layers)]
-    bank = Bank(other, token_dim=4, seeds=[0, 1, 2], dtype=torch.float64)
+    bank = bank_of(other)
     x = tokens(3, 6, 7, 4)
-    batch = Batch(x, torch.arange(3), torch.arange(6).expand(3, -1))
+    batch = Batch(x, torch.arange(3), torch.arange(6).expand(3, -1), torch.zeros(3, 6))
     alone = torch.stack([bank.module(k)(x[k]) for k in range(3)])
     torch.testing.assert_close(forward(bank, bank.named(), batch), alone, atol=1e-12, rtol=1e-12)
     with pytest.raises(ValueError, match=says):
-        Bank([other[0], archs(layers)[1]], token_dim=4, seeds=[0, 1])
+        bank_of([other[0], archs(layers)[1]])
 
 
 @pytest.mark.parametrize("kind", [{"residual": False}, {"embedding": "linear"}, {"activation": "gelu"}])
@@ -297,5 +305,5 @@ def test_other_kinds_of_networks_are_trained_on_a_cpu_as_the_plain_ones(kind):
     arch = Architecture(layers=((2, 4), (1, 4)), width=8, **kind)
     member = Member(KthLargest(rank=1, length=4), arch)
     recipe = Recipe(samples=64, validation=32, epochs=250, batch=16)
-    fast, slow = train([member], recipe), train([member], recipe, path=eager)
+    fast, slow = train([member], recipe), train([member], recipe, backend=eager)
     assert recipe.steps >= 1000 and abs(fast.rows[0]["nmse"] / slow.rows[0]["nmse"] - 1) < 1e-3

@@ -1,27 +1,29 @@
 """Decoders in compiled C++: the plain bank's gradients, whatever is judged, whatever the threads."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
 
+from headcount.kernels.backend import Gradient, complaint, eager
+from headcount.kernels.bank import Bank
+from headcount.kernels.cpp.compiled import LONG, ROUNDINGS
+from headcount.kernels.cpp.compiled_decoders import backend, compiled_decoder_gradient
+from headcount.kernels.cpp.native_library import native_library
+from headcount.kernels.next_letter import NextLetter, StringBatch
+from headcount.kernels.preference import best
 from headcount.nets.causal import DecoderShape
+from headcount.tasks.letters import OnLengths
 from headcount.tasks.neighbours import Neighbour
-from headcount.training.backends.choice import LONG
-from headcount.training.backends.compiled import ROUNDINGS
-from headcount.training.backends.compiled_decoders import compiled_decoder_gradient, compiled_decoder_path
-from headcount.training.backends.native_library import native_library
-from headcount.training.decoder_bank import DecoderBank
-from headcount.training.decoder_paths import DecoderBatch, by_products, choose_decoder, proved_decoder
-from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
+from headcount.training import Member, train
+from headcount.training.strings import string_recipe
 
 pytestmark = pytest.mark.skipif(native_library("float64", "decoders") is None, reason="needs a C++ compiler")
-Way = Callable[[DecoderBank, DecoderBatch], torch.Tensor]
+PROBLEM = NextLetter()
 SHAPE = DecoderShape(((2, 4), (1, 6)), embed_dim=9, width=20, vocab=8, context=30)
 
 
-def drawn(seed: int) -> tuple[DecoderBank, DecoderBatch]:
+def drawn(seed: int) -> tuple[Bank, StringBatch]:
     """A bank of random decoders away from their start, and strings of which many, some or few places are judged."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -32,16 +34,16 @@ def drawn(seed: int) -> tuple[DecoderBank, DecoderBatch]:
     layers = tuple((up_to(5), up_to(9)) for _ in range(depth))
     places = ("absolute", "none")[up_to(2) - 1]
     shape = DecoderShape(layers, up_to(40), up_to(50), vocab, length + up_to(5) - 1, places)
-    bank = DecoderBank(shape, list(range(models)), dtype=torch.float64)
+    bank = Bank([shape] * models, range(models), dtype=torch.float64)
     bank.theta = bank.theta + 0.3 * torch.randn(bank.theta.shape, generator=generator, dtype=torch.float64)
     ids, targets = (torch.randint(0, vocab, (models, batch, length), generator=generator) for _ in range(2))
     judged = torch.rand((models, batch, length), generator=generator) < (0.05, 0.5, 1.0)[up_to(3) - 1]
     offset = torch.randint(0, shape.context - length + 1, (models, batch), generator=generator)
-    return bank, DecoderBatch(ids, targets, judged, offset, judged.sum(dim=(1, 2)))
+    return bank, StringBatch(ids, targets, judged, offset, judged.sum(dim=(1, 2)))
 
 
-def gap(bank: DecoderBank, batch: DecoderBatch, true: torch.Tensor, way: Way = compiled_decoder_gradient) -> float:
-    off = (way(bank, batch).double() - true).norm(dim=1)
+def gap(bank: Bank, batch: StringBatch, true: torch.Tensor, way: Gradient = compiled_decoder_gradient) -> float:
+    off = (way(PROBLEM, bank, batch).double() - true).norm(dim=1)
     return (off / true.norm(dim=1).clamp(min=1e-9)).max().item()
 
 
@@ -51,11 +53,11 @@ def gap(bank: DecoderBank, batch: DecoderBatch, true: torch.Tensor, way: Way = c
 def test_random_decoders_have_the_plain_gradients(seeds):
     for seed in seeds:
         bank, batch = drawn(seed)
-        true = by_products().gradient(bank, batch)
+        true = eager.gradient(PROBLEM, bank, batch)
         assert gap(bank, batch, true) < 1e-10, seed
         bank.theta = bank.theta.float()
         # The norm of two or three numbers may lose all digits: then the plain bank in float32 has lost them, too.
-        lost = gap(bank, batch, true, by_products().gradient)
+        lost = gap(bank, batch, true, eager.gradient)
         assert gap(bank, batch, true) < max(ROUNDINGS * torch.finfo(torch.float32).eps, 4 * lost), seed
 
 
@@ -64,9 +66,9 @@ def test_a_member_that_is_judged_nowhere_learns_nothing_and_the_others_do():
     judged = batch.judged.clone()
     judged[0] = False
     batch = replace(batch, judged=judged, counts=judged.sum(dim=(1, 2)))
-    found = compiled_decoder_gradient(bank, batch)
+    found = compiled_decoder_gradient(PROBLEM, bank, batch)
     assert torch.equal(found[0], torch.zeros_like(found[0])) and found[1].norm() > 0
-    assert gap(bank, batch, by_products().gradient(bank, batch)) < 1e-10
+    assert gap(bank, batch, eager.gradient(PROBLEM, bank, batch)) < 1e-10
 
 
 def test_what_comes_after_the_last_judged_place_does_not_matter():
@@ -76,7 +78,10 @@ def test_what_comes_after_the_last_judged_place_does_not_matter():
     batch = replace(batch, judged=judged, counts=judged.sum(dim=(1, 2)))
     ids = batch.ids.clone()
     ids[:, :, batch.size[2] // 2 :] = 0
-    assert torch.equal(compiled_decoder_gradient(bank, batch), compiled_decoder_gradient(bank, replace(batch, ids=ids)))
+    assert torch.equal(
+        compiled_decoder_gradient(PROBLEM, bank, batch),
+        compiled_decoder_gradient(PROBLEM, bank, replace(batch, ids=ids)),
+    )
 
 
 def test_the_bits_do_not_depend_on_the_threads():
@@ -86,7 +91,7 @@ def test_the_bits_do_not_depend_on_the_threads():
         found = []
         for count in (1, 2, 3):
             torch.set_num_threads(count)
-            found.append(compiled_decoder_gradient(bank, batch))
+            found.append(compiled_decoder_gradient(PROBLEM, bank, batch))
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
@@ -94,29 +99,33 @@ def test_the_bits_do_not_depend_on_the_threads():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_fifty_steps_reach_the_same_losses(dtype):
-    members = [DecoderMember(Neighbour(), seed=seed, data_seed=seed, lr=1e-2) for seed in range(2)]
-    recipe = DecoderRecipe(steps=50, batch=20, lengths=(4, 9), evaluations=2, samples=40, dtype=dtype)
-    ours, theirs = (
-        train_decoders(members, SHAPE, recipe, path=path).rows
-        for path in (compiled_decoder_path(SHAPE, dtype), by_products())
-    )
-    assert {row["backend"] for row in ours} == {"decoders in compiled C++"}
-    lost = [[loss for row in rows for _, loss, *_ in row["curve"]] for rows in (ours, theirs)]
+    task = OnLengths(Neighbour(), (4, 9))
+    members = [Member(task, SHAPE, seed=seed, data_seed=seed, lr=1e-2, weight_decay=1e-2) for seed in range(2)]
+    recipe = string_recipe(steps=50, batch=20, evaluations=2, samples=40, dtype=dtype)
+    ours, theirs = (train(members, recipe, backend=way).rows for way in (backend, eager))
+    assert {row["backend"] for row in ours} == {"cpp"}
+    lost = [[at["loss"] for row in rows for at in row["curve"]] for rows in (ours, theirs)]
     assert lost[0] == pytest.approx(lost[1], rel=5e-5)
 
 
+def chosen(shape: DecoderShape, problem: NextLetter, steps: int | None):
+    ids = torch.zeros((1, 2, 8), dtype=torch.int64)
+    parts = (ids, ids, ids == 0, ids[..., 0], torch.tensor([16]))
+    return best(problem, Bank([shape], [0]), lambda pack: StringBatch(*parts), steps)
+
+
 def test_long_trainings_are_compiled_where_places_are_not_rotary():
-    assert choose_decoder(SHAPE, 8, "cpu", "float32", "full", LONG).name == "decoders in compiled C++"
-    assert choose_decoder(SHAPE, 8, "cpu", "float32", "full", LONG - 1).name == "batched products"
-    turned = replace(SHAPE, positions="rotary")
-    assert choose_decoder(turned, 8, "cpu", "float32", "full", LONG).name == "batched products"
+    assert chosen(SHAPE, PROBLEM, LONG) is backend and chosen(SHAPE, PROBLEM, None) is backend
+    assert chosen(SHAPE, PROBLEM, LONG - 1) is eager
+    assert chosen(SHAPE, NextLetter("bfloat16"), LONG) is eager
+    assert chosen(replace(SHAPE, positions="rotary"), PROBLEM, LONG) is eager
 
 
-def test_a_wrong_gradient_gives_way_with_one_line(capsys):
+def test_a_wrong_gradient_gives_way_with_one_line(monkeypatch, capsys):
     bank, batch = drawn(2)
     bank.theta = bank.theta.float()
-    path = compiled_decoder_path(bank.shape)
-    assert path is not None and proved_decoder(path, bank, batch) is path
-    wrong = replace(path, gradient=lambda *given: 1.01 * path.gradient(*given))
-    assert proved_decoder(wrong, bank, batch).name == "batched products"
-    assert capsys.readouterr().err.count("; batched products instead\n") == 1
+    assert complaint(backend, PROBLEM, bank, batch) is None and best(PROBLEM, bank, lambda pack: batch) is backend
+    wrong = replace(backend, gradient=lambda *given: 1.01 * backend.gradient(*given))
+    monkeypatch.setattr("headcount.kernels.cpp.compiled_decoders.backend", wrong)
+    assert best(PROBLEM, bank, lambda pack: batch) is eager
+    assert capsys.readouterr().err.count("; products instead\n") == 1

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 import torch
 
+from headcount.kernels.backend import by_differentiation, eager, recorded
+from headcount.kernels.class_token import ClassToken
+from headcount.kernels.loss import cross_entropy, squared
+from headcount.kernels.optimiser import schedule
+from headcount.kernels.plain import Batch, collapsed, plain
+from headcount.kernels.preference import backends
 from headcount.nets import Architecture, Transformer, parameters
 from headcount.tasks import KthLargest
 from headcount.training import Bank, Given, Member, Recipe, train
-from headcount.training.backends.choice import choose, differentiated, eager, ordinary, recorded
-from headcount.training.backends.plain import Batch, collapsed, plain
 from headcount.training.given import Part, Parts
 from headcount.training.loop import _Run
-from headcount.training.loss import cross_entropy, squared
-from headcount.training.optimiser import schedule
 from headcount.training.shuffling import epoch_order, seed_of
 
 SHAPES = [((1, 4),), ((3, 5),), ((2, 3),)]
@@ -25,7 +27,7 @@ def archs(shapes, outputs, positions=0):
     return [Architecture(s, width=8, positions=positions, embed_dim=6, outputs=outputs) for s in shapes]
 
 
-def parts(outputs=1, ragged=True, samples=40, token_dim=2, seed=0):
+def parts(outputs=1, ragged=True, samples=40, token_dim=2, seed=0, loss=squared):
     rng = np.random.default_rng(seed)
     lengths = rng.integers(3, 8, samples) if ragged else np.full(samples, 7)
     lengths[0] = 7
@@ -33,7 +35,7 @@ def parts(outputs=1, ragged=True, samples=40, token_dim=2, seed=0):
     x = np.where(present[..., None], rng.standard_normal((samples, 7, token_dim)), 0.0)
     y = np.eye(outputs)[rng.integers(0, outputs, samples)] if outputs > 1 else rng.standard_normal(samples)
     whole = Part(x, lengths, y)
-    return Parts(whole.at(np.arange(30)), whole.at(np.arange(30, samples)), (1.0, 1.0))
+    return Parts(whole.at(np.arange(30)), whole.at(np.arange(30, samples)), (1.0, 1.0), loss)
 
 
 @pytest.mark.parametrize("forward", [plain, collapsed])
@@ -43,11 +45,10 @@ def parts(outputs=1, ragged=True, samples=40, token_dim=2, seed=0):
 def test_sequences_of_different_length_share_a_batch(forward, shapes, positions, outputs):
     given = parts(outputs)
     members = [Member(Given("d", 7, 2), arch, seed=k) for k, arch in enumerate(archs(shapes, outputs, positions))]
-    bank = Bank([m.arch for m in members], 2, [0, 1, 2], dtype=torch.float64)
-    recipe = Recipe(30, 10, 1, 10)
-    samples = given.resident(members, recipe, torch.float64, "cpu", eager.pack)
+    bank = Bank([m.shape for m in members], [0, 1, 2], dtype=torch.float64)
+    samples = given.resident(members, Recipe(30, 10, 1, 10), torch.float64, "cpu")
     rows = torch.tensor([[0, 1, 2, 3], [5, 4, 9, 8], [7, 7, 1, 0]])
-    out = forward(bank, bank.named(), samples.batch(rows)[0])
+    out = forward(bank, bank.named(), samples.at(rows))
     for k in range(3):
         for b in range(4):
             i = int(rows[k, b])
@@ -85,15 +86,14 @@ def loop_of_one(member, recipe, given, loss):
 
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_a_bank_on_given_data_equals_the_loop_it_replaces(outputs):
-    given = parts(outputs)
+    given = parts(outputs, loss=cross_entropy if outputs > 1 else squared)
     recipe = Recipe(30, 10, 10, 10, dtype="float64")
     members = [
         Member(Given("d", 7, 2), arch, seed=k, lr=2e-3 * (k + 1)) for k, arch in enumerate(archs(SHAPES, outputs))
     ]
-    loss = cross_entropy if outputs > 1 else squared
-    run = _Run(members, recipe, "cpu", ordinary("cpu", loss), given.resident)
+    run = _Run(members, recipe, "cpu", eager, given.resident, None)
     for epoch in range(recipe.epochs):
-        run.epoch(epoch)
+        run.round(epoch)
     written = torch.nn.functional.cross_entropy if outputs > 1 else torch.nn.functional.mse_loss
     for k, member in enumerate(members):
         alone = loop_of_one(member, recipe, given, written)
@@ -112,11 +112,10 @@ def test_losses_are_those_of_torch():
 
 
 def test_the_level_is_a_share_of_what_a_constant_loses():
-    given = parts(outputs=3)
-    halved = Parts(given.training, given.validation, (2.0, 4.0))
+    given = parts(outputs=3, loss=cross_entropy)
+    halved = Parts(given.training, given.validation, (2.0, 4.0), cross_entropy)
     member = Member(Given("d", 7, 2), archs(SHAPES, 3)[0])
-    path = ordinary("cpu", cross_entropy)
-    one, two = (train([member], Recipe(30, 10, 2, 10), data=p.resident, path=path).rows[0] for p in (given, halved))
+    one, two = (train([member], Recipe(30, 10, 2, 10), data=p.resident).rows[0] for p in (given, halved))
     assert two["nmse"] == pytest.approx(one["nmse"] / 4, rel=1e-6)
     assert two["train_nmse"] == pytest.approx(one["train_nmse"] / 2, rel=1e-6)
 
@@ -131,18 +130,21 @@ def test_one_output_goes_without_saying_so_that_old_addresses_stay():
     assert parameters(wide).total - parameters(arch).total == 3 * 17
 
 
-def test_several_outputs_take_the_ordinary_path():
-    several = Member(Given("d", 7, 2), archs(SHAPES, 3)[0])
-    assert choose([several], "cuda") is recorded
-    assert ordinary("cuda", cross_entropy).record is recorded.record
-    assert differentiated(collapsed)(*_case()).shape == _case()[0].theta.shape
+def test_the_last_backend_of_a_device_holds_several_outputs_and_any_loss():
+    *_, on_cpu = backends("cpu")
+    *_, on_gpu = backends("cuda")
+    assert on_cpu is eager and on_gpu is recorded
+    for loss in (squared, cross_entropy):
+        problem, bank, batch = _case(loss)
+        assert on_cpu.holds(problem, bank, batch) and on_gpu.holds(problem, bank, batch)
+        assert by_differentiation()(problem, bank, batch).shape == bank.theta.shape
 
 
-def _case():
-    bank = Bank(archs(SHAPES, 1), 2, [0, 1, 2], dtype=torch.float64)
-    data = torch.zeros(1, 4, 7, 2, dtype=torch.float64)
-    batch = Batch(data, torch.zeros(3, dtype=torch.int64), torch.zeros(3, 2, dtype=torch.int64))
-    return bank, batch, torch.zeros(3, 2, dtype=torch.float64)
+def _case(loss):
+    bank = Bank([arch.reading(2) for arch in archs(SHAPES, 3)], [0, 1, 2], dtype=torch.float64)
+    data, rows = torch.zeros(1, 4, 7, 2, dtype=torch.float64), torch.zeros(3, 2, dtype=torch.int64)
+    target = torch.full((3, 2, 3), 1 / 3, dtype=torch.float64)
+    return ClassToken(loss), bank, Batch(data, rows[:, 0], rows, target)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,10 @@ def _case():
             "noise is added to drawn targets alone",
         ),
         (lambda: Architecture(layers=((1, 1),), outputs=0), "outputs must be at least 1, got 0"),
-        (lambda: Bank([*archs(SHAPES, 1), *archs(SHAPES, 2)], 2, range(6)), r"one number of outputs; got \[1, 2\]"),
+        (
+            lambda: Bank([arch.reading(2) for arch in (*archs(SHAPES, 1), *archs(SHAPES, 2))], range(6)),
+            "share one number of outputs; got 1 and 2",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(make, says):

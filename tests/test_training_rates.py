@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from headcount.kernels.optimiser import AdamW, schedule
+from headcount.kernels.rate_schedule import Schedule, cosine
 from headcount.measuring import StudyPlan, measure, sequences
 from headcount.nets import Architecture, Transformer
 from headcount.tasks import KthLargest, LinearMax
 from headcount.training import Member, RateSearch, Recipe, Sweep, sweep, train, warmup_stable_decay, widths
-from headcount.training.coordinates import coordinate_slopes
-from headcount.training.optimiser import AdamW, schedule
-from headcount.training.rate_schedule import Schedule, cosine
 from headcount.training.width_factors import Factor
+from tests.coordinate_check import coordinate_slopes
 
 TASK = KthLargest(rank=1, length=4)
 SMALL = Architecture(layers=((1, 4),), width=8)

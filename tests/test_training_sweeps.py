@@ -136,7 +136,7 @@ def test_the_address_of_a_member_changes_with_everything_that_determines_it():
         (dataclasses.replace(member, data_seed=7), recipe),
         (dataclasses.replace(member, lr=0.5), recipe),
         (dataclasses.replace(member, weight_decay=0.5), recipe),
-        (dataclasses.replace(member, arch=Architecture(layers=((1, 5),), width=8)), recipe),
+        (dataclasses.replace(member, net=Architecture(layers=((1, 5),), width=8)), recipe),
         (member, dataclasses.replace(recipe, epochs=3)),
         (member, dataclasses.replace(recipe, dtype="float64")),
     ]

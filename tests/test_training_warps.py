@@ -5,23 +5,30 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
-from headcount.training.backends.native_library import native_compiler
-from headcount.training.backends.warp_programs import MOST_SHARED, SOURCES
-from headcount.training.backends.warp_sublayers import FED, KEPT, feed_cut, heads_cut
-from tests.kernel_answers import asked, on_devices
+from headcount.kernels import Bank, best
+from headcount.kernels.backend import eager, recorded, rounding
+from headcount.kernels.cpp.native_library import native_compiler
+from headcount.kernels.cuda.programs import MOST_SHARED, SOURCES
+from headcount.kernels.next_letter import NextLetter, StringBatch
+from headcount.kernels.tiles import spread
+from headcount.nets.causal import DecoderShape
+from tests.kernel_answers import asked, needs_triton, on_devices
+from tests.test_training_fused import best_of, first_on_a_gpu  # noqa: F401  (a fixture)
 
-EPS16 = torch.finfo(torch.float16).eps
+EPS32, EPS16 = torch.finfo(torch.float32).eps, torch.finfo(torch.float16).eps
+SHAPE = DecoderShape(((1, 4),), embed_dim=8, width=8, vocab=5, context=9)
 emulated = pytest.mark.skipif(
     native_compiler() is None or not importlib.util.find_spec("triton"), reason="needs a C++ compiler and Triton"
 )
 on_each_device = on_devices(emulated)
-pytestmark = pytest.mark.xdist_group("warps")  # one worker asks for the answers, once
+pytestmark = [pytest.mark.kernels, pytest.mark.xdist_group("warps")]  # one worker asks for the answers, once
 
 
 SHAPES = (
@@ -85,12 +92,81 @@ def test_the_same_call_gives_the_same_numbers_and_a_lost_member_spoils_no_other(
     assert answers(device)["company"] == {"restored": True, "repeats": True, "neighbour": True, "lost": True}
 
 
+@on_each_device
+def test_slopes_far_below_the_smallest_float16_keep_their_digits(device):
+    assert answers(device)["tiny"] == 0.0
+
+
+@on_each_device
+def test_sums_of_rows_and_small_products_are_those_of_float64(device):
+    found = answers(device)["small"]
+    assert len(found) == 6
+    for name, gap in found.items():  # products are in TF32, of which the interpreter knows nothing
+        assert gap < (EPS16 if device == "cuda" and "product" in name else 16 * EPS32), name
+
+
+@emulated
+def test_no_kernel_touches_an_address_outside_of_its_tensors():
+    found = answers("cpu")["guarding"]
+    assert found["launches"] > 10 and found["outside"] == 0
+
+
+@on_each_device
+def test_after_a_stretch_of_steps_decoders_are_where_the_plain_bank_takes_them(device):
+    assert answers(device)["run"] < 2 * 16 * EPS16  # what `rounding` allows one layer and the logits
+
+
+def strings(length: int = 6, dtype: torch.dtype = torch.float32, **shape: Any) -> tuple[Bank, StringBatch]:
+    """Two decoders and three strings of each."""
+    bank = Bank([replace(SHAPE, **shape)] * 2, [0, 1], dtype=dtype)
+    ids = torch.randint(5, (2, 3, length), generator=torch.Generator().manual_seed(0))
+    judged = torch.ones_like(ids, dtype=torch.bool)
+    return bank, StringBatch(ids, ids.roll(-1, 2), judged, ids[..., 0] * 0, judged.sum(dim=(1, 2)))
+
+
+@needs_triton
+def test_decoders_on_a_cpu_in_float64_or_with_rotary_places_go_by_products():
+    bank, batch = strings()
+    assert best(NextLetter(), bank, lambda pack: batch, steps=8) is eager
+    assert first_on_a_gpu(NextLetter(), bank, batch).name == "cuda"
+    assert first_on_a_gpu(NextLetter(), *strings(dtype=torch.float64)) is recorded
+    assert first_on_a_gpu(NextLetter("bfloat16"), *strings()) is recorded
+    assert first_on_a_gpu(NextLetter(), *strings(positions="rotary")) is recorded
+    assert first_on_a_gpu(NextLetter(), *strings(length=100)) is recorded
+
+
+@pytest.mark.parametrize(("factor", "stays"), [(1.0, True), (1.001, True), (1.5, False), (float("nan"), False)])
+def test_decoders_are_verified_on_the_first_strings_or_give_way_with_one_line(factor, stays, best_of, capsys):  # noqa: F811
+    def scaled(*given: Any) -> torch.Tensor:
+        return factor * eager.gradient(*given)
+
+    kernels = replace(eager, name="in kernels", gradient=scaled, tolerance=rounding)
+    taken = best_of([kernels, eager], *strings(), NextLetter())
+    said = capsys.readouterr().err
+    assert (taken is kernels) == stays
+    assert (said == "") == stays
+    assert stays or (said.count("\n") == 1 and f"{eager.name} instead" in said)
+
+
+def test_programs_are_spread_so_that_few_multiprocessors_wait():
+    for models in (1, 7, 48, 128, 512):
+        for tiles in (1, 5, 64, 256):
+            parts = spread(models, tiles, warps=4)
+            rounds = -(-models * parts // 264) * -(-tiles // parts)
+            assert 1 <= parts <= tiles
+            assert rounds <= 4 + max(-(-models // 264) * tiles, 1)
+            assert rounds >= models * tiles / 264 / 1.0 - 1e-9
+
+
 @pytest.mark.parametrize("embed", [1, 8, 17, 48, 64])
 @pytest.mark.parametrize("heads", [1, 3, 12, 16])
 @pytest.mark.parametrize("dim", [1, 8, 9, 16])
 @pytest.mark.parametrize("longest", [1, 16, 33, 64])
 @pytest.mark.parametrize("norm", [False, True])
 def test_a_cut_of_heads_fits_registers_and_shared_memory(embed, heads, dim, longest, norm):
+    pytest.importorskip("triton")
+    from headcount.kernels.cuda.token_sublayers import KEPT, heads_cut
+
     cut, wide, deep = heads_cut(embed, heads, dim, longest, norm), -(-embed // 16) * 16, 8 if dim <= 8 else 16
     columns = -(-cut.group * deep // 16) * 16
     assert 1 <= cut.group <= heads and cut.warps % -(-longest // 16) == 0
@@ -105,6 +181,9 @@ def test_a_cut_of_heads_fits_registers_and_shared_memory(embed, heads, dim, long
 
 @pytest.mark.parametrize("sizes", [(1, 2, 1), (5, 128, 48), (64, 256, 64), (64, 33, 64)])
 def test_a_cut_of_hidden_units_fits_registers(sizes):
+    pytest.importorskip("triton")
+    from headcount.kernels.cuda.token_sublayers import FED, feed_cut
+
     inputs, hidden, outputs = sizes
     cut = feed_cut(*sizes)
     units = -(-cut.group // 16) * 16

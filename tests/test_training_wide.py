@@ -10,7 +10,7 @@ import pytest
 from tests.kernel_answers import asked, needs_triton, on_each_device
 from tests.test_training_fused import TOLERANCE
 
-pytestmark = pytest.mark.xdist_group("wide")  # one worker asks for the answers, once
+pytestmark = [pytest.mark.kernels, pytest.mark.xdist_group("wide")]  # one worker asks for the answers, once
 
 
 @cache
@@ -21,7 +21,7 @@ def answers(device: str) -> dict[str, Any]:
 @on_each_device
 def test_heads_as_two_maps_have_the_gradient_of_the_plain_bank_in_float64(device):
     found = answers(device)["gradients"]
-    assert len(found) == 25
+    assert len(found) == 23
     assert answers(device)["fine"] < TOLERANCE["half"]
     for name, gap in found.items():
         assert gap < TOLERANCE[name.rsplit(", ", 1)[1]], name
@@ -57,13 +57,13 @@ def test_no_kernel_touches_an_address_outside_of_its_tensors_or_reads_what_nobod
 
 
 @needs_triton
-@pytest.mark.parametrize(("heads", "width"), [(4, 64), (12, 48), (1, 33), (16, 128)])
+@pytest.mark.parametrize(("heads", "width"), [(4, 64), (12, 48), (1, 33), (16, 128), (1, 17)])
 def test_a_step_of_a_wide_bank_is_eight_launches_and_nothing_else(heads, width):
     from benchmarks.kernel_launches import recorded_step
     from benchmarks.problem import Size
-    from headcount.training.backends.choice import fused
+    from headcount.kernels import fused
 
-    steps = recorded_step(fused(), Size(2, 8, batch=16, heads=heads, width=width))
+    steps = recorded_step(fused.backend, Size(2, 8, batch=16, heads=heads, width=width))
     assert [launch.name for launch in steps.launches] == [
         "maps_forward", "pool_forward", "tail_by_heads", "pool_backward", "maps_backward", "states_backward",
         "tick", "adamw",
@@ -71,16 +71,16 @@ def test_a_step_of_a_wide_bank_is_eight_launches_and_nothing_else(heads, width):
     assert not steps.others
 
 
-def test_heads_are_two_maps_from_width_33_to_128_and_up_to_head_dim_32():
+def test_heads_are_two_maps_from_width_17_to_128_and_up_to_head_dim_32():
     pytest.importorskip("triton")
+    from headcount.kernels import Bank
+    from headcount.kernels.split_heads import splits
+    from headcount.kernels.tiles import Tile
     from headcount.nets import Architecture
-    from headcount.training import Bank
-    from headcount.training.backends.split_heads import splits
-    from headcount.training.backends.tiles import Tile
 
     def split(head_dim: int, width: int, tile: Tile = Tile()) -> bool:  # noqa: B008
-        return splits(Bank([Architecture(layers=((1, head_dim),), width=width)], 3, [0]), tile)
+        return splits(Bank([Architecture(layers=((1, head_dim),), width=width).reading(3)], [0]), tile)
 
-    assert [split(8, width) for width in (32, 33, 128, 129)] == [False, True, True, False]
+    assert [split(8, width) for width in (16, 17, 128, 129)] == [False, True, True, False]
     assert [split(head_dim, 64) for head_dim in (1, 32, 33)] == [True, True, False]
     assert split(8, 2, Tile(split=16))

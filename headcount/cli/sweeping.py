@@ -59,6 +59,11 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Train every network of a spec; run it again to go on."""
         from headcount.cli.door import Interrupted
+        from headcount.sizing.settling import is_trial
+
+        if is_trial(spec):
+            _settled(spec, store, device, as_json=as_json)
+            return
         from headcount.results import Store
         from headcount.training.progress import bar
         from headcount.training.spec import Sweep
@@ -145,6 +150,20 @@ def register(app: typer.Typer) -> None:
         conclude(f"{counted(study.count, 'row')} are in {written[0]}, and again in {others}")
 
 
+def _settled(spec: Path, store: Path | None, device: str, *, as_json: bool) -> None:
+    """Run an experiment that `headcount shape --experiment` has written: two shapes in pairs."""
+    from headcount.sizing.settling import facts_of, settle, settled_row
+
+    folder = store or Path("runs") / spec.stem
+    planned, found = settle(spec, folder, device=device, say=(lambda _: None) if as_json else say)
+    row = settled_row(planned, found)
+    if as_json:
+        emit_json(row)
+        return
+    tell_written([folder / "trial.json", folder / "settled.json"])
+    conclude(facts_of(row))
+
+
 def workers_of(count: int | None, backend: str, address: str | None, device: str) -> Callable[[], Workers] | None:
     """What makes the workers that the options ask for; None where this process trains."""
     import torch
@@ -196,7 +215,7 @@ def _largest(groups: list[list[Member]], recipe: Recipe, device: str) -> str:
     """What the largest bank takes, sought among those with most numbers."""
     from headcount.training.memory import bank_memory
 
-    by_size = sorted(groups, key=lambda g: len(g) * max(m.task.length * m.arch.width for m in g))[-8:]
+    by_size = sorted(groups, key=lambda g: len(g) * max(m.task.length * m.net.width for m in g))[-8:]
     found = [bank_memory(group, recipe, device.partition(":")[0]) for group in by_size]
     return f"the largest takes {max(found, key=lambda memory: memory.total)}"
 
@@ -233,7 +252,8 @@ def _best_of(study: Study) -> str:
     if not finite:
         return f"all {counted(len(study), 'network')} diverged"
     best = min(finite, key=lambda row: row["nmse"])
-    return f"{best['layers']} at length {best['length']} came out best, with an NMSE of {best['nmse']:.2g}"
+    level = study.spec.get("level", "NMSE")
+    return f"{best['layers']} at length {best['length']} came out best, {level} {best['nmse']:.2g}"
 
 
 def _unfinished(rows: list[dict[str, object]]) -> str:

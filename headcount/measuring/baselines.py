@@ -151,7 +151,7 @@ def _zero_heads(subject: Subject, plan: StudyPlan, seconds: float | None) -> Flo
     Its training ends where the error on a fifth of the training part is smallest.
     """
     member, recipe = subject.members(plan, plan.heads[0])[0], subject.recipe(plan)
-    data = subject.parts.resident([member], recipe, torch.float32, "cpu", subject.path.pack)
+    data = subject.parts.resident([member], recipe, torch.float32, "cpu")
     target = torch.as_tensor(_columns(subject.parts.training.y), dtype=torch.float32)
     cut = len(target) - len(target) // 5
     torch_seed = torch.Generator().manual_seed(0)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from headcount.kernels.loss import Loss, cross_entropy, squared
 from headcount.measuring.sequences import Sequences
 from headcount.measuring.splitting import Split
 from headcount.training.given import Part, Parts
-from headcount.training.loss import Loss, cross_entropy, squared
 
-__all__ = ["Scaling", "loss_of", "outputs_of", "prepare", "scaling"]
+__all__ = ["Scaling", "outputs_of", "prepare", "scaling"]
 
 
 def prepare(data: Sequences, parts: Split) -> Parts:
@@ -26,10 +26,10 @@ def prepare(data: Sequences, parts: Split) -> Parts:
     whole = Part(x, data.lengths.astype(np.int64), y if y.shape[1] > 1 else y[:, 0])
     training, validation = whole.at(parts.training), whole.at(parts.validation)
     lost = _entropy if data.classes else _variance
-    return Parts(training, validation, (lost(y[parts.training]), lost(y[parts.validation])))
+    return Parts(training, validation, (lost(y[parts.training]), lost(y[parts.validation])), _loss_of(data))
 
 
-def loss_of(data: Sequences) -> Loss:
+def _loss_of(data: Sequences) -> Loss:
     """What training makes small."""
     return cross_entropy if data.classes else squared
 

@@ -250,14 +250,12 @@ def as_read(value: dict[str, Any]) -> dict[str, Any]:
 @torch.no_grad()
 def with_error_rates(subject: Subject, members: Sequence[Member], recipe: Recipe, outcome: Outcome) -> Outcome:
     """The outcome, each row with the share of the validation part whose class its best network gets wrong."""
-    bank, path = outcome.bank, subject.path
-    samples = subject.parts.resident(members, recipe, bank.theta.dtype, subject.device, path.pack)
+    bank, backend = outcome.bank, outcome.backend
+    samples = subject.parts.resident(members, recipe, bank.theta.dtype, subject.device)
     wrong = torch.zeros(len(members), device=subject.device)
-    places = torch.arange(recipe.validation, device=subject.device).expand(len(members), -1)
-    for rows in places.split(4 * recipe.batch, dim=1):
-        batch, target = samples.held_out(rows)
-        named = path.forward(bank, bank.named(), batch).argmax(dim=-1)
-        wrong += (named != target.argmax(dim=-1)).sum(dim=1)
+    for batch in samples.held_out("validation"):
+        named = backend.forward(samples.problem, bank, bank.named(), batch).argmax(dim=-1)
+        wrong += (named != batch.target.argmax(dim=-1)).sum(dim=1)
     rates = (wrong / recipe.validation).tolist()
     scored: list[Row] = [{**row, "error_rate": rate} for row, rate in zip(outcome.rows, rates, strict=True)]
     return replace(outcome, rows=tuple(scored))

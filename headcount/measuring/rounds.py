@@ -86,7 +86,7 @@ class Rounds:
                     if not self.clock.fits(self.estimate(bank)):
                         return members
                     outcome = train_bank(bank, progress)
-                    add_rows(store, bank, self.recipe, outcome.rows, environment(device, outcome.path))
+                    add_rows(store, bank, self.recipe, outcome.rows, environment(device, outcome.backend.name))
                     members += bank
                     progress.bank_done(len(bank))
         return members

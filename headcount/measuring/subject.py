@@ -10,13 +10,12 @@ import numpy as np
 import torch
 
 from headcount.measuring.planning import StudyPlan
-from headcount.measuring.preparing import loss_of, outputs_of, prepare
+from headcount.measuring.preparing import outputs_of, prepare
 from headcount.measuring.sequences import Sequences
 from headcount.measuring.splitting import Split, split
 from headcount.nets import Transformer
 from headcount.results.store import address
 from headcount.training import Given, Member, Outcome, Recipe, train
-from headcount.training.backends.choice import Path, ordinary
 from headcount.training.given import Parts
 from headcount.training.loop import StepsMade
 from headcount.training.memory import bank_bytes, resident
@@ -47,11 +46,6 @@ class Subject:
         """Numbers that a network returns."""
         return outputs_of(self.data)
 
-    @property
-    def path(self) -> Path:
-        """How banks are computed: the ordinary way, with the loss that the target asks for."""
-        return ordinary(self.device, loss_of(self.data))
-
     def recipe(self, plan: StudyPlan) -> Recipe:
         """How the plan trains on these data."""
         return plan.recipe(len(self.parts.training), len(self.parts.validation))
@@ -66,7 +60,7 @@ class Subject:
     def train(self, members: Sequence[Member], recipe: Recipe, on_progress: StepsMade | None = None) -> Outcome:
         """One bank on these data."""
         data = self.parts.resident
-        return train(members, recipe, device=self.device, path=self.path, data=data, on_progress=on_progress)
+        return train(members, recipe, device=self.device, data=data, on_progress=on_progress, compiled=True)
 
     def memory(self, plan: StudyPlan) -> int:
         """Bytes that the process holds while the largest bank of a plan is trained: on a CPU, the data as well."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from headcount.frozen import decode
 
-__all__ = ["Architecture", "Parameters", "parameters"]
+if TYPE_CHECKING:
+    from headcount.nets.transformer import Transformer
+
+__all__ = ["Architecture", "ClassTokenShape", "Parameters", "parameters"]
 
 UNSAID = ("outputs", "class_token", "residual", "embedding", "activation")  # left out of JSON where they are usual
 
@@ -114,6 +117,10 @@ class Architecture:
         """Every layer as heads x head_dim, first to last."""
         return "+".join(f"{heads}x{head_dim}" for heads, head_dim in self.layers)
 
+    def reading(self, token_dim: int) -> ClassTokenShape:
+        """The network that reads tokens of this dimension."""
+        return ClassTokenShape(self, token_dim)
+
     def as_dict(self) -> dict[str, Any]:
         """The fields, ready for JSON; what is usual from `outputs` on goes without saying.
 
@@ -131,6 +138,82 @@ class Architecture:
     def from_json(cls, text: str) -> Architecture:
         """The architecture that canonical JSON describes."""
         return decode(cls, json.loads(text), "the architecture")
+
+
+@dataclass(frozen=True)
+class ClassTokenShape:
+    """An architecture with the dimension of the tokens it reads: all sizes of a network that a bank can hold.
+
+    Members of a bank may differ in heads, head_dim, width and embed_dim: what is missing is padded with zeros.
+
+    >>> Architecture(layers=((2, 3),), width=8).reading(4).tensors()["attention.0.query"]
+    (2, 3, 6)
+    """
+
+    arch: Architecture
+    token_dim: int
+
+    @property
+    def layers(self) -> tuple[tuple[int, int], ...]:
+        """(heads, head_dim) of every layer."""
+        return self.arch.layers
+
+    @property
+    def name(self) -> str:
+        """The architecture's."""
+        return self.arch.name
+
+    @property
+    def embed_dim(self) -> int:
+        """The width of a token's state."""
+        return self.arch.embed_dim
+
+    @property
+    def width(self) -> int:
+        """The hidden size of the feed-forwards."""
+        return self.arch.width
+
+    @property
+    def shared(self) -> dict[str, int | str | bool]:
+        """What all members of a bank have in common."""
+        arch = self.arch
+        return {
+            "depth": arch.depth,
+            "number of position features": arch.positions,
+            "number of outputs": arch.outputs,
+            "layer in which class tokens attend": arch.class_token,
+            "kind of residual": arch.residual,
+            "embedding": arch.embedding,
+            "activation": arch.activation,
+            "dimension of the tokens": self.token_dim,
+        }
+
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """Every parameter by name, with its size."""
+        arch, features = self.arch, self.token_dim + self.arch.positions
+        E, N = arch.embed_dim, arch.width
+        sizes: dict[str, tuple[int, ...]] = {"cls": (E,)}
+        if arch.embedding == "linear":
+            sizes |= {"encoder.weight": (E, features), "encoder.bias": (E,)}
+        else:
+            sizes |= _feed_forward("encoder", features, N, E)
+        for layer, (heads, head_dim) in enumerate(arch.layers):
+            sizes |= {f"attention.{layer}.{name}": (heads, head_dim, E) for name in ("query", "key", "value")}
+            sizes[f"attention.{layer}.output"] = (heads, E, head_dim)
+        for layer in range(arch.depth - 1):
+            sizes |= _feed_forward(f"between.{layer}", E, N, E)
+        return sizes | _feed_forward("read_out", E, N, arch.outputs)
+
+    def module(self, seed: int | None = None) -> Transformer:
+        """The plain network, its weights drawn from the seed."""
+        from headcount.nets import Transformer
+
+        return Transformer(self.arch, self.token_dim, seed=seed)
+
+
+def _feed_forward(name: str, inputs: int, hidden: int, outputs: int) -> dict[str, tuple[int, ...]]:
+    inner = {f"{name}.inner.weight": (hidden, inputs), f"{name}.inner.bias": (hidden,)}
+    return {**inner, f"{name}.outer.weight": (outputs, hidden), f"{name}.outer.bias": (outputs,)}
 
 
 class Parameters(NamedTuple):

@@ -58,6 +58,15 @@ class DecoderShape:
         """The number of layers."""
         return len(self.layers)
 
+    @property
+    def shared(self) -> dict[str, DecoderShape]:
+        """Everything: a layer norm would see what is padded."""
+        return {"shape": self}
+
+    def module(self, seed: int | None = None) -> CausalTransformer:
+        """The plain network, its weights drawn from the seed."""
+        return CausalTransformer(self, seed=seed)
+
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Every parameter tensor of the network by name, with its size."""
         E, N, V = self.embed_dim, self.width, self.vocab

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import struct
+from dataclasses import asdict
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -10,13 +13,15 @@ from safetensors.torch import save
 from torch import Tensor
 
 from headcount.files import whole
+from headcount.frozen import decode
 from headcount.nets import Architecture, Transformer, parameters
+from headcount.nets.causal import CausalTransformer, DecoderShape
 from headcount.nets.target_units import TargetUnits
 
-__all__ = ["filled", "load_in_units", "load_net", "net_bytes", "save_net", "tensors_in"]
+__all__ = ["filled", "load_decoder", "load_in_units", "load_net", "net_bytes", "save_net", "tensors_in"]
 
 
-def save_net(net: Transformer, path: str | Path) -> Path:
+def save_net(net: Transformer | CausalTransformer, path: str | Path) -> Path:
     """Write a network to one safetensors file, whole or not at all."""
     path = Path(path)
     with whole(path) as scratch:
@@ -24,9 +29,12 @@ def save_net(net: Transformer, path: str | Path) -> Path:
     return path
 
 
-def net_bytes(net: Transformer, scale: tuple[float, float] | None = None) -> bytes:
+def net_bytes(net: Transformer | CausalTransformer, scale: tuple[float, float] | None = None) -> bytes:
     """What the file of a network holds; with the mean and the spread of its target where `scale` gives them."""
-    about = {"architecture": net.arch.to_json(), "token_dim": str(net.token_dim)}
+    if isinstance(net, CausalTransformer):
+        about = {"decoder": json.dumps(asdict(net.shape), sort_keys=True)}
+    else:
+        about = {"architecture": net.arch.to_json(), "token_dim": str(net.token_dim)}
     if scale is not None:
         about |= {"target_mean": repr(float(scale[0])), "target_spread": repr(float(scale[1]))}
     return save({k: v.detach().cpu().contiguous() for k, v in net.state_dict().items()}, about)
@@ -46,8 +54,22 @@ def tensors_in(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def load_net(path: str | Path) -> Transformer:
-    """The network that `save_net` wrote."""
+    """The class-token network that `save_net` wrote."""
     return _network(path, *tensors_in(path))
+
+
+def load_decoder(path: str | Path) -> CausalTransformer:
+    """The decoder that `save_net` wrote; sizes that the file does not hold are refused before it is made."""
+    weights, about = tensors_in(path)
+    if "decoder" not in about:
+        raise ValueError(f"{path}: says no decoder; `save_net` writes files that do")
+    shape = decode(DecoderShape, json.loads(about["decoder"]), "the decoder")
+    sizes = sorted(math.prod(size) for size in shape.tensors().values())
+    if sizes != sorted(w.numel() for w in weights.values()):
+        raise ValueError(f"{path}: the weights do not fit the decoder that the file describes")
+    net = CausalTransformer(shape).to(next(iter(weights.values())).dtype)
+    net.load_state_dict(weights)
+    return net
 
 
 def load_in_units(path: str | Path) -> TargetUnits:

@@ -114,6 +114,10 @@ class Transformer(nn.Module):
         self.read_out = FeedForward(E, N, arch.outputs, nn.GELU())
         self.reset(torch.Generator().manual_seed(seed) if seed is not None else None)
 
+    def named(self) -> dict[str, Tensor]:
+        """The parameters by the names of `ClassTokenShape.tensors`."""
+        return dict(self.named_parameters())
+
     @torch.no_grad()
     def reset(self, generator: torch.Generator | None = None) -> None:
         """Draw every weight anew, uniform with variance 1 / inputs (twice that before a ReLU or GELU).

@@ -24,7 +24,7 @@ def render(template: str, *packages: str, date: str = "", **values: Any) -> str:
     """
     import jinja2
 
-    from headcount import __version__
+    from headcount._version import __version__
 
     homes = [jinja2.PackageLoader(package, "templates") for package in (*packages, "headcount.report")]
     environment = jinja2.Environment(

@@ -37,9 +37,10 @@ class Table:
 
 def table(study: Study, most: int = MOST_ROWS) -> Table:
     """The rows of the study; of more than `most`, so many evenly spaced ones: a page must open on a telephone."""
-    known = {name for row in study for name in row}
-    names = [name for name in dict.fromkeys((*COLUMNS, *study.rows[0])) if name in known]
     first = study.rows[0]
+    known = {name for row in study for name in row}
+    names = [name for name in dict.fromkeys((*COLUMNS, *first)) if name in known]
+    names = [name for name in names if not isinstance(first.get(name), list)]  # curves have no cell of their own
     varying = [n for n in names if n in FIRST or _varies([row.get(n) for row in study], first.get(n))]
     order = [*(n for n in FIRST if n in varying), *(n for n in varying if n not in FIRST and n != "run")]
     order += ["run"] if "run" in varying else []

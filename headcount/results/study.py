@@ -63,7 +63,8 @@ class PlannedRow(TypedDict):
 class Row(PlannedRow):
     """One trained network: every column with its type and what it means, stated here alone.
 
-    A row is a dictionary, so it travels as JSON and may carry more columns than these.
+    A row is a dictionary, so it travels as JSON and may carry more columns than these. Networks that are judged by what
+    they say have their loss under `nmse`, as the spec's "level" names it, and the accuracies beside it.
     """
 
     nmse: Annotated[float, "smallest validation MSE / variance of the target"]
@@ -72,6 +73,16 @@ class Row(PlannedRow):
     best_step: Annotated[int, "the step of that smallest value"]
     status: Annotated[str, "done, frozen (stopped early) or diverged"]
     backend: NotRequired[Annotated[str, "which implementation trained it"]]
+    loss: NotRequired[Annotated[float, "cross-entropy of what is to be said, on the lengths trained on"]]
+    token_accuracy: NotRequired[Annotated[float, "share of answers that are right there"]]
+    string_accuracy: NotRequired[Annotated[float, "share of strings all of whose answers are right there"]]
+    tests: NotRequired[Annotated[list, "the same three for every range of lengths"]]
+    curve: NotRequired[Annotated[list, "the same three at every evaluation"]]
+    accuracy: NotRequired[Annotated[float, "share of unseen examples labelled right"]]
+    train_accuracy: NotRequired[Annotated[float, "share of the examples trained on labelled right"]]
+    validation_nmse: NotRequired[Annotated[float, "NMSE on what a choice is made by, where nmse is a test apart"]]
+    worst_lower: NotRequired[Annotated[float, "largest |network - target| met over the domain, in the target's units"]]
+    worst_upper: NotRequired[Annotated[float, "what |network - target| is proved not to exceed over the domain"]]
     error_rate: NotRequired[Annotated[float, "for classes, the share of the validation set that is named wrongly"]]
 
 

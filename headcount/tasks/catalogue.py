@@ -12,7 +12,11 @@ from typing import Any, get_type_hints
 from headcount.frozen import checked, name_of, plain
 from headcount.limits import refuse_sizes
 from headcount.refusals import nearest, refuse_unknown
+from headcount.tasks.alternation import Alternation
+from headcount.tasks.copies import Copy
+from headcount.tasks.letters import Lengths, LetterTask, OnLengths
 from headcount.tasks.linear_max import LinearMax
+from headcount.tasks.neighbours import Neighbour
 from headcount.tasks.opposite import OppositePair
 from headcount.tasks.pairs import Gaussian, PairMax, TriangleCentre, UnitSphere
 from headcount.tasks.places import Induction, PositionSum
@@ -20,9 +24,10 @@ from headcount.tasks.ranks import KthLargest
 from headcount.tasks.task import Task
 from headcount.tasks.wells import Wells
 
-__all__ = ["SHIPPED", "TYPICAL", "catalogue", "describe", "named", "sentence", "typical"]
+__all__ = ["SHIPPED", "TYPICAL", "catalogue", "describe", "named", "on_lengths", "sentence", "typical"]
 
 SHIPPED = (LinearMax, Wells, PairMax, OppositePair, TriangleCentre, KthLargest, PositionSum, Induction)
+LETTERS = (Neighbour, Copy, Alternation)
 TOKENS = {"gaussian": Gaussian(), "sphere": UnitSphere()}
 
 # What a task is taken with where only its name is given: its fields, or the sizes of a drawn one.
@@ -82,6 +87,26 @@ def named(name: str, /, length: int, **parameters: Any) -> Task:
         raise ValueError(f"task {name}: {problem}; it takes {', '.join(known)}") from None
 
 
+def on_lengths(
+    name: str, /, train: Lengths, tests: tuple[Lengths, ...] = (), offsets: bool = True, **parameters: Any
+) -> OnLengths:
+    """The letter task `name`, one that ships or a user's own `module:Class`, on these lengths.
+
+    >>> on_lengths("Neighbour", train=(4, 12), side="left").task
+    Neighbour(side='left', which='only', letters=5, length=16)
+    >>> on_lengths("Nieghbour", train=(4, 12))
+    Traceback (most recent call last):
+    ...
+    ValueError: unknown task 'Nieghbour'; did you mean 'Neighbour'?
+    """
+    make = _class(name, LETTERS)
+    refuse_unknown(parameters, [f.name for f in dataclasses.fields(make)], f"task {name}")
+    task = make(**_typed(make, parameters, name))
+    if not isinstance(task, LetterTask):
+        raise ValueError(f"task {name!r} draws no strings: a letter task has vocab, longest and strings")
+    return OnLengths(task, train, tests, offsets)
+
+
 def describe(task: Any) -> dict[str, Any]:
     """Everything that makes a task what it is, ready for JSON: its class and the values of its fields.
 
@@ -91,13 +116,14 @@ def describe(task: Any) -> dict[str, Any]:
     return plain(task, name_of)  # with its module: part of the address of every row ever stored
 
 
-def sentence(task: Task) -> str:
+def sentence(task: Task | OnLengths) -> str:
     """The task's target in one sentence: the first of its docstring.
 
     >>> sentence(KthLargest(rank=2, length=8))
     'The k-th largest of the tokens, which are numbers in [0, 1]'
     """
-    text = " ".join((type(task).__doc__ or type(task).__name__).split("\n\n")[0].split())
+    kind = type(task.task if isinstance(task, OnLengths) else task)
+    text = " ".join((kind.__doc__ or kind.__name__).split("\n\n")[0].split())
     return re.split(r"(?<=[^.])\.(?:\s|$)", text)[0]
 
 
@@ -126,8 +152,8 @@ def catalogue() -> list[dict[str, Any]]:
     ]
 
 
-def _class(name: str) -> Any:
-    shipped = {c.__name__: c for c in SHIPPED}
+def _class(name: str, known: tuple[type, ...] = SHIPPED) -> Any:
+    shipped = {c.__name__: c for c in known}
     if name in shipped:
         return shipped[name]
     module, colon, attribute = name.partition(":")

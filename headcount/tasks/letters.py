@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-__all__ = ["LetterTask", "Lengths", "Strings"]
+from headcount.structure import Structure
+
+__all__ = ["LetterTask", "Lengths", "OnLengths", "Strings"]
 
 Lengths = tuple[int, int]
 """The smallest and the largest length to draw, both included."""
@@ -47,3 +49,69 @@ class LetterTask(Protocol):
     def vocab(self) -> int: ...
     def longest(self, length: int) -> int: ...
     def strings(self, batch: int, lengths: Lengths, *, generator: torch.Generator | None = None) -> Strings: ...
+
+
+@dataclass(frozen=True)
+class OnLengths:
+    """A letter task to be learnt on strings of the lengths `train` and tested on others.
+
+    With `offsets`, absolute places begin anywhere they fit in training, and at the first in tests. It answers as an
+    ordinary task does: its length is the longest that is trained on, its tokens are letters.
+
+    >>> from headcount.tasks import Neighbour
+    >>> task = OnLengths(Neighbour("right", "only"), (4, 12), ((13, 24),))
+    >>> task.length, task.token_dim, task.longest
+    (12, 8, 29)
+    """
+
+    task: LetterTask
+    train: Lengths
+    tests: tuple[Lengths, ...] = ()
+    offsets: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "train", _range(self.train))
+        object.__setattr__(self, "tests", tuple(_range(lengths) for lengths in self.tests))
+
+    @property
+    def ranges(self) -> tuple[Lengths, ...]:
+        """All ranges of lengths, the one to train on first."""
+        return (self.train, *self.tests)
+
+    @property
+    def length(self) -> int:
+        """The longest that is trained on."""
+        return self.train[1]
+
+    @property
+    def token_dim(self) -> int:
+        """Letters with their marks."""
+        return self.task.vocab
+
+    @property
+    def longest(self) -> int:
+        """Places of the longest string of any range."""
+        return max(self.task.longest(high) for _, high in self.ranges)
+
+    @property
+    def name(self) -> str:
+        """That of the letter task."""
+        return type(self.task).__name__
+
+    @property
+    def structure(self) -> Structure:
+        """What the letter task looks up."""
+        return self.task.structure  # pyright: ignore[reportAttributeAccessIssue]
+
+    @property
+    def domain(self) -> str:
+        """Where the letter task is defined."""
+        low, high = self.train
+        return f"strings of {low} to {high} letters"
+
+
+def _range(lengths: Lengths) -> Lengths:
+    low, high = (int(n) for n in lengths)
+    if not 1 <= low <= high:
+        raise ValueError(f"lengths must be (smallest, largest) with 1 <= smallest <= largest, got {tuple(lengths)}")
+    return low, high

@@ -1,9 +1,9 @@
 """Many networks trained as one bank, on CPU or GPU, and sweeps that survive a crash."""
 
-from headcount.training.bank import Bank
+from headcount.kernels.bank import Bank
+from headcount.kernels.rate_schedule import Schedule, cosine, warmup_stable_decay
 from headcount.training.loop import Outcome, train
 from headcount.training.member import Given, Member, Recipe
-from headcount.training.rate_schedule import Schedule, cosine, warmup_stable_decay
 from headcount.training.rate_search import RateSearch
 from headcount.training.spec import Sweep
 from headcount.training.sweeps import sweep

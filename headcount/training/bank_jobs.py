@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
+from headcount._version import __version__
 from headcount.nets import Architecture, Transformer
 from headcount.nets.saved import net_bytes
 from headcount.results.store import address
 from headcount.results.study import Row
 from headcount.tasks import Task
-from headcount.training.backends.choice import choose
 from headcount.training.checkpoints import EVERY, Checkpoint, Terminated, Termination
 from headcount.training.data import target_scale
 from headcount.training.kept_networks import Save, saved_members
@@ -65,7 +66,6 @@ class TrainedBank:
     """What comes back: rows in the order of the members, networks by run, and files of states that are done with."""
 
     rows: tuple[Row, ...]
-    path: str
     environment: dict[str, Any]
     networks: dict[str, bytes]
     states: tuple[Path, ...] = ()
@@ -120,13 +120,12 @@ def _trained(job: BankJob, steps_made: StepsMade, termination: Termination) -> T
         if termination.came and checkpoint is None:
             raise Terminated
 
-    path, start = choose(job.members, job.device, job.recipe.dtype, job.recipe.steps), _starts(job)
     outcome = train(
-        job.members, job.recipe, device=job.device, path=path, start=start, on_progress=heard, checkpoint=checkpoint
+        job.members, job.recipe, device=job.device, start=_starts(job), on_progress=heard, checkpoint=checkpoint
     )
-    where = environment(job.device, outcome.path)
+    where = environment(job.device, outcome.backend.name)
     states = () if checkpoint is None else (checkpoint.path,)
-    return TrainedBank(outcome.rows, outcome.path, where, _networks(job, outcome), states)
+    return TrainedBank(outcome.rows, where, _networks(job, outcome), states)
 
 
 def _networks(job: BankJob, outcome: Outcome) -> dict[str, bytes]:
@@ -139,24 +138,27 @@ def _scale_of(task: Task, data_seed: int, samples: int) -> tuple[float, float]:
     return target_scale(task, data_seed, samples)
 
 
-def _scale(member: Member, recipe: Recipe) -> tuple[float, float]:
+def _scale(member: Member, recipe: Recipe) -> tuple[float, float] | None:
+    """The units of the target; letters have none."""
+    if not isinstance(member.net, Architecture):
+        return None
     return _scale_of(member.drawn, member.data_seed, recipe.samples)
 
 
-def _starts(job: BankJob) -> list[Transformer] | None:
+def _starts(job: BankJob) -> list[nn.Module] | None:
     """Where each member begins: a network in scaled units, or the random one of its seed; None where all are random."""
     if job.start is None or not any(member.start for member in job.members):
         return None
     return [_begun(member, job) for member in job.members]
 
 
-def _begun(member: Member, job: BankJob) -> Transformer:
+def _begun(member: Member, job: BankJob) -> nn.Module:
     if not member.start or job.start is None:
-        return Transformer(member.arch, member.task.token_dim, seed=member.seed)
+        return member.shape.module(member.seed)
     net = job.start(member.drawn, member.arch)
     if net is None:
         raise ValueError(f"there is no network to start {member.arch.name} from")
-    mean, spread = _scale(member, job.recipe)
+    mean, spread = _scale_of(member.drawn, member.data_seed, job.recipe.samples)
     net = deepcopy(net)
     with torch.no_grad():
         net.read_out.outer.weight.div_(spread)
@@ -168,10 +170,8 @@ def _out_of_memory(problem: BaseException) -> bool:
     return isinstance(problem, torch.OutOfMemoryError | MemoryError) or "not enough memory" in str(problem)
 
 
-def environment(device: str, path: str) -> dict[str, Any]:
+def environment(device: str, backend: str) -> dict[str, Any]:
     """Where rows were made: enough to understand a difference between two machines."""
-    from headcount import __version__
-
     name = torch.cuda.get_device_name() if torch.device(device).type == "cuda" else platform.processor() or "cpu"
     return {
         "headcount": __version__,
@@ -180,5 +180,5 @@ def environment(device: str, path: str) -> dict[str, Any]:
         "device": name,
         "threads": torch.get_num_threads(),
         "platform": platform.platform(terse=True),
-        "path": path,
+        "path": backend,  # the name under which stores have kept it
     }

@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from headcount.training.backends.plain import Batch, with_positions
-from headcount.training.data import Pack
+from headcount.kernels.loss import Loss, squared
+from headcount.kernels.plain import with_positions
+from headcount.training.data import Sampled, Visited, position_features_of
 from headcount.training.member import Member, Recipe
 
 __all__ = ["GivenSamples", "Part", "Parts"]
@@ -21,7 +22,7 @@ __all__ = ["GivenSamples", "Part", "Parts"]
 class Part:
     """Sequences padded with zeros to the longest, how many tokens of each exist, and the targets as trained."""
 
-    x: Float[np.ndarray, "samples length token_dim"]
+    x: Float[np.ndarray, "samples length token_dim"] | Int[np.ndarray, "samples length"]  # vectors, or ids
     lengths: Int[np.ndarray, " samples"]
     y: Float[np.ndarray, "samples ..."]
 
@@ -35,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """A training and a validation part, and what the best constant loses on each.
+    """A training and a validation part, what the best constant loses on each, and the loss that the target asks for.
 
     Its `resident` is what `train(members, recipe, data=...)` takes.
 
@@ -53,9 +54,10 @@ class Parts:
     training: Part
     validation: Part
     constant: tuple[float, float]
+    loss: Loss = squared
 
     def resident(
-        self, members: Sequence[Member], recipe: Recipe, dtype: torch.dtype, device: torch.device | str, pack: Pack
+        self, members: Sequence[Member], recipe: Recipe, dtype: torch.dtype, device: torch.device | str
     ) -> GivenSamples:
         """The samples on the device, the same for every member."""
         sizes = (len(self.training), len(self.validation))
@@ -64,54 +66,59 @@ class Parts:
             raise ValueError(f"the recipe asks for {asked}; the data hold {sizes[0]} and {sizes[1]}")
         if recipe.noise:
             raise ValueError(f"noise is added to drawn targets alone, and these data are given; got {recipe.noise}")
-        return GivenSamples(self, members, dtype, device)
+        return GivenSamples(self, members, recipe, dtype, device)
 
 
-class GivenSamples:
+class GivenSamples(Visited):
     """The parts as the loop asks for them; a sample's absent tokens are masked, its positions are its own."""
 
-    def __init__(self, parts: Parts, members: Sequence[Member], dtype: torch.dtype, device: torch.device | str) -> None:
-        positions = members[0].arch.positions
+    def __init__(
+        self,
+        parts: Parts,
+        members: Sequence[Member],
+        recipe: Recipe,
+        dtype: torch.dtype,
+        device: torch.device | str,
+    ) -> None:
+        positions = position_features_of(members[0])
         self.which = torch.zeros(len(members), dtype=torch.int64, device=device)
         self.train, self.validation = (
             _Placed(part, positions, dtype, device) for part in (parts.training, parts.validation)
         )
         self.y: Float[Tensor, "1 samples ..."] = self.train.y[None]
-        self.to_train_nmse = 1 / parts.constant[0]
-        self.to_nmse: Float[Tensor, " models"] = torch.full((len(members),), 1 / parts.constant[1]).to(self.train.y)
+        self.to_training_level = 1 / parts.constant[0]
+        self.to_level: Float[Tensor, " models"] = torch.full((len(members),), 1 / parts.constant[1]).to(self.train.y)
+        self.visit(members, recipe, device, parts.loss)
 
-    def begin(self, epoch: int) -> None:
-        """Nothing is drawn: every epoch sees the same samples."""
-
-    def seen(self, rows: Int[Tensor, "models batch"]) -> Batch:
-        """The training samples at `rows`."""
-        return self.train.at(self.which, rows)
-
-    def batch(self, rows: Int[Tensor, "models batch"]) -> tuple[Batch, Float[Tensor, "models batch ..."]]:
-        """The same with their targets."""
-        return self.seen(rows), self.train.y[rows]
-
-    def held_out(self, rows: Int[Tensor, "models batch"]) -> tuple[Batch, Float[Tensor, "models batch ..."]]:
-        """The samples at `rows` of the validation part, and their targets."""
-        return self.validation.at(self.which, rows), self.validation.y[rows]
+    def at(self, rows: Int[Tensor, "models batch"], part: str = "training", step: int | None = None) -> Sampled:
+        """The samples at `rows` of the training or the validation part, with their targets."""
+        placed = self.validation if part == "validation" else self.train
+        present = None if placed.present is None else placed.present[rows]
+        return self.sampled(placed.x, placed.y[None], rows, step, present)
 
 
 class _Placed:
     def __init__(self, part: Part, positions: int, dtype: torch.dtype, device: torch.device | str) -> None:
         longest = part.x.shape[1]
         lengths = torch.as_tensor(part.lengths)
-        x = torch.zeros(*part.x.shape[:2], part.x.shape[2] + positions, dtype=dtype)
-        for length in lengths.unique().tolist():  # position t of T is t/T of the sequence's own T
-            rows = lengths == length
-            tokens = torch.as_tensor(part.x[rows.numpy(), :length]).to(dtype)
-            x[rows] = with_positions(tokens, longest, positions)
-        self.x: Float[Tensor, "1 samples length features"] = x[None].to(device)
+        if part.x.ndim == 2:
+            self.x = torch.as_tensor(part.x, dtype=torch.int64)[None].to(device)
+        else:
+            self.x = self._vectors(part, lengths, positions, dtype).to(device)
         self.y: Float[Tensor, "samples ..."] = torch.as_tensor(part.y).to(device=device, dtype=dtype)
         ragged = bool((lengths < longest).any())
         self.present: Bool[Tensor, "samples length"] | None = (
             (torch.arange(longest) < lengths[:, None]).to(device) if ragged else None
         )
 
-    def at(self, which: Tensor, rows: Tensor) -> Batch:
-        present = None if self.present is None else self.present[rows]
-        return Batch(self.x, which, rows, present)
+    @staticmethod
+    def _vectors(
+        part: Part, lengths: Tensor, positions: int, dtype: torch.dtype
+    ) -> Float[Tensor, "1 samples length features"]:
+        longest = part.x.shape[1]
+        x = torch.zeros(*part.x.shape[:2], part.x.shape[2] + positions, dtype=dtype)
+        for length in lengths.unique().tolist():  # position t of T is t/T of the sequence's own T
+            rows = lengths == length
+            tokens = torch.as_tensor(part.x[rows.numpy(), :length]).to(dtype)
+            x[rows] = with_positions(tokens, longest, positions)
+        return x[None]

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from headcount.files import whole
 from headcount.nets import Transformer
-from headcount.nets.saved import load_in_units, load_net
+from headcount.nets.causal import CausalTransformer
+from headcount.nets.saved import load_decoder, load_in_units, load_net
 from headcount.nets.target_units import TargetUnits
 from headcount.results.study import Row
 from headcount.training.member import Member
@@ -35,7 +36,7 @@ def saved_members(members: Sequence[Member], rows: Sequence[Row], save: Save) ->
         return list(range(len(members))) if save == "all" else []
     best: dict[tuple[object, object], int] = {}
     for k, member in enumerate(members):
-        cell = (member.task, member.arch)
+        cell = (member.task, member.net)
         if cell not in best or rows[k]["nmse"] < rows[best[cell]]["nmse"]:
             best[cell] = k
     return list(best.values())
@@ -88,12 +89,13 @@ class NetworksHeld:
             return load_in_units(_there(Path(folder), row["run"]))
 
 
-def network_of(folder: str | Path, row: Mapping[str, Any]) -> Transformer:
-    """The network of a row, as it was at its smallest validation NMSE; its output is the scaled target.
+def network_of(folder: str | Path, row: Mapping[str, Any]) -> Transformer | CausalTransformer:
+    """The network of a row as it was kept; the output of a class-token network is the scaled target.
 
     `folder` is that of a store whose sweep was run with `save` best or all.
     """
-    return load_net(_there(Path(folder), row["run"]))
+    file = _there(Path(folder), row["run"])
+    return load_decoder(file) if "string_accuracy" in row else load_net(file)
 
 
 def _there(folder: Path, run: str) -> Path:

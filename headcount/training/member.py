@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal
 
-from headcount.nets import Architecture, parameters
+from headcount.frozen import plain
+from headcount.kernels.bank import Network
+from headcount.kernels.rate_schedule import COSINE, Schedule
+from headcount.nets import Architecture, Parameters, parameters
+from headcount.nets.architecture import ClassTokenShape
 from headcount.results.store import canonical, digest
 from headcount.results.study import PlannedRow, UnusualColumns
 from headcount.tasks import Task, describe
-from headcount.training.rate_schedule import COSINE, Schedule
+from headcount.tasks.letters import OnLengths
 from headcount.training.task_source import source_of
 
 __all__ = ["Given", "Member", "Recipe"]
 
 # Part of every content address: raise it when training itself changes, so that old rows are not taken for new ones.
 MEANING = 1
+CHOICES = {
+    "stop": ("patience", "all right", "never"),
+    "keep": ("best", "last"),
+    "precision": ("full", "bfloat16"),
+}
 
 
 @dataclass(frozen=True)
@@ -28,8 +39,10 @@ class Recipe:
     `samples` sequences make an epoch; with `fresh` they are drawn anew for each one, so none is seen twice.
     With `noise` the training targets are disturbed by normal numbers of so many of their own spreads, those of
     validation never. `read_out` multiplies the start of the last matrix: at 0 every network, however wide, begins with
-    a constant answer, at 1 with a random function. A member stops early when `patience` evaluations in a row (0: never)
-    bring no smaller validation NMSE.
+    a constant answer, at 1 with a random function. A member may `stop` early: when `patience` evaluations in a row (0:
+    never) bring no smaller validation level, or when an evaluation finds all of its answers right. What is kept is the
+    network at its smallest validation level, or the last one. A gradient longer than `clip` is cut to it (0: none is);
+    `precision` is that of batched products of decoders.
 
     >>> Recipe(samples=1000, batch=100, epochs=3).steps
     30
@@ -47,6 +60,10 @@ class Recipe:
     schedule: Schedule = COSINE
     noise: float = 0.0
     read_out: float = 1.0
+    stop: Literal["patience", "all right", "never"] = "patience"
+    keep: Literal["best", "last"] = "best"
+    clip: float = 0.0
+    precision: Literal["full", "bfloat16"] = "full"
 
     def __post_init__(self) -> None:
         for name in ("samples", "validation", "epochs", "batch", "evaluations"):
@@ -64,17 +81,24 @@ class Recipe:
             raise ValueError(f"noise is counted in spreads of the targets, from 0 to below 1000; got {self.noise}")
         if not 0 <= self.read_out < 1e3:
             raise ValueError(f"read_out multiplies a start, from 0 to below 1000; got {self.read_out}")
+        if not 0 <= self.clip < 1e3:
+            raise ValueError(f"clip is the longest gradient, from 0 (none is cut) to below 1000; got {self.clip}")
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be {' or '.join(known)}, got {getattr(self, name)!r}")
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype must be float32 or float64, got {self.dtype!r}")
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields, ready for JSON; a cosine, no noise and the usual read-out go without saying.
+        """The fields, ready for JSON; what is usual from `schedule` on goes without saying.
 
-        >>> {"schedule", "noise", "read_out"} & set(Recipe().as_dict())
+        >>> {"schedule", "noise", "read_out", "clip"} & set(Recipe().as_dict())
         set()
         """
-        unsaid = {"schedule": COSINE, "noise": 0.0, "read_out": 1.0}
-        return {k: v for k, v in dataclasses.asdict(self).items() if k not in unsaid or getattr(self, k) != unsaid[k]}
+        fields = dataclasses.fields(self)
+        first = next(i for i, field in enumerate(fields) if field.name == "schedule")
+        unsaid = {field.name for field in fields[first:] if getattr(self, field.name) == field.default}
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in unsaid}
 
     @property
     def steps_per_epoch(self) -> int:
@@ -98,14 +122,15 @@ class Given:
 
 @dataclass(frozen=True)
 class Member:
-    """One network of a bank: a task at its length or given data, an architecture, two seeds and a learning rate.
+    """One network of a bank: a task or given data, a network, two seeds and a learning rate.
 
-    With a `base`, the rate and the start of every parameter follow `widths(base)`, so that the best rate stays. `start`
-    names where training begins, where that is no random network.
+    The network is an `Architecture`, which reads the task's tokens, or another kind that states all its sizes. With a
+    `base`, the rate and the start of every parameter follow `widths(base)`, so that the best rate stays. `start` names
+    where training begins, where that is no random network.
     """
 
-    task: Task | Given
-    arch: Architecture
+    task: Task | OnLengths | Given
+    net: Architecture | Network
     seed: int = 0
     data_seed: int = 0
     lr: float = 3e-3
@@ -120,10 +145,24 @@ class Member:
             raise ValueError(f"weight_decay must lie in [0, 10), got {self.weight_decay}")
 
     @property
+    def arch(self) -> Architecture:
+        """The architecture of a class-token network; other kinds have none."""
+        if not isinstance(self.net, Architecture):
+            raise ValueError(f"{type(self.net).__name__} is no architecture of a class-token network")
+        return self.net
+
+    @property
+    def shape(self) -> Network:
+        """The network with all its sizes: what a bank holds."""
+        return self.net.reading(self.task.token_dim) if isinstance(self.net, Architecture) else self.net
+
+    @property
     def drawn(self) -> Task:
         """The task that draws the samples; data that are given cannot be drawn."""
         if isinstance(self.task, Given):
             raise ValueError("given data cannot be drawn anew: pass them, as train(..., data=parts.resident)")
+        if isinstance(self.task, OnLengths):
+            raise ValueError(f"{self.task.name} draws strings, which a DecoderShape reads; got {self.net.name}")
         return self.task
 
     def content(self, recipe: Recipe) -> dict[str, Any]:
@@ -131,7 +170,7 @@ class Member:
         source = source_of(type(self.task))
         return {
             "task": _described(self.task),
-            "arch": _sizes(self.arch),
+            "arch": _sizes(self.net),
             "seed": self.seed,
             "data_seed": self.data_seed,
             "lr": self.lr,
@@ -145,31 +184,31 @@ class Member:
 
     def run(self, recipe: Recipe) -> str:
         """The content address of its row: that of `content`, put together from texts made once."""
-        texts = {"task": _task_text(self.task), "arch": _arch_text(self.arch), "recipe": _recipe_text(recipe)}
+        texts = {"task": _task_text(self.task), "arch": _net_text(self.net), "recipe": _recipe_text(recipe)}
         numbers = {"seed": self.seed, "data_seed": self.data_seed, "lr": self.lr, "weight_decay": self.weight_decay}
         texts |= {key: json.dumps(value) for key, value in {**numbers, "meaning": MEANING}.items()}
         if source := source_of(type(self.task)):
             texts["source"] = json.dumps(source)
         if self.base is not None:
-            texts["base"] = _arch_text(self.base)
+            texts["base"] = _net_text(self.base)
         if self.start:
             texts["start"] = json.dumps(self.start)
         return digest("{" + ",".join(f'"{key}":{texts[key]}' for key in sorted(texts)) + "}")
 
     def row(self, recipe: Recipe) -> PlannedRow:
         """The columns that are known before training."""
-        heads, head_dim = min(self.arch.layers)
-        total, feedforward = parameters(self.arch, self.task.token_dim)
+        heads, head_dim = min(self.shape.layers)
+        total, feedforward = _counted(self.shape)
         known: PlannedRow = {
             "run": self.run(recipe),
-            "task": type(self.task).__name__,
+            "task": self.task.name if isinstance(self.task, OnLengths) else type(self.task).__name__,
             "length": self.task.length,
             "heads": heads,
             "head_dim": head_dim,
-            "layers": self.arch.name,
-            "embed_dim": self.arch.embed_dim,
-            "width": self.arch.width,
-            "positions": self.arch.positions,
+            "layers": self.net.name,
+            "embed_dim": self.net.embed_dim,
+            "width": self.net.width,
+            "positions": self.net.positions if isinstance(self.net, Architecture) else 0,
             "parameters": total,
             "feedforward_parameters": feedforward,
             "seed": self.seed,
@@ -199,17 +238,30 @@ class Member:
 
 # A sweep has many members of few tasks, architectures and recipes: each is described once.
 _described = lru_cache(4096)(describe)
-_sizes = lru_cache(4096)(Architecture.as_dict)
 
 
 @lru_cache(4096)
-def _task_text(task: Task | Given) -> str:
+def _sizes(net: Architecture | Network) -> dict[str, Any]:
+    """A network as an address states it; kinds other than the class-token network by name."""
+    return net.as_dict() if isinstance(net, Architecture) else plain(net, attrgetter("__name__"))
+
+
+@lru_cache(4096)
+def _counted(shape: Network) -> Parameters:
+    if isinstance(shape, ClassTokenShape):
+        return parameters(shape.arch, shape.token_dim)
+    sizes = {name: math.prod(size) for name, size in shape.tensors().items()}
+    return Parameters(sum(sizes.values()), sum(n for name, n in sizes.items() if ".inner" in name or ".outer" in name))
+
+
+@lru_cache(4096)
+def _task_text(task: Task | OnLengths | Given) -> str:
     return canonical(_described(task))
 
 
 @lru_cache(4096)
-def _arch_text(arch: Architecture) -> str:
-    return canonical(_sizes(arch))
+def _net_text(net: Architecture | Network) -> str:
+    return canonical(_sizes(net))
 
 
 @lru_cache(64)

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import torch
 
+from headcount.kernels.tiles import lanes, power
 from headcount.nets import Architecture, parameters
+from headcount.nets.causal import DecoderShape
 from headcount.numerals import spoken_bytes
-from headcount.training.backends.tiles import lanes, power
 from headcount.training.member import Given, Member, Recipe
+from headcount.training.strings import CHUNK
 
 __all__ = [
     "MOST",
@@ -92,11 +94,11 @@ def capacity(device: torch.device | str) -> int:
 def refuse_what_cannot_fit(members: Sequence[Member], recipe: Recipe, device: torch.device | str) -> None:
     """Refuse, before anything is trained, the first network that alone takes more memory than there is."""
     there, kind = capacity(device), torch.device(device).type
-    for task, arch in dict.fromkeys((member.task, member.arch) for member in members):
-        needed = Padded.of(Member(task, arch)).memory(recipe, kind)
+    for task, net in dict.fromkeys((member.task, member.net) for member in members):
+        needed = Padded.of(Member(task, net)).memory(recipe, kind)
         if needed.total > there:
             raise ValueError(
-                f"{arch.name} at length {task.length} takes {needed}, and {device} has {spoken_bytes(there)}; "
+                f"{net.name} at length {task.length} takes {needed}, and {device} has {spoken_bytes(there)}; "
                 "take fewer samples, a smaller batch or a shorter length"
             )
 
@@ -126,15 +128,20 @@ class Padded:
     numbers: int
     alone: int
     sets: frozenset[tuple[object, int]]  # task and data seed
+    letters: int = 0  # parameters of a network over letters, whose strings are drawn step by step
 
     @classmethod
     def of(cls, member: Member) -> Padded:
         """One member: nothing is padded but its layers, all to the widest."""
-        arch, numbers = member.arch, _numbers_per_token(member)
-        widest = max(h for h, _ in arch.layers), max(n for _, n in arch.layers)
-        arch = Architecture((widest,) * arch.depth, arch.width, arch.positions, arch.embed_dim)
+        shape, numbers, letters = member.shape, _numbers_per_token(member), 0
+        widest = max(h for h, _ in shape.layers), max(n for _, n in shape.layers)
+        known = member.row(Recipe())
+        sizes = (known["width"], known["positions"], known["embed_dim"])
+        arch = Architecture((widest,) * len(shape.layers), *sizes)
         sets: frozenset[tuple[object, int]] = frozenset({(member.task, member.data_seed)})
-        return cls(1, arch, member.task.token_dim, member.task.length, numbers, numbers, sets)
+        if not isinstance(member.net, Architecture):
+            letters = known["parameters"]
+        return cls(1, arch, member.task.token_dim, member.task.length, numbers, numbers, sets, letters)
 
     def plus(self, member: Member) -> Padded:
         """The same bank with one member more."""
@@ -150,6 +157,7 @@ class Padded:
             max(self.numbers, one.numbers),
             self.alone + one.alone,
             self.sets | one.sets,
+            max(self.letters, one.letters),
         )
 
     def wastes(self, factor: float) -> bool:
@@ -163,6 +171,9 @@ class Padded:
     def memory(self, recipe: Recipe, kind: str) -> BankMemory:
         """See `bank_memory`."""
         number = _bytes_per_number(recipe)
+        if self.letters:
+            strings = 17 * CHUNK * self.count * recipe.batch * self.longest  # a letter, its answer, whether it counts
+            return BankMemory(strings, 0, 5 * number * self.count * self.letters, self.touched(recipe))
         if kind == "cpu":
             return BankMemory(
                 self._samples(recipe, number),
@@ -225,7 +236,11 @@ def _bytes_per_number(recipe: Recipe) -> int:
 
 
 def _numbers_per_token(member: Member) -> int:
-    """Hidden activations, scores and states, layer by layer."""
+    """Hidden activations, scores and states, layer by layer; of a decoder, those of every layer and the logits."""
+    if isinstance(member.net, DecoderShape):
+        net = member.net
+        layers = sum(2 * member.task.length * heads + 4 * heads * dim for heads, dim in net.layers)
+        return layers + net.depth * (6 * net.embed_dim + 2 * net.width) + 2 * net.vocab
     arch = member.arch
     deep = sum(member.task.length * heads + 4 * arch.embed_dim for heads, _ in arch.layers[:-1])
     return 2 * arch.width + 2 * arch.layers[-1][0] + deep

@@ -34,8 +34,7 @@ class ChosenRates:
     def to_json(self) -> dict[str, Any]:
         """What the spec says about the search: the rates, and the networks and steps that finding them took."""
         chosen = [
-            {"length": m.task.length, "layers": m.arch.name, "width": m.arch.width, "lr": rate}
-            for m, rate in self.rates
+            {"length": m.task.length, "layers": m.net.name, "width": m.net.width, "lr": rate} for m, rate in self.rates
         ]
         return {
             "tried": list(self.tried),

@@ -15,19 +15,26 @@ from typing import Any
 
 from headcount.files import text_in
 from headcount.frozen import checked, decode
+from headcount.kernels.bank import Network
+from headcount.kernels.rate_schedule import schedule_named
 from headcount.nets import Architecture
+from headcount.nets.causal import DecoderShape, Places
 from headcount.refusals import RefusalError, at_least_one, refuse_unknown
 from headcount.structure import Structure
 from headcount.tasks import Task, named, sentence
+from headcount.tasks.catalogue import on_lengths
+from headcount.tasks.letters import Lengths, OnLengths
 from headcount.training.member import Member, Recipe
-from headcount.training.rate_schedule import schedule_named
 from headcount.training.rate_search import ChosenRates, RateSearch
+from headcount.training.strings import string_recipe
 
 __all__ = ["Sweep"]
 
 MOST_NETWORKS = 1_000_000
 MOST_LAYERS = 1000
 RATES = ("lr", "weight_decay")
+WIDTH = 32  # hidden units, where a spec does not say
+STRINGS = {"fresh": True, "keep": "last", "stop": "never"}  # how strings are trained on, where a spec does not say
 BEST = "best"  # for lr: the rate is chosen per shape, see RateSearch
 Counts = int | tuple[int, ...]
 Rates = float | tuple[float, ...]
@@ -41,10 +48,11 @@ class _Grid:
     heads: Counts | None = None
     head_dim: Counts | None = None
     embed_dim: Counts | None = None
-    width: Counts = 32
+    width: Counts | None = None
     layers: Counts | None = None
     shapes: tuple[str | tuple[tuple[int, int], ...], ...] | None = None
     positions: Counts = 0
+    places: Places = "absolute"
     lr: Rates | None = None
     weight_decay: Rates | None = None
 
@@ -95,19 +103,23 @@ class Sweep:
     @property
     def structure(self) -> Structure | None:
         """What the task asks, when all members ask the same but for the length."""
+        if any(isinstance(m.task, OnLengths) for m in self.members):
+            return None  # what a decoder must look up is not counted in tokens
         tasks = dict.fromkeys(m.drawn for m in self.members)  # many members, few tasks
         found = {dataclasses.replace(task.structure, length=1_000_000) for task in tasks}
         return self.members[0].drawn.structure if len(found) == 1 else None
 
     def to_json(self) -> dict[str, Any]:
         """The spec as it is stored beside the rows."""
-        structure = self.structure
+        structure, first = self.structure, self.members[0]
+        task = first.task if isinstance(first.task, OnLengths) else first.drawn
         return {
             "structure": structure.to_json() if structure is not None else None,
-            "target": sentence(self.members[0].drawn),
-            "domain": self.members[0].drawn.domain,
+            "target": sentence(task),
+            "domain": task.domain,
             "recipe": self.recipe.as_dict(),
             "toml": self.source,
+            **({"level": "cross-entropy"} if isinstance(task, OnLengths) else {}),
             **({} if self.chosen is None else {"rate_search": self.chosen.to_json()}),
             **({"shapes": self.shapes} if self.shapes else {}),
         }
@@ -143,13 +155,15 @@ class Sweep:
         training = {k: v for k, v in spec.training.items() if k not in RATES}
         if "schedule" in training:
             training["schedule"] = schedule_named(training["schedule"], "[training]")
-        recipe = decode(Recipe, training, "[training]", also=RATES)
-        lengths, rates = _numbers(spec.grid, "lengths"), _rates(spec.grid, spec.training)
-        refuse_too_many(lengths, _shapes(spec.grid), _widths(spec.grid), rates, _count(spec.seeds))
+        rates, letters = _rates(spec.grid, spec.training), "train" in spec.task
+        recipe = decode(Recipe, {**(STRINGS if letters else {}), **training}, "[training]", also=RATES)
+        lengths = [] if letters else _numbers(spec.grid, "lengths")
+        refuse_too_many(lengths or [0], _shapes(spec.grid), _widths(spec.grid), rates, _count(spec.seeds))
+        tasks = [_letter_task(spec)] if letters else _tasks(spec.task, lengths)
         members = (
-            dataclasses.replace(Member(task, arch, seed, seed), **rate)
-            for task in _tasks(spec.task, lengths)
-            for arch in _architectures(spec.grid)
+            dataclasses.replace(Member(task, net, seed, seed), **rate)
+            for task in tasks
+            for net in _networks(spec.grid, task)
             for rate in rates
             for seed in _seeds(spec.seeds)
         )
@@ -159,7 +173,7 @@ class Sweep:
     def of(
         cls,
         task: Task | Sequence[Task],
-        archs: Sequence[Architecture],
+        archs: Sequence[Architecture | Network],
         lengths: Sequence[int] | None,
         seeds: int | Sequence[int],
         recipe: Recipe,
@@ -170,6 +184,8 @@ class Sweep:
     ) -> Sweep:
         """The sweep over every task and length, architecture, rate and seed; `lr="best"` looks for the rate first."""
         tasks = list(task) if isinstance(task, Sequence) else [task]
+        if recipe == Recipe() and isinstance(tasks[0], OnLengths):
+            recipe = string_recipe()
         if lengths is not None:
             tasks = [dataclasses.replace(t, length=n) for t in tasks for n in lengths]  # pyright: ignore[reportArgumentType]
         search, rates = _asked(lr)
@@ -239,6 +255,31 @@ def _tasks(section: dict[str, Any], lengths: list[int]) -> list[Task]:
     return [named(section["name"], length, **rest) for length in lengths]
 
 
+def _letter_task(spec: _Spec) -> OnLengths:
+    """The letter task of a spec, which states the lengths to train on and to test in [task]."""
+    if spec.grid.lengths is not None:
+        raise ValueError("[task] states the lengths to train on, so lengths in [grid] has no meaning")
+    rest = {k: v for k, v in spec.task.items() if k not in ("name", "train", "tests", "offsets")}
+    ranges = checked(Lengths, spec.task["train"], "train", "[task]")
+    tests = checked(tuple[Lengths, ...], spec.task.get("tests", []), "tests", "[task]")
+    offsets = checked(bool, spec.task.get("offsets", True), "offsets", "[task]")
+    return on_lengths(spec.task.get("name", ""), train=ranges, tests=tests, offsets=offsets, **rest)
+
+
+def _networks(grid: _Grid, task: Task | OnLengths) -> Sequence[Architecture | Network]:
+    return _decoders(grid, task) if isinstance(task, OnLengths) else _architectures(grid)
+
+
+def _decoders(grid: _Grid, task: OnLengths) -> list[DecoderShape]:
+    """The decoders of the grid: feed-forwards four times as wide as the state, unless widths are given."""
+    return [
+        DecoderShape(layers, state, width or 4 * state, task.token_dim, task.longest, grid.places)
+        for layers, embed in _shapes(grid)
+        for state in [embed or max(h * n for h, n in layers)]
+        for width in (_numbers(grid, "width") if grid.width is not None else [0])
+    ]
+
+
 def _architectures(grid: _Grid) -> list[Architecture]:
     return [
         Architecture(layers=layers, width=width, positions=places, embed_dim=embed)
@@ -247,7 +288,8 @@ def _architectures(grid: _Grid) -> list[Architecture]:
 
 
 def _widths(grid: _Grid) -> list[tuple[int, int]]:
-    return list(itertools.product(_numbers(grid, "width"), _numbers(grid, "positions")))
+    widths = [WIDTH] if grid.width is None else _numbers(grid, "width")
+    return list(itertools.product(widths, _numbers(grid, "positions")))
 
 
 def _shapes(grid: _Grid) -> list[tuple[tuple[tuple[int, int], ...], int]]:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
+from headcount.kernels.bank import Network
 from headcount.nets import Architecture
 from headcount.numerals import counted
 from headcount.refusals import RefusalError
@@ -52,7 +53,7 @@ def never(finished: int, left: int) -> bool:
 
 def sweep(
     task: Task | Sequence[Task],
-    archs: Sequence[Architecture],
+    archs: Sequence[Architecture | Network],
     *,
     lengths: Sequence[int] | None = None,
     seeds: int | Sequence[int] = 3,
@@ -177,6 +178,10 @@ def add_rows(
     store.add(finished, where)
 
 
+def _added(store: Store, recipe: Recipe, device: str, members: Sequence[Member], bank: Any) -> None:
+    add_rows(store, members, recipe, bank.rows, environment(device, bank.backend.name))
+
+
 def searched(asked: Sweep, search: RateSearch, trained: Callable[[Sweep], Study]) -> Sweep:
     """The sweep with the rate of every shape found by a search whose trials `trained` trains."""
     trials = search.trials(asked.members)
@@ -209,7 +214,7 @@ def train_banks(
     again, and refused by number should they still be missing.
     """
     recipe = asked.recipe
-    keep = keep or (lambda members, bank: add_rows(store, members, recipe, bank.rows, environment(device, bank.path)))
+    keep = keep or partial(_added, store, recipe, device)
     runs = [member.run(recipe) for member in asked.members]
     notes = [*store.try_disk()]
     address_of_spec = store.state(asked.name, spec, runs)
@@ -297,17 +302,8 @@ def banks(asked: Sweep, device: str) -> Iterator[list[Member]]:
     kind = torch.device(device).type
     groups: dict[tuple[Any, ...], list[Member]] = {}
     for member in asked.members:
-        arch = member.arch
-        key = (
-            _lengths(member, kind),
-            member.task.token_dim,
-            arch.depth,
-            arch.positions,
-            arch.class_token,
-            arch.residual,
-            arch.embedding,
-            arch.activation,
-        )
+        shape = member.shape
+        key = (_lengths(member, kind), type(shape), *shape.shared.values())
         groups.setdefault(key, []).append(member)
     for members in groups.values():
         yield from _fitting(sorted(members, key=_size), asked.recipe, kind)
@@ -320,7 +316,7 @@ def _lengths(member: Member, kind: str) -> int:
     a small bank takes as long as launching it.
     """
     length = member.task.length
-    return (length - 1).bit_length() // 2 if kind == "cuda" and member.arch.depth == 1 else length
+    return (length - 1).bit_length() // 2 if kind == "cuda" and len(member.shape.layers) == 1 else length
 
 
 def _fitting(members: list[Member], recipe: Recipe, kind: str) -> Iterator[list[Member]]:
@@ -343,7 +339,8 @@ def _too_large(bank: Padded, recipe: Recipe, kind: str, there: int) -> bool:
 
 
 def _size(member: Member) -> tuple[Any, ...]:
-    return (member.arch.layers, member.arch.width, member.arch.embed_dim, member.seed)
+    sizes = (getattr(member.net, name) for name in ("layers", "width", "embed_dim"))
+    return (*sizes, member.seed)
 
 
 def check_device(device: str) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from headcount.nets import Architecture
 
 if TYPE_CHECKING:
-    from headcount.training.bank import Bank
+    from headcount.kernels.bank import Bank
 
 __all__ = ["Factor", "Widths", "stacked_factors", "widths"]
 
@@ -84,8 +84,8 @@ def stacked_factors(
     """The factors of the rates and of the start of a bank, beside its `theta`; 1 for a member without a base."""
     rate, start = torch.ones_like(bank.theta), torch.ones_like(bank.theta)
     rates, starts = bank.named(rate), bank.named(start)
-    for member, (arch, base) in enumerate(zip(bank.archs, bases, strict=True)):
-        for name, factor in ({} if base is None else widths(base).of(arch)).items():
+    for member, (net, base) in enumerate(zip(bank.nets, bases, strict=True)):
+        for name, factor in ({} if base is None else widths(base).of(net.arch)).items():
             rates[name][member] = factor.rate
             starts[name][member] = factor.start
     return rate, start

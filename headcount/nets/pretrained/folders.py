@@ -33,6 +33,7 @@ __all__ = [
     "folder_of",
     "load",
     "load_compact",
+    "quietly",
     "readout_for",
     "stated_config",
     "tokenizer_of",
@@ -74,7 +75,7 @@ def stated_config(where: str, name: str) -> Any:
     from transformers import AutoConfig
 
     try:
-        with _quietly():
+        with quietly():
             config = AutoConfig.from_pretrained(where, trust_remote_code=False)
     except Exception as cause:  # whatever a library makes of a stranger's file
         raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
@@ -140,7 +141,7 @@ def filled_model(
     _refuse_index_outside(Path(where))
     _refuse_endless_layers(Path(where), config)
     try:
-        with _quietly():
+        with quietly():
             model, told = kind.from_pretrained(
                 where, config=config, trust_remote_code=False, output_loading_info=True, **settings
             )
@@ -233,7 +234,7 @@ def _refuse_endless_layers(folder: Path, config: Any) -> None:
 def _first_mismatch(folder: Path, kind: Any, config: Any) -> str | None:
     """The first tensor whose shape is not the one that the configuration asks for, in words."""
     try:
-        with torch.device("meta"), _quietly():
+        with torch.device("meta"), quietly():
             model = kind.from_config(config) if hasattr(kind, "from_config") else kind(config)
         shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         inner = f"{model.base_model_prefix}."  # a file may hold the inner model alone, or the model around it
@@ -281,7 +282,7 @@ def _first_line(problem: BaseException) -> str:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """No progress bar and no advice from the library while it loads; as it was afterwards."""
     from transformers.utils import logging
 
@@ -307,16 +308,21 @@ def _kind(config: Any) -> Any:
 def _blank(stock: Weights, layout: HeadLayout) -> Weights:
     """Weights of the right shapes, to be filled from a file."""
     embed = stock.value.shape[1]
-    rotary = stock.query is None
+
+    def bias(stands: Tensor | None, rows: int) -> Tensor | None:
+        return None if stands is None else torch.empty(rows)
+
     return Weights(
         layout,
-        None if rotary else torch.empty(layout.query_rows, embed),
-        None if stock.query_bias is None else torch.empty(layout.query_rows),
-        None if rotary else torch.empty(layout.key_rows, embed),
+        torch.empty(layout.query_rows, embed),
+        bias(stock.query_bias, layout.query_rows),
+        torch.empty(layout.key_rows, embed),
         torch.empty(layout.value_rows, embed),
         torch.empty(embed, layout.output_columns),
-        None if stock.output_bias is None else torch.empty(embed),
+        bias(stock.output_bias, embed),
         stock.scale,
+        bias(stock.key_bias, layout.key_rows),
+        bias(stock.value_bias, layout.value_rows),
     )
 
 

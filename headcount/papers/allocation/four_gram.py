@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from headcount.training.adam import descend
 from headcount.training.shuffling import seed_of
 
 __all__ = ["FourGram", "FourGramStudy", "validation_gap"]
@@ -55,18 +56,16 @@ def validation_gap(heads: int, head_dim: int, seed: int, study: FourGramStudy) -
     """Mean squared error on unseen noise, and over the last tenth of training, at positions that have all lags."""
     torch.manual_seed(seed)
     net, weights = FourGram(heads, head_dim, study.length), target(0)
-    optimiser = torch.optim.Adam(net.parameters(), lr=study.lr)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, study.steps)
     g = torch.Generator().manual_seed(seed_of("4-gram noise", seed))
     seen = []
-    for _ in range(study.steps):
+
+    def loss(step: int) -> Tensor:
         x, y = _sample(study, weights, g)
         gap = _gap(net(x), y)
-        optimiser.zero_grad()
-        gap.backward()
-        optimiser.step()
-        schedule.step()
         seen.append(float(gap.detach()))
+        return gap
+
+    descend(loss, net.parameters(), study.steps, study.lr)
     last = seen[-max(1, study.steps // 10) :]
     with torch.no_grad():
         unseen = [float(_gap(net(x), y)) for x, y in (_sample(study, weights, g) for _ in range(20))]

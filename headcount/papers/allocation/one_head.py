@@ -12,6 +12,7 @@ from torch import Tensor
 
 from headcount.nets.pretrained.batches import TextBatch
 from headcount.papers.allocation.lowrank import factors
+from headcount.training.adam import descend
 
 __all__ = ["Head", "Shrunk", "head_of", "shrink"]
 
@@ -69,14 +70,13 @@ def shrink(head: Head, rank: int, steps: int = 200, lr: float = 1e-2) -> Shrunk:
     left = found.left[:, :rank].clone().requires_grad_()
     right = found.right[:, :rank].clone().requires_grad_()
     by_svd = _distance(unseen, (left @ right.mT).detach())
-    optimiser = torch.optim.Adam([left, right], lr=lr)
     wanted = seen.attention()
-    for _ in range(steps):
+
+    def loss(step: int) -> Tensor:
         logits = seen.queries @ (left @ right.mT) @ seen.keys.mT / math.sqrt(head.dim)
-        loss = -(wanted * torch.log_softmax(logits, dim=-1)).sum(-1).mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+        return -(wanted * torch.log_softmax(logits, dim=-1)).sum(-1).mean()
+
+    descend(loss, [left, right], steps, lr, cosine=False)
     return Shrunk(rank, by_svd, _distance(unseen, (left @ right.mT).detach()))
 
 

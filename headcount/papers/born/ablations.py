@@ -9,10 +9,13 @@ from typing import Any
 
 from headcount.nets.causal import DecoderShape
 from headcount.papers.born.edges import EDGES, cut, head_scores, right_share
+from headcount.papers.born.experiments import DECAY
 from headcount.tasks.copies import Copy
-from headcount.tasks.letters import Lengths, LetterTask
+from headcount.tasks.letters import Lengths, LetterTask, OnLengths
 from headcount.tasks.neighbours import Neighbour
-from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
+from headcount.training.loop import train
+from headcount.training.member import Member
+from headcount.training.strings import string_recipe
 
 __all__ = ["ABLATED", "AblationSetting", "ablation", "ablation_summary"]
 
@@ -53,13 +56,14 @@ def ablation(
         chosen = [name for name in group if name in names]
         if not chosen:
             continue
-        members = [DecoderMember(ABLATED[name], s, s, setting.lr) for name in chosen for s in setting.seeds]
         task = ABLATED[chosen[0]]
         layers = ((setting.heads, setting.embed_dim // setting.heads),) * setting.depth
         context = task.longest(setting.lengths[1])
         shape = DecoderShape(layers, setting.embed_dim, 4 * setting.embed_dim, task.vocab, context=context)
-        recipe = DecoderRecipe(setting.steps, setting.batch, setting.lengths, evaluations=4, samples=128)
-        outcome = train_decoders(members, shape, recipe, device=device, on_progress=on_progress)
+        on = [OnLengths(ABLATED[name], setting.lengths) for name in chosen]
+        members = [Member(task, shape, s, s, setting.lr, DECAY) for task in on for s in setting.seeds]
+        recipe = string_recipe(setting.steps, setting.batch, evaluations=4, samples=128)
+        outcome = train(members, recipe, device=device, on_progress=on_progress)
         labels = [name for name in chosen for _ in setting.seeds]
         for k, name in enumerate(labels):
             rows.append({"code": name, "seed": members[k].seed, **_measured(outcome.net(k).cpu(), name, setting)})

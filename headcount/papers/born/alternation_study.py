@@ -8,9 +8,12 @@ from statistics import median
 from typing import Any
 
 from headcount.nets.causal import DecoderShape
+from headcount.papers.born.experiments import DECAY, tested
 from headcount.tasks.alternation import Alternation
-from headcount.tasks.letters import Lengths
-from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
+from headcount.tasks.letters import Lengths, OnLengths
+from headcount.training.loop import train
+from headcount.training.member import Member
+from headcount.training.strings import string_recipe
 
 __all__ = ["NARROW", "AlternationSetting", "by_depth", "depth_summary", "knees", "small_alternation"]
 
@@ -57,19 +60,14 @@ def by_depth(
     on_progress: Callable[[int], None] = lambda steps: None,
 ) -> Iterator[dict[str, Any]]:
     """A row for every k, depth, rate and seed; all of one depth train as one bank."""
-    recipe = DecoderRecipe(setting.steps, setting.batch, setting.train, evaluations=4, samples=512, precision=precision)
+    recipe = string_recipe(setting.steps, setting.batch, evaluations=4, precision=precision)
     for depth in setting.depths:
-        members = [
-            DecoderMember(Alternation(k), seed, seed, lr)
-            for k in setting.blocks
-            for lr in setting.lrs
-            for seed in setting.seeds
-        ]
-        shape = setting.shape(depth)
-        outcome = train_decoders(members, shape, recipe, tests=setting.tests, device=device, on_progress=on_progress)
-        for member, row in zip(members, outcome.rows, strict=True):
-            assert isinstance(member.task, Alternation)
-            yield {"blocks": member.task.blocks, "depth": depth, "train": list(setting.train), **row}
+        cells = [(k, lr, seed) for k in setting.blocks for lr in setting.lrs for seed in setting.seeds]
+        on = {k: OnLengths(Alternation(k), setting.train, setting.tests) for k in setting.blocks}
+        members = [Member(on[k], setting.shape(depth), seed, seed, lr, DECAY) for k, lr, seed in cells]
+        outcome = train(members, recipe, device=device, on_progress=on_progress)
+        for (blocks, _, _), row in zip(cells, tested(outcome), strict=True):
+            yield {"blocks": blocks, "depth": depth, "train": list(setting.train), **row}
 
 
 def depth_summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,16 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from headcount.nets.causal import DecoderShape
 from headcount.tasks.copies import Copy
-from headcount.tasks.letters import Lengths, LetterTask
+from headcount.tasks.letters import Lengths, LetterTask, OnLengths
 from headcount.tasks.neighbours import Neighbour
 from headcount.training.checkpoints import Checkpoint
-from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
+from headcount.training.loop import Outcome, train
+from headcount.training.member import Member, Recipe
+from headcount.training.strings import string_recipe
 
-__all__ = ["LONG", "SHORT", "TASKS", "BornSetting", "from_scratch", "summary"]
+__all__ = ["DECAY", "LONG", "SHORT", "TASKS", "BornSetting", "from_scratch", "summary", "tested"]
+
+DECAY = 1e-2  # weight decay of every decoder
 
 TASKS: dict[str, Neighbour | Copy] = {
     "UR": Neighbour("right", "only"),
@@ -52,9 +56,14 @@ class BornSetting:
         vocab = max(task.vocab for task in tasks)
         return DecoderShape(layers, self.embed_dim, 4 * self.embed_dim, vocab, context=longest)
 
-    def recipe(self, precision: Any = "full") -> DecoderRecipe:
-        """Fresh strings, offsets in training, no early stop: all members see equally many strings."""
-        return DecoderRecipe(self.steps, self.batch, self.train, evaluations=8, samples=512, precision=precision)
+    def recipe(self, precision: Any = "full") -> Recipe:
+        """Fresh strings, no early stop: all members see equally many strings."""
+        return string_recipe(self.steps, self.batch, evaluations=8, precision=precision)
+
+    def members(self, tasks: Sequence[LetterTask], shape: DecoderShape) -> list[Member]:
+        """Every seed of every task, trained short and tested on all lengths."""
+        on = [OnLengths(task, self.train, self.tests) for task in tasks]
+        return [Member(task, shape, seed, seed, self.lr, DECAY) for task in on for seed in self.seeds]
 
 
 SHORT = BornSetting(train=(4, 20), tests=((21, 40), (41, 60)))
@@ -73,20 +82,32 @@ def from_scratch(
     """A row for every task and seed, as banks finish: tasks that share their letters train as one bank."""
     for group in _groups(names):
         tasks = [TASKS[name] for name in group]
-        members = [DecoderMember(task, seed, seed, setting.lr) for task in tasks for seed in setting.seeds]
         name = f"{'-'.join(group)}-{setting.train[1]}.safetensors"
-        outcome = train_decoders(
-            members,
-            setting.shape(tasks),
+        outcome = train(
+            setting.members(tasks, setting.shape(tasks)),
             setting.recipe(precision),
-            tests=setting.tests,
             device=device,
             checkpoint=None if folder is None else Checkpoint(folder / name, every=0),
             on_progress=on_progress,
         )
         labels = [name for name in group for _ in setting.seeds]
-        for label, row in zip(labels, outcome.rows, strict=True):
+        for label, row in zip(labels, tested(outcome), strict=True):
             yield {"code": label, "train": list(setting.train), **row}
+
+
+def tested(outcome: Outcome) -> list[dict[str, Any]]:
+    """The rows as the paper's tables keep them: strings and letters right in every range, and the curve, by step."""
+    kept = ("task", "layers", "embed_dim", "seed", "data_seed", "lr", "parameters", "backend", "steps")
+    rows, made = [], cast(Sequence[dict[str, Any]], outcome.rows)
+    for row in made:
+        tests = [{"lengths": t["lengths"], "loss": t["loss"], **_shares(t)} for t in row["tests"]]
+        curve = [(at["step"], at["loss"], *_shares(at).values()) for at in row["curve"]]
+        rows.append({**{name: row[name] for name in kept}, "curve": curve, "tests": tests})
+    return rows
+
+
+def _shares(test: dict[str, Any]) -> dict[str, float]:
+    return {"letters": test["token_accuracy"], "strings": test["string_accuracy"]}
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

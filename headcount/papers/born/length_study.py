@@ -8,13 +8,14 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from headcount.papers.born.experiments import TASKS, BornSetting
+from headcount.papers.born.experiments import TASKS, BornSetting, tested
 from headcount.refusals import nearest
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.copies import Copy
-from headcount.tasks.counting import LengthVerdict
+from headcount.tasks.counting import CountingProgram, LengthVerdict
 from headcount.tasks.neighbours import Neighbour
-from headcount.training.decoding import DecoderMember, DecoderRecipe, train_decoders
+from headcount.training.loop import train
+from headcount.training.strings import string_recipe
 
 __all__ = ["SMALL", "LengthStudy", "generalise", "letter_task"]
 
@@ -52,8 +53,14 @@ class LengthStudy:
 
     @property
     def verdict(self) -> LengthVerdict:
-        """What is proved."""
-        return self.task.length_verdict
+        """What is proved, of networks as deep as these."""
+        known = self.task.length_verdict
+        program = self.task.program() if known.proved else None
+        if program is None or (need := layers_of(program)) <= self.setting.depth:
+            return known
+        have = f"{self.setting.depth} layer{'s' * (self.setting.depth != 1)}"
+        why = f"the counting program that predicts it takes {need} layers, and these networks have {have}"
+        return LengthVerdict(None, known.source, why)
 
     @property
     def curve(self) -> list[dict[str, Any]]:
@@ -93,6 +100,17 @@ class LengthStudy:
         return {"task": self.name, "verdict": verdict, "setting": setting, "curve": self.curve, **words}
 
 
+def layers_of(program: CountingProgram) -> int:
+    """The attention layers that a network of this program takes.
+
+    >>> layers_of(Alternation(5).program())
+    3
+    """
+    from headcount.papers.born.compiler import compile
+
+    return compile(program, 1).net.layers
+
+
 def generalise(
     name: str,
     setting: BornSetting = SMALL,
@@ -103,13 +121,12 @@ def generalise(
     """Train seeds of one task on the training lengths and test them on all."""
     task = letter_task(name)
     _check(task, setting)
-    members = [DecoderMember(task, seed, seed, setting.lr) for seed in setting.seeds]
     shape = setting.shape([task])
     if isinstance(task, Alternation):
         shape = replace(shape, positions="none")
-    recipe = DecoderRecipe(setting.steps, setting.batch, setting.train, evaluations=4, samples=512)
-    outcome = train_decoders(members, shape, recipe, tests=setting.tests, device=device, on_progress=on_progress)
-    return LengthStudy(name, task, setting, outcome.rows)
+    recipe = string_recipe(setting.steps, setting.batch, evaluations=4)
+    outcome = train(setting.members([task], shape), recipe, device=device, on_progress=on_progress)
+    return LengthStudy(name, task, setting, tuple(tested(outcome)))
 
 
 def _check(task: Judged, setting: BornSetting) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from headcount.fits.verdict import Estimate
 from headcount.papers.consistency.ball import Ball, BallResidual
 from headcount.papers.consistency.decays import decay_of
+from headcount.training.adam import descend
 from headcount.training.shuffling import seed_of
 
 __all__ = ["BallRecipe", "SmootherBlock", "curvature_rows", "curvature_verdict", "trained_error", "trained_errors"]
@@ -110,17 +111,15 @@ def trained_errors(
 ) -> tuple[list[float], list[float]]:
     """The root mean square error of a trained block on fresh functions, for each seed, and that before training."""
     block = SmootherBlock(length, Ball(curvature), seeds)
-    optimiser = torch.optim.Adam(block.parameters(), lr=recipe.lr)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, recipe.steps)
     generators = [torch.Generator().manual_seed(seed_of("functions", seed, length)) for seed in seeds]
     before = _tested(block, length, len(generators), recipe)
-    for _ in range(recipe.steps):
+
+    def loss(step: int) -> Tensor:
         drawn = [_functions(recipe.batch, length, recipe, g) for g in generators]
         tokens, truth = (torch.stack(part) for part in zip(*drawn, strict=True))
-        optimiser.zero_grad()
-        (block(tokens, length) - truth).square().mean(dim=(1, 2)).sum().backward()
-        optimiser.step()
-        schedule.step()
+        return (block(tokens, length) - truth).square().mean(dim=(1, 2)).sum()
+
+    descend(loss, block.parameters(), recipe.steps, recipe.lr)
     return _tested(block, length, len(generators), recipe), before
 
 

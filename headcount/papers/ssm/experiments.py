@@ -14,6 +14,7 @@ from headcount.papers.ssm.chains import by_modulus
 from headcount.papers.ssm.deepen import capacity
 from headcount.papers.ssm.systems import DiagonalSSM
 from headcount.papers.ssm.trainable import RADIUS, clip_, kernel, stacked
+from headcount.training.adam import descend
 
 __all__ = [
     "StudentRecipe",
@@ -129,19 +130,18 @@ def train_bank(
 
 
 def _descend(parts: list[Tensor], bounds: Tensor, target: Tensor, recipe: StudentRecipe) -> Tensor:
-    optimiser = torch.optim.Adam(parts, lr=recipe.lr)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, recipe.steps)
     best = torch.full_like(bounds, torch.inf)
     scale = target.square().sum()
-    for step in range(recipe.steps + 1):
+
+    def loss(step: int) -> Tensor:
         _clip(parts, bounds)
         errors = (kernel(parts[0], parts[1], parts[2], parts[3], recipe.length) - target).square().sum(dim=-1) / scale
-        best = torch.fmin(best, errors.detach())
-        if step < recipe.steps:
-            optimiser.zero_grad()
-            errors.sum().backward()  # members share nothing, so the sum trains each alone
-            optimiser.step()
-            schedule.step()
+        best.copy_(torch.fmin(best, errors.detach()))
+        return errors.sum()  # members share nothing, so the sum trains each alone
+
+    descend(loss, parts, recipe.steps, recipe.lr)
+    with torch.no_grad():
+        loss(recipe.steps)
     return best
 
 

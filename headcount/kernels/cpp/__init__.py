@@ -1,0 +1,1 @@
+"""Banks on a CPU in C++, compiled once by the machine's own compiler."""

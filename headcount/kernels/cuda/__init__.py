@@ -1,0 +1,1 @@
+"""Deep banks and decoders by programs in CUDA C++, one for every shape."""

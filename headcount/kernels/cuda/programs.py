@@ -1,0 +1,217 @@
+"""Programs in CUDA C++: compiled for a shape when it is first met, launched on a device or emulated.
+
+Shapes are constants of a program, so that loops unroll and every sum has its register. On a device PyTorch's own
+run-time compiler (NVRTC) makes the machine code and the driver launches it; for tensors on a CPU the same source is
+compiled as C++ in which every thread is a fiber: slow, and the same numbers up to the order of sums.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headcount.code_cache import code_cache
+from headcount.kernels.backend import NotCompiledError
+from headcount.kernels.cpp.native_library import native_compiler
+
+__all__ = ["MOST_SHARED", "SOURCES", "Program", "cuda_program"]
+
+SOURCES = Path(__file__).parent
+HEADERS = ("warp.cuh", "staging.cuh", "norm.cuh", "layer.cuh", "sequences.cuh", "heads.cuh")
+MOST_SHARED = 227 * 1024  # bytes that a program may have on chips since Hopper
+
+
+class Program:
+    """One source at one shape: its kernels by name, warps, and bytes of shared memory forwards and backwards."""
+
+    processors = 1  # of the device
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.warps, self.forward_bytes, self.backward_bytes = sizes
+
+    def resident(self, kernel: str) -> int:
+        """Programs of this kernel that a multiprocessor holds."""
+        raise NotImplementedError
+
+    def launch(self, kernel: str, grid: tuple[int, int], *given: Tensor | int | tuple[int]) -> None:
+        """Run a kernel; a tensor is its address, an integer 32 bits, an integer in a tuple 64."""
+        raise NotImplementedError
+
+    def bytes_of(self, kernel: str) -> int:
+        return self.backward_bytes if kernel.endswith("backward") else self.forward_bytes
+
+
+def cuda_program(source: str, device: str, **shape: int) -> Program:
+    """The program of a source beside this file at a shape, on a kind of device; of GPUs, the one that is current."""
+    return _made(source, -1 if device == "cpu" else torch.cuda.current_device(), tuple(sorted(shape.items())))
+
+
+@cache
+def _made(source: str, gpu: int, shape: tuple[tuple[str, int], ...]) -> Program:
+    defines = tuple(f"-D{name}={value}" for name, value in shape)
+    return _Emulated(source, defines) if gpu < 0 else _OnDevice(source, defines)
+
+
+def _arguments(given: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """Addresses of the arguments, and what must live as long."""
+    values: list[Any] = []
+    for one in given:
+        if isinstance(one, Tensor):
+            values.append(ctypes.c_void_p(one.data_ptr()))
+        else:
+            values.append(ctypes.c_longlong(one[0]) if isinstance(one, tuple) else ctypes.c_int(one))
+    addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+    return addresses, values
+
+
+class _Emulated(Program):
+    """By a C++ compiler, in fibers."""
+
+    def __init__(self, source: str, defines: tuple[str, ...]) -> None:
+        self.library = ctypes.CDLL(str(_emulation(source, defines)))
+        super().__init__(list((ctypes.c_int * 3).in_dll(self.library, "sizes")))
+
+    def resident(self, kernel: str) -> int:
+        return 1
+
+    def launch(self, kernel: str, grid: tuple[int, int], *given: Tensor | int | tuple[int]) -> None:
+        addresses, _ = _arguments(given)
+        getattr(self.library, f"run_{kernel}")(*grid, addresses)
+
+
+def _emulation(source: str, defines: tuple[str, ...]) -> Path:
+    compiler = native_compiler()
+    if compiler is None:
+        raise NotCompiledError("no C++ compiler is at hand")
+    words = [(SOURCES / name).read_text(encoding="utf-8") for name in (source, *HEADERS, "emulated.h")]
+    name = hashlib.sha256("\0".join([compiler, *defines, *words]).encode()).hexdigest()[:24]
+    file = Path(_emulations().name) / f"{name}.so"
+    if not file.exists():
+        command = [*shlex.split(compiler), "-std=c++17", "-O2", "-DEMULATED", *defines, "-shared", "-fPIC", "-x", "c++"]
+        subprocess.run([*command, str(SOURCES / source), "-o", str(file)], check=True, capture_output=True, timeout=120)
+    return file
+
+
+@cache
+def _emulations() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="headcount-cuda-")
+
+
+class _OnDevice(Program):
+    """By the run-time compiler, through the driver."""
+
+    def __init__(self, source: str, defines: tuple[str, ...]) -> None:
+        torch.cuda.current_stream()  # a context must be there
+        self.driver, code = _driver(), _compiled(source, defines)
+        self.module = ctypes.c_void_p()
+        self._do("cuModuleLoadData", ctypes.byref(self.module), code)
+        place, size = ctypes.c_uint64(), ctypes.c_size_t()
+        self._do("cuModuleGetGlobal_v2", ctypes.byref(place), ctypes.byref(size), self.module, b"sizes")
+        sizes = (ctypes.c_int * 3)()
+        self._do("cuMemcpyDtoH_v2", sizes, place, ctypes.sizeof(sizes))
+        super().__init__(list(sizes))
+        self.processors = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+        self.held: dict[str, int] = {}
+        self.functions: dict[str, ctypes.c_void_p] = {}
+
+    def resident(self, kernel: str) -> int:
+        if kernel not in self.held:
+            count, sizes = ctypes.c_int(), (32 * self.warps, ctypes.c_size_t(self.bytes_of(kernel)))
+            ask = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+            self._do(ask, ctypes.byref(count), self._function(kernel), *sizes)
+            self.held[kernel] = max(1, count.value)
+        return self.held[kernel]
+
+    def launch(self, kernel: str, grid: tuple[int, int], *given: Tensor | int | tuple[int]) -> None:
+        addresses, _ = _arguments(given)
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        sizes = (*grid, 1, 32 * self.warps, 1, 1, self.bytes_of(kernel))
+        self._do("cuLaunchKernel", self._function(kernel), *sizes, stream, addresses, None)
+
+    def _function(self, kernel: str) -> ctypes.c_void_p:
+        if kernel not in self.functions:
+            if self.bytes_of(kernel) > MOST_SHARED:
+                raise NotCompiledError(f"{kernel} asks for {self.bytes_of(kernel)} bytes of shared memory")
+            function = ctypes.c_void_p()
+            self._do("cuModuleGetFunction", ctypes.byref(function), self.module, kernel.encode())
+            self._do("cuFuncSetAttribute", function, 8, self.bytes_of(kernel))  # 8: the most dynamic shared memory
+            self.functions[kernel] = function
+        return self.functions[kernel]
+
+    def _do(self, name: str, *given: Any) -> None:
+        if code := getattr(self.driver, name)(*given):
+            raise NotCompiledError(f"{name} failed with {code}")
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+
+
+@cache
+def _compiler() -> ctypes.CDLL:
+    """NVRTC: by its name where the loader knows it, else where PyTorch's packages keep it."""
+    major = (torch.version.cuda or "").split(".")[0]
+    packages = Path(torch.__file__).parents[1]
+    found = [*packages.glob(f"nvidia/*/lib/libnvrtc.so.{major}"), *Path("/usr/local").glob("cuda*/lib64/libnvrtc.so.*")]
+    for name in (f"libnvrtc.so.{major}", "libnvrtc.so", *map(str, found)):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise NotCompiledError("NVRTC is not here")
+
+
+def _compiled(source: str, defines: tuple[str, ...]) -> bytes:
+    """The machine code for the device at hand; made once, it lies in the user's cache."""
+    words = [(SOURCES / name).read_text(encoding="utf-8") for name in (source, *HEADERS)]
+    high, low = torch.cuda.get_device_capability()
+    options = [f"-arch=sm_{high}{low}", "-std=c++17", *defines]
+    name = hashlib.sha256("\0".join([*options, torch.version.cuda or "", *words]).encode()).hexdigest()[:24]
+    made: list[bytes] = []
+
+    def make(scratch: Path) -> None:
+        made.append(_by_nvrtc(source, words, options))
+        scratch.write_bytes(made[0])
+
+    try:
+        return code_cache().file(f"{Path(source).stem}-{name}", ".cubin", make).read_bytes()
+    except OSError:  # a cache that cannot be written is no matter
+        return made[0] if made else _by_nvrtc(source, words, options)
+
+
+def _by_nvrtc(source: str, words: Sequence[str], options: Sequence[str]) -> bytes:
+    nvrtc, program = _compiler(), ctypes.c_void_p()
+    headers, names = _strings(words[1:]), _strings(HEADERS)
+    given = (words[0].encode(), source.encode(), len(HEADERS), headers, names)
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), *given)
+    if nvrtc.nvrtcCompileProgram(program, len(options), _strings(options)):
+        raise NotCompiledError(
+            f"{source}: {_said(nvrtc, program, 'ProgramLog').decode(errors='replace').strip()[:300]}"
+        )
+    code = _said(nvrtc, program, "CUBIN")
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return code
+
+
+def _said(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    out = ctypes.create_string_buffer(size.value)
+    getattr(nvrtc, f"nvrtcGet{what}")(program, out)
+    return out.raw
+
+
+def _strings(words: Sequence[str]) -> Any:
+    return (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
