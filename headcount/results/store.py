@@ -14,9 +14,9 @@ from typing import Any
 from headcount.files import text_in
 from headcount.frozen import decode
 from headcount.refusals import RefusalError, nearest
-from headcount.results.claims import Claims
 from headcount.results.database import COUNT, EmptyStoreError, LockedError, checksum, reading, writing
 from headcount.results.disk_probe import JOURNALS, probe_disk
+from headcount.results.locks import BankLocks
 from headcount.results.study import Row, Study, as_rows, as_spec, as_table
 
 __all__ = ["StatedSpec", "Store", "address", "read_study"]
@@ -120,9 +120,9 @@ class Store:
         self.journal = probe.journal
         return probe.notes
 
-    def claims(self) -> Claims:
-        """Claims on banks, so that processes on one store train each bank once."""
-        return Claims(self.path.with_suffix(".claims"))
+    def locks(self) -> BankLocks:
+        """Locks on banks, so that processes on one store train each bank once."""
+        return BankLocks(self.path.with_suffix(".claims"))
 
     def state(self, name: str, spec: dict[str, Any], runs: Iterable[str]) -> str:
         """Record what is asked for, a spec and the runs it names, and return the address to ask for it by."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from headcount.refusals import RefusalError
 from headcount.results import Store
-from headcount.results.claims import Claims
+from headcount.results.locks import BankLocks
 from headcount.training.bank_jobs import BankJob, TrainedBank
 from headcount.training.checkpoints import Terminated, Termination
-from headcount.training.claimed_banks import ClaimedBank
+from headcount.training.locked_banks import LockedBank
 from headcount.training.member import Member
 from headcount.training.progress import Progress
 from headcount.training.workers import Lost, Result, Workers
@@ -31,10 +31,10 @@ class SharedBanks:
     store: Store
     job: BankJob
     keep: Keep
-    claims: Claims
+    locks: BankLocks
     progress: Progress
-    left: list[ClaimedBank]
-    away: dict[tuple[Member, ...], ClaimedBank] = field(default_factory=dict)
+    left: list[LockedBank]
+    away: dict[tuple[Member, ...], LockedBank] = field(default_factory=dict)
     losses: Counter[str] = field(default_factory=Counter)
     given_up: list[str] = field(default_factory=list)
 
@@ -54,15 +54,15 @@ class SharedBanks:
             raise RefusalError(f"{self.given_up[0]}; all other rows are kept, run the same command to try again")
 
     def _hand_out(self, workers: Workers) -> None:
-        """Give banks that nobody else has claimed to the workers that are free."""
+        """Give banks that nobody else has locked to the workers that are free."""
         for bank in list(self.left):
             if workers.free() < 1:
                 return
-            if self.claims.take(bank.address):
+            if self.locks.take(bank.address):
                 self.left.remove(bank)
                 self._submit(bank, workers)
 
-    def _submit(self, bank: ClaimedBank, workers: Workers) -> None:
+    def _submit(self, bank: LockedBank, workers: Workers) -> None:
         members = bank.lacking(set(self.store.missing(bank.runs)))  # another process may have brought them
         if not members:
             self._done(bank)
@@ -71,7 +71,7 @@ class SharedBanks:
         self.away[job.members] = bank
         workers.submit(job)
 
-    def _settle(self, bank: ClaimedBank, job: BankJob, result: Result) -> None:
+    def _settle(self, bank: LockedBank, job: BankJob, result: Result) -> None:
         if isinstance(result, Exception):
             raise result
         if isinstance(result, Lost):
@@ -82,8 +82,8 @@ class SharedBanks:
             self.progress.note(note)
         self._done(bank)
 
-    def _lost(self, bank: ClaimedBank, lost: Lost) -> None:
-        self.claims.give_back(bank.address)
+    def _lost(self, bank: LockedBank, lost: Lost) -> None:
+        self.locks.give_back(bank.address)
         self.losses[bank.address] += 1
         times = self.losses[bank.address]
         if times > RETRIES:
@@ -92,6 +92,6 @@ class SharedBanks:
         self.progress.note(f"{bank} was lost: {lost.why}; it is tried again")
         self.left.append(bank)
 
-    def _done(self, bank: ClaimedBank) -> None:
-        self.claims.give_back(bank.address)
+    def _done(self, bank: LockedBank) -> None:
+        self.locks.give_back(bank.address)
         self.progress.bank_done(len(bank.members))

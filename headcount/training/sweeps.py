@@ -17,13 +17,13 @@ from headcount.kernels.bank import Network
 from headcount.nets import Architecture
 from headcount.numerals import counted
 from headcount.results import Store, Study
-from headcount.results.claims import Claims
+from headcount.results.locks import BankLocks
 from headcount.results.study import Row
 from headcount.tasks import Task
 from headcount.training.bank_jobs import BankJob, Start, TrainedBank, environment, train_bank_job
 from headcount.training.checkpoints import EVERY, Termination, heeding_termination
-from headcount.training.claimed_banks import ClaimedBank
 from headcount.training.kept_networks import NetworksHeld, NetworksIn, Save, drop_beaten, write_networks
+from headcount.training.locked_banks import LockedBank
 from headcount.training.loop import Outcome
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
@@ -40,7 +40,7 @@ PADDING = {"cpu": 1.25, "cuda": 4.0}
 
 POLL = 0.2  # seconds between two looks at banks that other processes are training
 
-Share = Callable[[list[ClaimedBank], Claims, Progress], None]
+Share = Callable[[list[LockedBank], BankLocks, Progress], None]
 Trained = TypeVar("Trained", Outcome, TrainedBank)
 
 
@@ -138,9 +138,9 @@ def run(
             progress.note(note)
         return trained
 
-    def share(left: list[ClaimedBank], claims: Claims, progress: Progress) -> None:
+    def share(left: list[LockedBank], locks: BankLocks, progress: Progress) -> None:
         assert workers is not None
-        shared = SharedBanks(store, replace(job, threads=torch.get_num_threads()), keep, claims, progress, left)
+        shared = SharedBanks(store, replace(job, threads=torch.get_num_threads()), keep, locks, progress, left)
         shared.train(workers(), termination)
 
     with contextlib.ExitStack() as stack:
@@ -200,7 +200,7 @@ def train_banks(
 
     `spec` is what the store keeps beside the rows; its address comes back. Before each bank, `stop` hears how many
     are finished and how many are left, and may end the loop. Processes that share the store share the work: a bank
-    is trained by the one that claims it, the others wait for its rows, and take it over should that one die. `keep`
+    is trained by the one that locks it, the others wait for its rows, and take it over should that one die. `keep`
     adds a trained bank to the store, in the plain way unless given; with `share`, others train what is left.
     """
     recipe = asked.recipe
@@ -212,27 +212,27 @@ def train_banks(
     if damaged := store.damaged(missing):
         notes.append(f"{counted(len(damaged), 'damaged row')} trained again: {', '.join(sorted(damaged)[:3])}")
     # Grouped before skipping: what is left of an interrupted sweep falls into the same banks, hence the same rows.
-    claimed = [ClaimedBank.of(group, recipe) for group in groups]
-    left = [bank for bank in claimed if missing.intersection(bank.runs)]
+    banks = [LockedBank.of(group, recipe) for group in groups]
+    left = [bank for bank in banks if missing.intersection(bank.runs)]
     shown = [bank.lacking(missing) for bank in left]
-    with store.claims() as claims, on_progress(asked, shown, done=len(runs) - len(missing)) as progress:
+    with store.locks() as locks, on_progress(asked, shown, done=len(runs) - len(missing)) as progress:
         for note in notes:
             progress.note(note)
         if share is not None:
-            share(left, claims, progress)
+            share(left, locks, progress)
             return address_of_spec
         while left:
             waiting = []
             for number, bank in enumerate(left):
                 if stop(len(groups) - len(left) + number - len(waiting), len(left) - number + len(waiting)):
                     return address_of_spec
-                if not claims.take(bank.address):
+                if not locks.take(bank.address):
                     waiting.append(bank)
                     continue
                 members = bank.lacking(set(store.missing(bank.runs)))  # another process may have brought them
                 if members:
                     keep(members, train_bank(members, progress))
-                claims.give_back(bank.address)
+                locks.give_back(bank.address)
                 progress.bank_done(len(bank.members))
             if len(waiting) == len(left):
                 time.sleep(POLL)

@@ -14,8 +14,8 @@ import headcount.results.store as store_module
 from headcount.cli import main
 from headcount.files import whole
 from headcount.results import Store, database, read_study
-from headcount.results.claims import Claims
 from headcount.results.database import StoreError, checksum
+from headcount.results.locks import BankLocks
 from headcount.results.upkeep import merge_stores, repair_store, verify_store
 from headcount.training import Sweep
 from headcount.training.sweeps import run
@@ -364,12 +364,12 @@ def test_a_claim_is_held_by_one_process_and_not_by_a_dead_one(tmp_path):
     ready, done = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
-        claims = Claims(path)
+        claims = BankLocks(path)
         os.write(ready[1], b"y" if claims.take("abc") else b"n")
         os.read(done[0], 1)
         os._exit(0)  # nothing is given back by its own hand
     assert os.read(ready[0], 1) == b"y"
-    with Claims(path) as ours:
+    with BankLocks(path) as ours:
         assert not ours.take("abc") and ours.take("def")
         os.write(done[1], b"x")
         os.waitpid(child, 0)

@@ -1,6 +1,6 @@
-"""Claims on banks: who trains what when several processes share a store. A dead process holds none.
+"""Locks on banks: who trains what when several processes share a store. A dead process holds none.
 
-A claim is a lock of the operating system on one byte of a file beside the store, at the place that the bank's address
+A lock is one of the operating system on one byte of a file beside the store, at the place that the bank's address
 names. The system gives it back when its holder ends, however it ends: no clock, no heartbeat, no process number.
 """
 
@@ -14,20 +14,20 @@ from headcount.files import make_folder
 
 try:
     import fcntl
-except ImportError:  # Windows: every claim is granted, and rows are still kept once
+except ImportError:  # Windows: every lock is granted, and rows are still kept once
     fcntl = None
 
-__all__ = ["Claims"]
+__all__ = ["BankLocks"]
 
 PLACES = 2**60
 
 
-class Claims:
-    """The claims that this process has on a store's banks; closing them gives all back.
+class BankLocks:
+    """The locks that this process has on a store's banks; closing them gives all back.
 
     >>> import tempfile
-    >>> with Claims(Path(tempfile.mkdtemp()) / "rows.claims") as claims:
-    ...     claims.take("1f"), claims.take("1f"), claims.give_back("1f"), claims.take("1f")
+    >>> with BankLocks(Path(tempfile.mkdtemp()) / "rows.claims") as locks:
+    ...     locks.take("1f"), locks.take("1f"), locks.give_back("1f"), locks.take("1f")
     (True, False, None, True)
     """
 
@@ -56,7 +56,7 @@ class Claims:
             fcntl.lockf(self.file, fcntl.LOCK_UN, 1, place)
         self.held.discard(place)
 
-    def __enter__(self) -> Claims:
+    def __enter__(self) -> BankLocks:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
