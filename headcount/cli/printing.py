@@ -6,13 +6,16 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from headcount.files import whole
+
+if TYPE_CHECKING:
+    from headcount.results import Claim
 
 __all__ = ["AsJson", "Out", "conclude", "emit_json", "out_file", "say", "show_table", "tell_written"]
 
@@ -33,10 +36,18 @@ def say(text: str = "") -> None:
     console().print(text, markup=False)
 
 
-def conclude(sentence: str) -> None:
-    """Print what it all comes to: the last line of every command, as one plain sentence."""
-    sentence = sentence.removeprefix("So: ").rstrip(".")
-    say(f"So: {sentence}.")
+def conclude(found: Claim | str) -> None:
+    """Print what it all comes to: the last line of every command, as one plain sentence.
+
+    A claim comes with what it rests on in the lines above; a bare sentence may not decide anything.
+    """
+    if isinstance(found, str):
+        say(f"So: {found.removeprefix('So: ').rstrip('.')}.")
+        return
+    first, *rest = found.lines
+    for line in rest:
+        say(f"  {line}")
+    say(f"So: {first}.")
 
 
 def tell_written(paths: Iterable[Path | str]) -> None:
