@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from headcount.cli.printing import MODEL_HELP, AsJson, conclude, emit_json, say, show_table, status_line
-from headcount.numerals import counted, listed
+from headcount.numerals import counted
 
 Model = Annotated[str, typer.Argument(help=MODEL_HELP)]
 Text = Annotated[Path | None, typer.Option("--text", help="A text file to calibrate on.", show_default=False)]
@@ -42,10 +42,15 @@ def allocate(
     line = [{"heads": h, "error": e} for h, e in zip(counts, trade_off(budget, token_dim, counts), strict=True)]
     if as_json:
         facts = {"heads": found.heads, "head_dims": found.head_dims, "error": found.error, "lags": found.lags}
-        facts |= {"terms": found.bound.as_row(), "closed_form_error": found.relaxed.error, "rows": found.as_rows()}
+        facts |= {
+            "terms": found.bound.as_row(),
+            "claim": found.bound.claim().to_json(),
+            "closed_form_error": found.relaxed.error,
+            "rows": found.as_rows(),
+        }
         emit_json(facts | ({"curve": line} if curve else {}))
         return
-    show_table(found.as_rows(), ("lag", "weight", "heads", "head_dim", "closed form", "enough heads"))
+    show_table(found.as_rows(), ("lag", "weight", "heads", "head_dim", "closed form", "heads it needs"))
     used = sum(h * n for h, n in zip(found.heads, found.head_dims, strict=True))
     say(f"\n{found.bound}")
     say(f"{counted(sum(found.heads), 'head')}, {used:,} of {budget:,} spent; closed form {found.relaxed.error:.4g}")
@@ -56,19 +61,7 @@ def allocate(
         say(f"\nOne lag with the whole budget of {budget:,}, head_dim = {budget:,} / heads")
         show_table(line, ("heads", "error"))
     shares = ", ".join(f"{h:,} x {n:,}" for h, n in zip(found.heads, found.head_dims, strict=True))
-    conclude(f"give the lags heads x head_dim of {shares}; {_promised(found)}")
-
-
-def _promised(found: Any) -> str:
-    """The error that the division promises, or why none."""
-    if not found.starved:
-        return f"the error is at most {found.error:.3g}"
-    lags = f"lag {found.starved[0]} has" if len(found.starved) == 1 else f"lags {_and(found.starved)} have"
-    return f"no error is promised, for {lags} too few heads for the bound"
-
-
-def _and(lags: tuple[int, ...]) -> str:
-    return f"{lags[0]} and {lags[1]}" if len(lags) == 2 else listed(lags)
+    conclude(found.bound.claim(f"the {found.bound.quantity} with heads x head_dim of {shares}"))
 
 
 def saturation(

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +14,9 @@ from rich.table import Table
 
 from headcount.files import whole
 from headcount.visible import visible
+
+if TYPE_CHECKING:
+    from headcount.results import Claim
 
 __all__ = [
     "MODEL_HELP",
@@ -52,10 +55,18 @@ def warn(sentence: str) -> None:
     typer.echo(f"headcount: {visible(' '.join(sentence.split()))}", err=True)
 
 
-def conclude(sentence: str) -> None:
-    """Print what it all comes to: the last line of every command, as one plain sentence."""
-    sentence = sentence.removeprefix("So: ").rstrip(".")
-    say(f"So: {sentence}.")
+def conclude(found: Claim | str) -> None:
+    """Print what it all comes to: the last line of every command, as one plain sentence.
+
+    A claim comes with what it rests on in the lines above; a bare sentence may not decide anything.
+    """
+    if isinstance(found, str):
+        say(f"So: {found.removeprefix('So: ').rstrip('.')}.")
+        return
+    first, *rest = found.lines
+    for line in rest:
+        say(f"  {line}")
+    say(f"So: {first}.")
 
 
 def tell_written(paths: Iterable[Path | str]) -> None:

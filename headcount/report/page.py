@@ -160,10 +160,10 @@ def _headline(sections: list[Section]) -> str:
         return "No knee to report yet"
     if not found.learned:
         return "Nothing was learned at any head count"
-    return claim(found)
+    return headline(found)
 
 
-def claim(found: Knee) -> str:
+def headline(found: Knee) -> str:
     """What the interval allows to be said in a headline, and no more."""
     inside = [count for count in found.tested if found.low <= count <= (found.high or count)]
     if found.high is None:

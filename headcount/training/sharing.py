@@ -11,7 +11,7 @@ from headcount.results import Store
 from headcount.results.leases import Leases
 from headcount.training.bank_jobs import BankJob, TrainedBank
 from headcount.training.checkpoints import Terminated, Termination
-from headcount.training.claimed_banks import ClaimedBank
+from headcount.training.leased_banks import LeasedBank
 from headcount.training.member import Member
 from headcount.training.progress import Progress
 from headcount.training.workers import Lost, Result, Workers
@@ -33,8 +33,8 @@ class SharedBanks:
     keep: Keep
     leases: Leases
     progress: Progress
-    left: list[ClaimedBank]
-    away: dict[tuple[Member, ...], ClaimedBank] = field(default_factory=dict)
+    left: list[LeasedBank]
+    away: dict[tuple[Member, ...], LeasedBank] = field(default_factory=dict)
     losses: Counter[str] = field(default_factory=Counter)
     given_up: list[str] = field(default_factory=list)
 
@@ -57,7 +57,7 @@ class SharedBanks:
             raise RefusalError(f"{self.given_up[0]}; all other rows are kept, run the same command to try again")
 
     def _hand_out(self, workers: Workers) -> None:
-        """Give banks that nobody else has claimed to the workers that are free."""
+        """Give banks that nobody else has locked to the workers that are free."""
         for bank in list(self.left):
             if workers.free() < 1:
                 return
@@ -65,7 +65,7 @@ class SharedBanks:
                 self.left.remove(bank)
                 self._submit(bank, workers)
 
-    def _submit(self, bank: ClaimedBank, workers: Workers) -> None:
+    def _submit(self, bank: LeasedBank, workers: Workers) -> None:
         members = bank.lacking(set(self.store.missing(bank.runs)))  # another process may have brought them
         if not members:
             self._done(bank)
@@ -74,7 +74,7 @@ class SharedBanks:
         self.away[job.members] = bank
         workers.submit(job)
 
-    def _settle(self, bank: ClaimedBank, job: BankJob, result: Result) -> None:
+    def _settle(self, bank: LeasedBank, job: BankJob, result: Result) -> None:
         if isinstance(result, Exception):
             raise result
         if isinstance(result, Lost):
@@ -91,7 +91,7 @@ class SharedBanks:
             self.progress.note(note)
         self._done(bank)
 
-    def _lost(self, bank: ClaimedBank, lost: Lost) -> None:
+    def _lost(self, bank: LeasedBank, lost: Lost) -> None:
         self.leases.give_back(bank.address)
         self.losses[bank.address] += 1
         times = self.losses[bank.address]
@@ -101,6 +101,6 @@ class SharedBanks:
         self.progress.note(f"{bank} was lost: {lost.why}; it is tried again")
         self.left.append(bank)
 
-    def _done(self, bank: ClaimedBank) -> None:
+    def _done(self, bank: LeasedBank) -> None:
         self.leases.give_back(bank.address)
         self.progress.bank_done(len(bank.members))

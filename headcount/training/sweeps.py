@@ -23,8 +23,8 @@ from headcount.results.study import Row
 from headcount.tasks import Task
 from headcount.training.bank_jobs import BankJob, Start, TrainedBank, environment, train_bank_job
 from headcount.training.checkpoints import EVERY, Termination, heeding_termination
-from headcount.training.claimed_banks import ClaimedBank
 from headcount.training.kept_networks import NetworksHeld, NetworksIn, Save, drop_beaten, write_networks
+from headcount.training.leased_banks import LeasedBank
 from headcount.training.loop import Outcome
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
@@ -42,7 +42,7 @@ PADDING = {"cpu": 1.25, "cuda": 4.0}
 ROUNDS = 3  # how often rows are trained that were kept and are gone
 POLL = 0.2  # seconds between two looks at banks that other processes are training
 
-Share = Callable[[list[ClaimedBank], Leases, Progress], None]
+Share = Callable[[list[LeasedBank], Leases, Progress], None]
 Trained = TypeVar("Trained", Outcome, TrainedBank)
 
 
@@ -144,7 +144,7 @@ def run(
             progress.note(note)
         return trained
 
-    def share(left: list[ClaimedBank], leases: Leases, progress: Progress) -> None:
+    def share(left: list[LeasedBank], leases: Leases, progress: Progress) -> None:
         assert workers is not None
         shared = SharedBanks(store, replace(job, threads=torch.get_num_threads()), keep, leases, progress, left)
         shared.train(workers(), termination)
@@ -222,7 +222,7 @@ def train_banks(
     if damaged := store.damaged(missing):
         notes.append(f"{counted(len(damaged), 'damaged row')} trained again: {', '.join(sorted(damaged)[:3])}")
     # Grouped before skipping: what is left of an interrupted sweep falls into the same banks, hence the same rows.
-    claimed = [ClaimedBank.of(group, recipe) for group in groups]
+    claimed = [LeasedBank.of(group, recipe) for group in groups]
     shown = [bank.lacking(missing) for bank in claimed if missing.intersection(bank.runs)]
     with (
         store.leases(take_over=take_over) as leases,
@@ -248,7 +248,7 @@ def train_banks(
 
 
 def _train_left(
-    left: list[ClaimedBank],
+    left: list[LeasedBank],
     leases: Leases,
     store: Store,
     train_bank: Callable[[Sequence[Member], Progress], Trained],
@@ -281,7 +281,7 @@ def _train_left(
 
 
 def _kept(
-    bank: ClaimedBank,
+    bank: LeasedBank,
     members: Sequence[Member],
     trained: Trained,
     leases: Leases,

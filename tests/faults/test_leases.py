@@ -13,7 +13,7 @@ from headcount.results import Store, leases
 from headcount.results.leases import LeaseHolder, Leases, alone
 from headcount.results.upkeep import repair_store, verify_store
 from headcount.training import Sweep, sweeps
-from headcount.training.claimed_banks import ClaimedBank
+from headcount.training.leased_banks import LeasedBank
 from headcount.training.sweeps import banks, run
 from tests.faults.sweep_specs import LIMIT, SPEC, rows_of, start, wait_until, with_
 from tests.faults.test_store import call, filled, fingerprint, spoilt
@@ -112,7 +112,7 @@ def test_one_that_stands_still_is_taken_over_after_the_patience_and_finds_out(tm
 def test_a_bank_without_a_lease_any_more_is_left_to_its_new_holder(tmp_path, monkeypatch):
     store, notes, trained = Store.open(tmp_path, create=True), [], []
     group = next(iter(banks(ASKED, "cpu")))
-    address = ClaimedBank.of(group, ASKED.recipe).address
+    address = LeasedBank.of(group, ASKED.recipe).address
     true_train, other = sweeps.train_bank_job, Leases(store.path.with_suffix(".leases"))
 
     def train_and_lose(job, *rest):

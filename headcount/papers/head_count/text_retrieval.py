@@ -20,7 +20,7 @@ from headcount.papers.head_count.error_law import ErrorLaw, fit_error_law, fixed
 from headcount.papers.head_count.passages import read_collections
 from headcount.results.journal import Deadline, Journal
 from headcount.results.literature import Difference, Published, mean
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 from headcount.sources import Source
 from headcount.training.shuffling import seed_of
 
@@ -156,13 +156,13 @@ def law_of(cells: Mapping[tuple[int, int], Sequence[float]]) -> tuple[ErrorLaw, 
     return fit_error_law(errors), fixed_law(errors, RATE, DELTA)
 
 
-def _claims(cells: Mapping[tuple[int, int], Sequence[float]]) -> tuple[Claim, ...]:
+def _claims(cells: Mapping[tuple[int, int], Sequence[float]]) -> tuple[Stated, ...]:
     says = f"training errors follow c T^b exp(a h / T^d), a = {RATE}, d = {DELTA}, at h = 2, 4, 6, 8"
     if sum(h in FITTED and mean(v) < 1 for (h, _), v in cells.items()) < 8:
         return ()
     free, theirs = law_of(cells)
     holds = free.rate < 0 and free.delta >= 0 and free.gap < 0.35
-    return (Claim(says, f"free fit {free}; with the published a and d the gap is {theirs.gap:.3f}", holds),)
+    return (Stated(says, f"free fit {free}; with the published a and d the gap is {theirs.gap:.3f}", holds),)
 
 
 def candidate_sets(folder: Path | None, most: int, pairs: int | None = None) -> CandidateSets:
