@@ -11,7 +11,7 @@ import typer
 
 from headcount.cli.infoflow import With
 from headcount.cli.printing import AsJson, Out, conclude, emit_json, out_file, say, show_table, tell_written
-from headcount.cli.sweeping import SpecName, tell_other_specs
+from headcount.cli.sweeping import SpecName, one_spec
 from headcount.cli.task_options import Length, task_of
 from headcount.numerals import counted
 
@@ -63,7 +63,7 @@ def register(app: typer.Typer) -> None:
             raise ValueError("--vnnlib writes files: say where with --out DIR")
         facts: dict[str, Any] = {}
         if subject.is_dir():
-            tell_other_specs(subject, spec)
+            spec = one_spec(subject, spec)
             study, (net, target) = _rows(subject, spec, ratio, seconds, _ends(box), device)
             facts["networks"] = _table(study)
         else:

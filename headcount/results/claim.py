@@ -75,7 +75,7 @@ class Claim:
     @property
     def carried(self) -> set[Hypothesis]:
         """The conditions that the value itself carries."""
-        return set(self.value.hypotheses) if isinstance(self.value, Bound) else set()
+        return set(self.value.given) if isinstance(self.value, Bound) else set()
 
     @property
     def assumed(self) -> tuple[Hypothesis, ...]:
