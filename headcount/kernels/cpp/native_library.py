@@ -43,7 +43,11 @@ if "bank_adamw" in sys.argv[3:]:
                        active, row(1.0), row(0.0), row(0.0), theta, whole(2))
     assert all(abs(value - 0.5) < 1e-3 for value in theta), list(theta)[:3]
 """
-CALLED = {"bank": ("bank_lanes", "bank_pass", "bank_adamw"), "decoders": ("decoder_gradient",)}
+CALLED = {
+    "bank": ("bank_lanes", "bank_pass", "bank_adamw"),
+    "decoders": ("decoder_gradient",),
+    "encoders": ("encoder_pass",),
+}
 
 
 @cache
