@@ -7,37 +7,34 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli.printing import AsJson, conclude, emit_json, out_file, say, show_table
+from headcount.cli.options import Device
+from headcount.cli.printing import Listing, Printout, out_file, say
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("demo")
-    def demo(
-        out: Annotated[Path, typer.Option(help="Folder for the page and the rows.")] = Path("out/demo"),
-        device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-        as_json: AsJson = False,
-    ) -> None:
-        """Measure how many heads a small retrieval task needs.
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the page and the rows.")] = Path("out/demo"),
+    device: Device = "cpu",
+) -> Printout:
+    """Measure how many heads a small retrieval task needs.
 
-        Trains on this machine in minutes, prints a table and writes a page.
-        """
-        from headcount.cli.door import Interrupted
-        from headcount.cli.sweeping import summary
-        from headcount.papers.head_count.first_study import first_look
-        from headcount.training.progress import bar
+    Trains on this machine in minutes, prints a table and writes a page.
+    """
+    from headcount.cli.door import Interrupted
+    from headcount.papers.head_count.first_study import first_look
+    from headcount.results.overview import cell_rows
+    from headcount.training.progress import bar
 
-        kept = out / "study"
-        if not as_json:
-            say("y = max_t <a1, x_t> + max_t <a2, x_t> + max_t <a3, x_t>: three retrievals.")
-            say("Theory: one attention layer needs three heads. Training networks with 1 to 5 heads:")
-        try:
-            look = first_look(kept, device=device, on_progress=bar)
-        except KeyboardInterrupt:
-            raise Interrupted(f"Finished networks are kept in {kept}; run the same command to go on.") from None
-        paths = {name: str(out_file(out, name, text)) for name, text in look.files.items()}
-        if as_json:
-            emit_json({"knee": look.knee.as_row(), "files": paths, "rows": list(look.study.rows)})
-            return
-        show_table(summary(look.study), ("length", "layers", "networks", "best", "median"))
-        say(f"The page: {paths['report.html']}")
-        conclude(look.knee.sentence)
+    kept = out / "study"
+    say("y = max_t <a1, x_t> + max_t <a2, x_t> + max_t <a3, x_t>: three retrievals.")
+    say("Theory: one attention layer needs three heads. Training networks with 1 to 5 heads:")
+    try:
+        look = first_look(kept, device=device, on_progress=bar)
+    except KeyboardInterrupt:
+        raise Interrupted(f"Finished networks are kept in {kept}; run the same command to go on.") from None
+    files = [out_file(out, name, text) for name, text in look.files.items()]
+    facts = {"knee": look.knee.as_row(), "rows": list(look.study.rows)}
+    told = [
+        Listing(cell_rows(look.study), ("length", "layers", "networks", "best", "median")),
+        f"Next: `headcount report {kept}`, `headcount fit {kept}`, or `headcount measure` on data of your own.",
+    ]
+    return Printout(facts, told, look.knee.sentence, files)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
 import signal
@@ -25,6 +24,7 @@ from headcount.cli.failures import (
     one_line_warnings,
     sentence_of,
 )
+from headcount.cli.surface import build_app
 from headcount.refusals import RefusalError, missing_package
 from headcount.visible import visible
 
@@ -32,46 +32,7 @@ __all__ = ["Interrupted", "app", "main"]
 
 REFUSED, UNFORESEEN, INTERRUPTED = 2, 1, 130  # exit codes
 
-# One file per room, in the order `--help` lists them. Each has `register(app)` and imports its room only when called.
-ROOMS = (
-    "demo",
-    "tasks",
-    "bounding",
-    "building",
-    "colliding",
-    "interpolating",
-    "infoflow",
-    "certifying",
-    "probing",
-    "lens",
-    "sweeping",
-    "fits",
-    "report",
-    "attending",
-    "figures",
-    "storing",
-    "measuring",
-    "shaping",
-    "allocation",
-    "compressing",
-    "ssm",
-    "generalise",
-    "margin",
-    "prompting",
-    "reproducing",
-)
-
-app = typer.Typer(
-    name="headcount",
-    help="How many heads, how wide, how deep? Size a sequence model by theory, check it by experiment.",
-    no_args_is_help=True,
-    add_completion=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for _room in ROOMS:
-    importlib.import_module(f"headcount.cli.{_room}").register(app)
+app = build_app("How many heads, how wide, how deep? Size a sequence model by theory, check it by experiment.")
 
 
 def _print_version(wanted: bool) -> bool:

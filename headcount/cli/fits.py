@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table
-from headcount.cli.sweeping import SpecName, one_spec, tell_damaged
+from headcount.cli.opening import opened
+from headcount.cli.options import Run, SpecName
+from headcount.cli.printing import Listing, Printout, out_file
 
 if TYPE_CHECKING:
     from headcount.fits import Knee
     from headcount.results import Study
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a study, as `headcount sweep` writes it.")]
 Predicted = Annotated[
     float | None, typer.Option(help="Value to judge; for heads, the task's own by default.", show_default=False)
 ]
@@ -26,53 +26,47 @@ LearningRate = Annotated[
     bool, typer.Option("--learning-rate", help="Fit the best learning rate in parameters and steps.")
 ]
 Norm = Annotated[str, typer.Option(help="Which error: nmse, or worst (proved, by `headcount certify RUN`).")]
-Out = Annotated[
-    Path | None, typer.Option(help="With --learning-rate, write the page into this folder.", show_default=False)
+To = Annotated[
+    Path | None,
+    typer.Option("--out", help="With --learning-rate, write the page into this folder.", show_default=False),
 ]
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("fit")
-    def fit(
-        run: Run,
-        law: Law = None,
-        learning_rate: LearningRate = False,
-        predicted: Predicted = None,
-        confidence: Confidence = 0.95,
-        norm: Norm = "nmse",
-        out: Out = None,
-        spec: SpecName = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Say how many heads are enough, or fit a law of scale.
+def fit(
+    run: Run,
+    law: Law = None,
+    learning_rate: LearningRate = False,
+    predicted: Predicted = None,
+    confidence: Confidence = 0.95,
+    norm: Norm = "nmse",
+    out: To = None,
+    spec: SpecName = None,
+) -> Printout:
+    """Say how many heads are enough, or fit a law of scale.
 
-        With intervals; --law fits a power law, --learning-rate the law of the best rate, also from a CSV of your own
-        with the columns parameters, steps, lr and loss.
-        """
-        from headcount.results import read_study
+    With intervals; --law fits a power law, --learning-rate the law of the best rate, also from a CSV of your own with
+    the columns parameters, steps, lr and loss.
+    """
+    if learning_rate:
+        _refuse_beside(law, predicted)
+        return _learning_rate(_losses(run, spec, norm), confidence, out, f"headcount fit {run} --learning-rate")
+    if run.suffix == ".csv":
+        raise ValueError(f"{run.name} is a table of losses: it is read with --learning-rate")
+    if out is not None:
+        raise ValueError("--out writes the page of --learning-rate; for the page of a study see `headcount report`")
+    study = _in_norm(opened(run, spec), norm)
+    if law is None:
+        return _knees_printed(_knees(study, predicted, confidence))
+    return _laws_printed(_laws(study, law, predicted, confidence))
 
-        if run.suffix == ".csv":
-            if not learning_rate:
-                raise ValueError(f"{run.name} is a table of losses: it is read with --learning-rate")
-            from headcount.papers.lr_law.loss_tables import read_losses
 
-            _refuse_beside(law, predicted)
-            _learning_rate(read_losses(run), confidence, out, as_json, f"headcount fit {run} --learning-rate")
-            return
-        study = read_study(run, one_spec(run, spec))
-        tell_damaged(run, study)
-        study = _in_norm(study, norm)
-        if learning_rate:
-            _refuse_beside(law, predicted)
-            _learning_rate(study, confidence, out, as_json, f"headcount fit {run} --learning-rate")
-            return
-        if out is not None:
-            raise ValueError("--out writes the page of --learning-rate; for the page of a study see `headcount report`")
-        found = _knees(study, predicted, confidence) if law is None else _laws(study, law, predicted, confidence)
-        if as_json:
-            emit_json(found)
-        else:
-            _print_knees(found) if law is None else _print_laws(found)
+def _losses(run: Path, spec: str | None, norm: str) -> Study:
+    """The rows of a study, or of a CSV of losses."""
+    if run.suffix != ".csv":
+        return _in_norm(opened(run, spec), norm)
+    from headcount.papers.lr_law.loss_tables import read_losses
+
+    return read_losses(run)
 
 
 def _in_norm(study: Study, norm: str) -> Study:
@@ -97,25 +91,15 @@ def _refuse_beside(law: str | None, predicted: float | None) -> None:
         raise ValueError(f"{name} has no meaning beside --learning-rate, which is judged by the published exponents")
 
 
-def _learning_rate(study: Study, confidence: float, out: Path | None, as_json: bool, command: str) -> None:
+def _learning_rate(study: Study, confidence: float, out: Path | None, command: str) -> Printout:
     from headcount.papers.lr_law.rate_page import fitted, rate_page
-    from headcount.report import write_article
 
     found = fitted(study, confidence=confidence)
-    page = None if out is None else out / "learning_rate.html"
-    if page is not None:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        write_article(page, rate_page(study, confidence=confidence, command=command))
-    if as_json:
-        emit_json(found.as_row())
-        return
-    show_table(found.cell_rows, ("parameters", "steps", "best lr", "interval", "NMSE", "R2", "seeds", "diverged"))
-    say()
-    show_table(found.law_rows, ("road", "exponent in", "measured", "interval", "published", "verdict", "R2"))
-    say()
-    if page is not None:
-        say(f"The page: {page}")
-    say(found.sentence)
+    page = rate_page(study, confidence=confidence, command=command) if out is not None else ""
+    files = [] if out is None else [out_file(out, "learning_rate.html", page)]
+    cells = Listing(found.cell_rows, ("parameters", "steps", "best lr", "interval", "NMSE", "R2", "seeds", "diverged"))
+    laws = Listing(found.law_rows, ("road", "exponent in", "measured", "interval", "published", "verdict", "R2"))
+    return Printout(found.as_row(), [cells, "", laws, ""], found.sentence, files)
 
 
 def _knees(study: Study, predicted: float | None, confidence: float) -> list[dict[str, Any]]:
@@ -137,19 +121,18 @@ def _row(knee: Knee) -> dict[str, Any]:
     return {**knee.as_row(), "interval": knee.interval, "sentence": knee.sentence}
 
 
-def _print_knees(found: list[dict[str, Any]]) -> None:
+def _knees_printed(found: list[dict[str, Any]]) -> Printout:
+    told: list[str | Listing] = []
     for part in found:
         rows = [_line(row, ", ".join(map(str, row["lengths"]))) for row in part["by_length"]]
         rows += [_line(part, "all")] if len(rows) > 1 else []
         verdict = ("verdict",) if part["predicted"] is not None else ()
         columns = ("length", "heads", "interval", "best NMSE", "seeds", "diverged", *verdict)
-        show_table(rows, columns, title=part["design"] or None)
-        say()
-        if len(found) > 1:
-            say(_capital(part["sentence"]))
-    if found[0]["unfinished"]:
-        say(f"{found[0]['unfinished']} of the networks of the spec are not trained yet; they may move this.")
-    conclude(found[0]["sentence"] if len(found) == 1 else _of_designs(found))
+        told += [Listing(rows, columns, part["design"] or None), ""]
+        told += [_capital(part["sentence"])] if len(found) > 1 else []
+    if left := found[0]["unfinished"]:
+        told.append(f"{left} of the networks of the spec are not trained yet; they may move this.")
+    return Printout(found, told, found[0]["sentence"] if len(found) == 1 else _of_designs(found))
 
 
 def _of_designs(found: list[dict[str, Any]]) -> str:
@@ -180,7 +163,7 @@ def _laws(study: Study, column: str, predicted: float | None, confidence: float)
     return [{"design": design, **law.as_row(), "law": str(law)} for design, law in laws.items()]
 
 
-def _print_laws(found: list[dict[str, Any]]) -> None:
+def _laws_printed(found: list[dict[str, Any]]) -> Printout:
     rows = [
         {
             "design": row["design"] or "all rows",
@@ -193,13 +176,11 @@ def _print_laws(found: list[dict[str, Any]]) -> None:
         for row in found
     ]
     verdict = ("verdict",) if found[0]["predicted"] is not None else ()
-    show_table(rows, ("design", "exponent", "interval", "floor", "gap", *verdict))
-    confidence, column = found[0]["confidence"], found[0]["column"]
-    say()
-    say(f"NMSE = floor + scale * {column}^-exponent; gap in decades; {confidence:.0%} intervals.")
-    one = found[0]
+    one, column = found[0], found[0]["column"]
+    note = f"\nNMSE = floor + scale * {column}^-exponent; gap in decades; {one['confidence']:.0%} intervals."
     law = f"NMSE falls like {column}^-{one['exponent']:.3g} [{one['exponent_low']:.3g}, {one['exponent_high']:.3g}]"
-    conclude(law if len(found) == 1 else f"{law} for {one['design']}, the first of {len(found)} designs")
+    so = law if len(found) == 1 else f"{law} for {one['design']}, the first of {len(found)} designs"
+    return Printout(found, [Listing(rows, ("design", "exponent", "interval", "floor", "gap", *verdict)), note], so)
 
 
 def _capital(words: str) -> str:

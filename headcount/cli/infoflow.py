@@ -1,4 +1,4 @@
-"""`headcount predict` and `headcount advise`: which depth, heads and dimensions a task needs, and why."""
+"""`headcount predict` and `advise`: what an architecture computes cheaply, and which one to take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, Out, conclude, emit_json, out_file, say, show_table, tell_written
+from headcount.cli.options import Embedding, Layers, Length, Out, TaskOrFile, With, fields_of
+from headcount.cli.printing import Listing, Printout, out_file
 from headcount.numerals import magnitude, power
 
 if TYPE_CHECKING:
@@ -24,75 +25,56 @@ BASES = {
     "impossible": "no network of this shape computes it, at any price",
     "calculus": "InfoFlow's counting; no proof either way",
 }
-TaskName = Annotated[
-    str, typer.Argument(help="A task's name (see `headcount tasks`), or a TOML file that describes one.")
-]
-Length = Annotated[int, typer.Option(help="Tokens in a sequence; a TOML file says it itself.", show_default=False)]
-With = Annotated[
-    list[str] | None,
-    typer.Option("--with", help="A field of the task, as retrievals=2; may be repeated.", show_default=False),
-]
-Layers = Annotated[str, typer.Option(help="Every layer as heads x head_dim, as 2x8+2x8.")]
-Embedding = Annotated[str, typer.Option(help="How tokens enter: feed-forward, or linear (one matrix).")]
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("predict")
-    def predict(
-        task: TaskName,
-        layers: Layers,
-        length: Length = 64,
-        fields: With = None,
-        positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
-        embed_dim: Annotated[int, typer.Option(help="Width of a state (0: the widest layer).")] = 0,
-        class_token: Annotated[str, typer.Option(help="Where it attends: in every layer, or in the last.")] = "every",
-        embedding: Embedding = "feed-forward",
-        as_json: AsJson = False,
-        out: Out = None,
-    ) -> None:
-        """Say whether an architecture computes a task cheaply.
+def predict(
+    task: TaskOrFile,
+    layers: Layers,
+    length: Length = 64,
+    fields: With = None,
+    positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
+    embed_dim: Annotated[int, typer.Option(help="Width of a state (0: the widest layer).")] = 0,
+    class_token: Annotated[str, typer.Option(help="Where it attends: in every layer, or in the last.")] = "every",
+    embedding: Embedding = "feed-forward",
+    out: Out = None,
+) -> Printout:
+    """Say whether an architecture computes a task cheaply.
 
-        On what basis, by which plan, and what limits it.
-        """
-        from headcount.nets import Architecture
-        from headcount.papers.infoflow import draw
-        from headcount.papers.infoflow import predict as ask
+    On what basis, by which plan, and what limits it.
+    """
+    from headcount.nets import Architecture
+    from headcount.papers.infoflow import draw
+    from headcount.papers.infoflow import predict as ask
 
-        kind = {"positions": positions, "embed_dim": embed_dim, "class_token": class_token, "embedding": embedding}
-        arch = Architecture.parse(layers, **kind)
-        prediction = ask(task_described(task, length, fields or []), arch)
-        files = _written(out, "prediction.json", prediction.as_row(), draw(prediction, _title(task))) if out else ()
-        if as_json:
-            emit_json(prediction.as_row())
-        else:
-            _print_prediction(_title(task), prediction, _assumed(task, length, fields or []), files)
+    kind = {"positions": positions, "embed_dim": embed_dim, "class_token": class_token, "embedding": embedding}
+    arch = Architecture.parse(layers, **kind)
+    prediction, title = ask(task_described(task, length, fields or []), arch), _title(task)
+    files = _written(out, "prediction.json", prediction.as_row(), draw(prediction, title)) if out else ()
+    told = _prediction_told(title, prediction, _assumed(task, length, fields or []))
+    return Printout(prediction.as_row(), told, prediction.claim(f"{title} by {arch.name}"), files)
 
-    @app.command("advise")
-    def advise(
-        task: TaskName,
-        eps: Annotated[float, typer.Option(help="The error wanted.")] = 1e-2,
-        length: Length = 64,
-        fields: With = None,
-        max_layers: Annotated[int, typer.Option(help="Most layers to consider.")] = 4,
-        max_heads: Annotated[int, typer.Option(help="Most heads in a layer.")] = 8,
-        as_json: AsJson = False,
-        out: Out = None,
-    ) -> None:
-        """Rank architectures for a task by predicted parameters.
 
-        And say which cannot compute it, and why.
-        """
-        from headcount.papers.infoflow import advise as ask
-        from headcount.papers.infoflow import draw
+def advise(
+    task: TaskOrFile,
+    eps: Annotated[float, typer.Option(help="The error wanted.")] = 1e-2,
+    length: Length = 64,
+    fields: With = None,
+    max_layers: Annotated[int, typer.Option(help="Most layers to consider.")] = 4,
+    max_heads: Annotated[int, typer.Option(help="Most heads in a layer.")] = 8,
+    out: Out = None,
+) -> Printout:
+    """Rank architectures for a task by predicted parameters.
 
-        target = task_described(task, length, fields or [])
-        advice = ask(target, eps, max_layers=max_layers, max_heads=max_heads)
-        drawn = draw(advice.best.prediction, _title(task)) if out else ""
-        files = _written(out, "advice.json", advice.as_row(), drawn) if out else ()
-        if as_json:
-            emit_json(advice.as_row())
-        else:
-            _print_advice(_title(task), advice, _assumed(task, length, fields or []), files)
+    And say which cannot compute it, and why.
+    """
+    from headcount.papers.infoflow import advise as ask
+    from headcount.papers.infoflow import draw
+
+    target, title = task_described(task, length, fields or []), _title(task)
+    advice = ask(target, eps, max_layers=max_layers, max_heads=max_heads)
+    files = _written(out, "advice.json", advice.as_row(), draw(advice.best.prediction, title)) if out else ()
+    told = _advice_told(title, advice, _assumed(task, length, fields or []))
+    return Printout(advice.as_row(), told, advice.claim(title), files)
 
 
 def task_described(task: str, length: int, fields: list[str]) -> Task | Structure:
@@ -106,27 +88,6 @@ def task_described(task: str, length: int, fields: list[str]) -> Task | Structur
     from headcount.tasks.catalogue import named, typical
 
     return named(task, length, **typical(task, fields_of(fields)))
-
-
-def fields_of(texts: list[str]) -> dict[str, Any]:
-    """The fields of a task, each given as name=value."""
-    return dict(_field(text) for text in texts)
-
-
-def _field(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError(f"--with takes name=value, as retrievals=2; got {text!r}")
-    if name.strip() == "length":
-        raise ValueError(f"the length of a task is said by --length, not by --with {text}")
-    try:
-        return name.strip(), _frozen(json.loads(value))
-    except json.JSONDecodeError:
-        return name.strip(), value
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _assumed(task: str, length: int, fields: list[str]) -> str:
@@ -152,63 +113,67 @@ def _title(task: str) -> str:
     return Path(task).stem if task.endswith(".toml") else task
 
 
-def _print_prediction(title: str, p: Prediction, assumed: str, files: Iterable[Path]) -> None:
+def _prediction_told(title: str, p: Prediction, assumed: str) -> list[str | Listing]:
     arch = p.arch
     places = f"{arch.positions} position features" if arch.positions else "no positions"
     places += ", class token in the last layer only" if arch.class_token == "last" else ""
     places += ", tokens enter by one matrix" if arch.embedding == "linear" else ""
     about = "" if p.warrant == "proved" else "about "
     cost = f"parameters {about}{p.cost}" if p.feasible else p.cost
-    say(f"{title} by {arch.name} ({places}): {p.verdict.upper()}, {cost}")
-    if assumed:
-        say(assumed)
-    _paragraph("Basis", f"{p.basis.kind}: {BASES[p.basis.kind if p.feasible else 'impossible']}")
-    _paragraph("Limit", p.limiting)
-    if p.fixes:
-        _paragraph("Would do", "; or ".join(map(str, p.fixes)))
-    if p.lower is not None:
-        _paragraph("At least", str(p.lower))
-    if p.outside is not None:
-        _paragraph("Outside", str(p.outside))
-    _cautions(p)
-    if p.plan:
-        say("\nPlan")
-        for step in p.plan:
-            _paragraph(f"  layer {step.layer}", f"{step.who} at {step.place}: {step.attends} ({step.retrieval})")
-            price = f"carries {step.carries:,}, eps^-{power(step.exponent)}"
-            _paragraph("", f"{step.mode}, score: {step.score}, {price}; {step.knows}")
-        grown = ", ".join(f"layer {k.layer}: {k.token:,} and {k.cls:,}" for k in p.known)
-        if grown:
-            _paragraph("  known", f"tokens a token and the class token can depend on, {grown}")
-    say("\nHow we know")
+    told = [f"{title} by {arch.name} ({places}): {p.verdict.upper()}, {cost}"]
+    told += [assumed] if assumed else []
+    told.append(_labelled("Basis", f"{p.basis.kind}: {BASES[p.basis.kind if p.feasible else 'impossible']}"))
+    told.append(_labelled("Limit", p.limiting))
+    told += [_labelled("Would do", "; or ".join(map(str, p.fixes)))] if p.fixes else []
+    told += [_labelled("At least", str(p.lower))] if p.lower is not None else []
+    told += [_labelled("Outside", str(p.outside))] if p.outside is not None else []
+    return [*told, *_cautions(p), *_plan(p), "\nHow we know", *_statements(p), ""]
+
+
+def _plan(p: Prediction) -> Iterable[str]:
+    if not p.plan:
+        return
+    yield "\nPlan"
+    for step in p.plan:
+        yield _labelled(f"  layer {step.layer}", f"{step.who} at {step.place}: {step.attends} ({step.retrieval})")
+        price = f"carries {step.carries:,}, eps^-{power(step.exponent)}"
+        yield _labelled("", f"{step.mode}, score: {step.score}, {price}; {step.knows}")
+    if grown := ", ".join(f"layer {k.layer}: {k.token:,} and {k.cls:,}" for k in p.known):
+        yield _labelled("  known", f"tokens a token and the class token can depend on, {grown}")
+
+
+def _statements(p: Prediction) -> Iterable[str]:
     if not p.statements:
-        _paragraph("  calculus", "the counting alone; no statement speaks of this shape", indent=16)
+        yield _labelled("  calculus", "the counting alone; no statement speaks of this shape", indent=16)
     for s in p.statements:
-        _paragraph(f"  {s.status}", f"{s.says} ({s.source})", indent=16)
-    say()
-    tell_written(files)
-    conclude(p.claim(f"{title} by {arch.name}"))
+        yield _labelled(f"  {s.status}", f"{s.says} ({s.source})", indent=16)
 
 
-def _cautions(p: Prediction) -> None:
-    for caution in p.cautions:
-        _paragraph("Caution", str(caution))
+def _cautions(p: Prediction) -> list[str]:
+    return [_labelled("Caution", str(caution)) for caution in p.cautions]
 
 
-def _paragraph(label: str, words: str, indent: int = 11) -> None:
-    say(textwrap.fill(words, 80, initial_indent=f"{label:<{indent}}", subsequent_indent=" " * indent))
+def _labelled(label: str, words: str, indent: int = 11) -> str:
+    return textwrap.fill(words, 80, initial_indent=f"{label:<{indent}}", subsequent_indent=" " * indent)
 
 
-def _print_advice(title: str, advice: Advice, assumed: str, files: Iterable[Path]) -> None:
+def _advice_told(title: str, advice: Advice, assumed: str) -> list[str | Listing]:
     best = advice.best
-    say(f"{title}, error {advice.eps:g}: best {best.architecture.name} ({best.prediction.verdict})")
-    if assumed:
-        say(assumed)
+    told: list[str | Listing] = [
+        f"{title}, error {advice.eps:g}: best {best.architecture.name} ({best.prediction.verdict})"
+    ]
+    told += [assumed] if assumed else []
     for step in best.prediction.plan:
-        _paragraph(f"  layer {step.layer}", f"{step.who} at {step.place}: {step.attends} ({step.mode})")
-    _cautions(best.prediction)
-    say()
-    rows = [
+        told.append(_labelled(f"  layer {step.layer}", f"{step.who} at {step.place}: {step.attends} ({step.mode})"))
+    columns = ("layers", "E", "pos", "parameters", "exponent", "basis", "reason")
+    told += [*_cautions(best.prediction), "", Listing(_ranked(advice), columns)]
+    told += [f"\nLeast heads per layer that are cheap, of dimension {advice.head_dim}", *_frontier(advice), ""]
+    told += _next(advice)
+    return told if best.prediction.cheap else [*told, f"Nothing tried is cheap for {title}."]
+
+
+def _ranked(advice: Advice) -> list[dict[str, Any]]:
+    return [
         {
             **c.as_row(),
             "parameters": magnitude(c.parameters) if c.parameters else "-",
@@ -218,20 +183,14 @@ def _print_advice(title: str, advice: Advice, assumed: str, files: Iterable[Path
         }
         for c in advice.ranked
     ]
-    show_table(rows, ("layers", "E", "pos", "parameters", "exponent", "basis", "reason"))
-    say(f"\nLeast heads per layer that are cheap, of dimension {advice.head_dim}")
+
+
+def _frontier(advice: Advice) -> Iterable[str]:
     for f in advice.frontier:
         where = f"{f.layers} layer{'s' if f.layers > 1 else ''}, {'positions' if f.positions else 'no positions'}"
         heads = f"{f.heads}" if f.heads else "no number tried"
         why = "" if f.heads == 1 else f"; fewer: {f.reason}" if f.heads else f": {f.reason}"
-        _paragraph(f"  {where}", f"{heads}{why}", indent=27)
-    say()
-    tell_written(files)
-    for line in _next(advice):
-        say(line)
-    if not best.prediction.cheap:
-        say(f"Nothing tried is cheap for {title}.")
-    conclude(advice.claim(title))
+        yield _labelled(f"  {where}", f"{heads}{why}", indent=27)
 
 
 def _next(advice: Advice) -> Iterable[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, out_file, say, show_table
+from headcount.cli.printing import Listing, Printout, out_file, say
 
 if TYPE_CHECKING:
     from headcount.fits import Measurement
@@ -43,96 +43,88 @@ Budget = Annotated[str | None, typer.Option(help="Time to keep to, as 90s or 5m.
 To = Annotated[Path | None, typer.Option("--out", help="Folder for page and rows. Default: out/measure-NAME.")]
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("measure")
-    def measure(
-        data: Data,
-        target: Target = "target",
-        sequence: Sequence = None,
-        window: Window = None,
-        horizon: Horizon = 1,
-        group: Group = None,
-        split: SplitOf = None,
-        kind: KindOf = None,
-        heads: Heads = "1-8",
-        seeds: Annotated[int, typer.Option(help="Networks for each head count.")] = 4,
-        steps: Annotated[int, typer.Option(help="Training steps.")] = 3000,
-        embed_dim: Annotated[int, typer.Option(help="Width of the state, shared by the heads.")] = 24,
-        width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
-        layers: Annotated[int, typer.Option(help="Attention layers.")] = 1,
-        positions: Positions = "auto",
-        lr: Annotated[str, typer.Option(help="Peak learning rate, or best: chosen for every head count.")] = "0.01",
-        split_seed: Annotated[int, typer.Option(help="Another split of the data.")] = 0,
-        budget: Budget = None,
-        device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-        model: Annotated[Path | None, typer.Option(help="Save a network here, for apply.", show_default=False)] = None,
-        out: To = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Say how many heads your data need.
+def measure(
+    data: Data,
+    target: Target = "target",
+    sequence: Sequence = None,
+    window: Window = None,
+    horizon: Horizon = 1,
+    group: Group = None,
+    split: SplitOf = None,
+    kind: KindOf = None,
+    heads: Heads = "1-8",
+    seeds: Annotated[int, typer.Option(help="Networks for each head count.")] = 4,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 3000,
+    embed_dim: Annotated[int, typer.Option(help="Width of the state, shared by the heads.")] = 24,
+    width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
+    layers: Annotated[int, typer.Option(help="Attention layers.")] = 1,
+    positions: Positions = "auto",
+    lr: Annotated[str, typer.Option(help="Peak learning rate, or best: chosen for every head count.")] = "0.01",
+    split_seed: Annotated[int, typer.Option(help="Another split of the data.")] = 0,
+    budget: Budget = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    model: Annotated[Path | None, typer.Option(help="Save a network here, for apply.", show_default=False)] = None,
+    out: To = None,
+) -> Printout:
+    """Say how many heads your data need.
 
-        Trains networks of 1 to 8 heads on them, beside baselines, and writes a page.
-        """
-        began = time.monotonic()  # before torch is loaded
-        from headcount.cli.door import Interrupted
-        from headcount.measuring import StudyPlan, measure
-        from headcount.measuring.planning import seconds
-        from headcount.measuring.tables import Reading
-        from headcount.training.progress import bar
+    Trains networks of 1 to 8 heads on them, beside baselines, and writes a page.
+    """
+    began = time.monotonic()  # before torch is loaded
+    from headcount.cli.door import Interrupted
+    from headcount.measuring import StudyPlan, measure
+    from headcount.measuring.planning import seconds
+    from headcount.measuring.tables import Reading
+    from headcount.training.progress import bar
 
-        plan = StudyPlan(
-            _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=_places(positions),
-            lr=_rate(lr),
-        )  # fmt: skip
-        reading = Reading(target, sequence, window, horizon, group, kind, split)
-        folder = out or Path("out") / f"measure-{_name(data)}"
-        try:
-            found = measure(
-                data,
-                reading=reading,
-                model=model,
-                plan=plan,
-                budget=None if budget is None else seconds(budget),
-                split_seed=split_seed,
-                device=device,
-                store=folder / "study",
-                command=_command(),
-                say=(lambda line: None) if as_json else say,
-                on_progress=bar,
-                began=began,
-            )
-        except KeyboardInterrupt:
-            raise Interrupted(f"Finished head counts are kept in {folder}; run the same command to go on.") from None
-        paths = {name: str(out_file(folder, name, text)) for name, text in found.files.items()}
-        if as_json:
-            emit_json({**found.as_row(), "files": paths, "rows": list(found.study.rows)})
-        else:
-            _show(found, paths["report.html"])
-
-    @app.command("apply")
-    def apply(
-        model: Annotated[Path, typer.Argument(help="What measure --model wrote.", show_default=False)],
-        data: Annotated[Path, typer.Argument(help=".npz with x, or .csv.", show_default=False)],
-        sequence: Sequence = None,
-        out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
-        as_json: AsJson = False,
-    ) -> None:
-        """Predict new sequences with a saved model.
-
-        In your units, into a CSV of one line per sequence.
-        """
-        from headcount.measuring.applying import predictions, write_predictions
-        from headcount.measuring.fitted import load
-
-        rows = predictions(load(model), data, sequence)
-        if as_json:
-            emit_json({"predictions": rows})
-            return
-        write_predictions(rows, out)
-        say(f"So: {len(rows)} predictions are in {out}.")
+    plan = StudyPlan(
+        _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=_places(positions),
+        lr=_rate(lr),
+    )  # fmt: skip
+    reading = Reading(target, sequence, window, horizon, group, kind, split)
+    folder = out or Path("out") / f"measure-{_name(data)}"
+    try:
+        found = measure(
+            data,
+            reading=reading,
+            model=model,
+            plan=plan,
+            budget=None if budget is None else seconds(budget),
+            split_seed=split_seed,
+            device=device,
+            store=folder / "study",
+            command=_command(),
+            say=say,
+            on_progress=bar,
+            began=began,
+        )
+    except KeyboardInterrupt:
+        raise Interrupted(f"Finished head counts are kept in {folder}; run the same command to go on.") from None
+    paths = {name: str(out_file(folder, name, text)) for name, text in found.files.items()}
+    so = f"{found.advice[:1].lower()}{found.advice[1:]}"
+    facts = {**found.as_row(), "rows": list(found.study.rows)}
+    return Printout(facts, _told(found), so, paths.values())
 
 
-def _show(found: Measurement, page: str) -> None:
+def apply(
+    model: Annotated[Path, typer.Argument(help="What measure --model wrote.", show_default=False)],
+    data: Annotated[Path, typer.Argument(help=".npz with x, or .csv.", show_default=False)],
+    sequence: Sequence = None,
+    out: Annotated[Path, typer.Option(help="The CSV to write.")] = Path("predictions.csv"),
+) -> Printout:
+    """Predict new sequences with a saved model.
+
+    In your units, into a CSV of one line per sequence.
+    """
+    from headcount.measuring.applying import predictions, write_predictions
+    from headcount.measuring.fitted import load
+
+    rows = predictions(load(model), data, sequence)
+    write_predictions(rows, out)
+    return Printout({"predictions": rows}, [], f"{len(rows)} predictions are in {out}", [out])
+
+
+def _told(found: Measurement) -> list[str | Listing]:
     without = [
         {
             "heads": base["name"],
@@ -155,15 +147,10 @@ def _show(found: Measurement, page: str) -> None:
         for row in found.by_heads()
     ]
     wrong = ("wrong",) if rows[0]["wrong"] is not None else ()
-    say()
-    show_table([*without, *rows], ("heads", found.words, "seeds", *wrong, "against", "weights", "kB", "ms"))
-    say()
+    columns = ("heads", found.words, "seeds", *wrong, "against", "weights", "kB", "ms")
     sentence = found.sentence
-    say(f"{sentence[:1].upper()}{sentence[1:]}.")
-    for warning in found.warnings:
-        say(f"Note: {warning}.")
-    say(f"The page: {page}")
-    say(f"So: {found.advice[:1].lower()}{found.advice[1:]}")
+    notes = [f"Note: {warning}." for warning in found.warnings]
+    return ["", Listing([*without, *rows], columns), "", f"{sentence[:1].upper()}{sentence[1:]}.", *notes]
 
 
 def _factor(worth) -> str:

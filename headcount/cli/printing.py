@@ -15,12 +15,24 @@ from rich.console import Console
 from rich.table import Table
 
 from headcount.files import whole
+from headcount.results.claim import conclusion
 from headcount.visible import visible
 
 if TYPE_CHECKING:
     from headcount.results import Claim
 
-__all__ = ["Listing", "Printout", "json_asked", "out_file", "say", "show", "status_line", "warn"]
+__all__ = [
+    "Listing",
+    "Printout",
+    "Verbatim",
+    "json_asked",
+    "json_wanted",
+    "out_file",
+    "say",
+    "show",
+    "status_line",
+    "warn",
+]
 
 NAME = 32  # what the first column holds is a name, to be copied whole, up to so many characters
 
@@ -33,12 +45,17 @@ class Listing(NamedTuple):
     title: str | None = None
 
 
+class Verbatim(str):
+    """Text that is printed as it is, for another program: no line of it is wrapped."""
+
+
 @dataclass(frozen=True)
 class Printout:
     """What a command has to say: `facts` to a program, `told` to a person, and what it all comes to.
 
-    `facts` is what --json prints, or an iterator of pieces of its text; files are added to a mapping of facts. `told` are paragraphs and tables in the
-    order of reading. `so` is the conclusion: a claim, or a sentence that decides nothing. `code` is the exit code.
+    `facts` is what --json prints, or an iterator of pieces of its text; files are added to a mapping of facts. `told`
+    are paragraphs and tables in the order of reading. `so` is the conclusion: a claim, or a sentence that decides
+    nothing. `code` is the exit code.
     """
 
     facts: Any
@@ -61,6 +78,11 @@ def json_asked(asked: bool) -> Iterator[None]:
         _quiet.pop()
 
 
+def json_wanted() -> bool:
+    """Whether the answer will be JSON: for what is so long that it is handed out piece by piece."""
+    return _quiet[-1]
+
+
 def show(printout: Printout, *, as_json: bool) -> None:
     """Print what a command has to say."""
     files = [str(file) for file in printout.files]
@@ -68,10 +90,19 @@ def show(printout: Printout, *, as_json: bool) -> None:
         sys.stdout.writelines(_json_pieces(printout.facts, files))
         return
     for part in printout.told:
-        say(part) if isinstance(part, str) else _show_listing(part)
+        _show_part(part)
     for file in files:
         say(f"wrote {file}")
     _conclude(printout.so)
+
+
+def _show_part(part: str | Listing) -> None:
+    if isinstance(part, Verbatim):
+        typer.echo(visible(part))
+    elif isinstance(part, str):
+        say(part)
+    else:
+        _show_listing(part)
 
 
 def _json_pieces(facts: Any, files: list[str]) -> Iterable[str]:
@@ -90,7 +121,7 @@ def _conclude(so: Claim | str) -> None:
     for line in rest:
         say(f"  {line}")
     if first:
-        say(f"So: {first.rstrip('.')}.")
+        say(conclusion(first))
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -1,4 +1,4 @@
-"""`headcount report`: one self-contained page of a study."""
+"""`headcount report`: one self-contained page of a study, its figure and table for a paper, where its heads look."""
 
 from __future__ import annotations
 
@@ -8,45 +8,116 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headcount.cli.printing import AsJson, conclude, emit_json, out_file, tell_written
-from headcount.cli.sweeping import SpecName, one_spec, tell_damaged
+from headcount.cli.opening import folder_of, one_spec, opened
+from headcount.cli.options import Run, SpecName
+from headcount.cli.printing import Listing, Printout, Verbatim, out_file
+from headcount.refusals import at_least_one, nearest
 
 if TYPE_CHECKING:
+    from headcount.results import Study
     from headcount.results.attention_record import AttentionRecord
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a study, as `headcount sweep` writes it.")]
 To = Annotated[Path | None, typer.Option("--out", help="Folder to write into; RUN by default.", show_default=False)]
 Predicted = Annotated[int | None, typer.Option(help="Heads to judge; the task's own by default.", show_default=False)]
+Figure = Annotated[str, typer.Option("--figure", help="Only the figure, for a paper: svg, pdf or png.")]
+Width = Annotated[str, typer.Option(help="With --figure: width on paper, as 3.25in or 84mm.")]
+Tabular = Annotated[str, typer.Option("--table", help="Only the numbers: latex or markdown.")]
+Attention = Annotated[bool, typer.Option("--attention", help="Only where the heads of a kept network look.")]
+Heads = Annotated[int | None, typer.Option(help="With --attention: of so many heads; else the best.")]
+Length = Annotated[int | None, typer.Option(help="With --attention: of this length; else the best.")]
+Samples = Annotated[int, typer.Option(help="With --attention: fresh sequences to look at.")]
+Inputs = Annotated[int, typer.Option(help="With --attention: sequences to draw a map of.")]
+Seed = Annotated[int, typer.Option(help="With --attention: seed of the sequences.")]
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("report")
-    def report(
-        run: Run, out: To = None, predicted: Predicted = None, spec: SpecName = None, as_json: AsJson = False
-    ) -> None:
-        """Write the page of a study and its main figure."""
+def report(
+    run: Run,
+    out: To = None,
+    predicted: Predicted = None,
+    figure: Figure = "",
+    width: Width = "6.5in",
+    table: Tabular = "",
+    attention: Attention = False,
+    heads: Heads = None,
+    length: Length = None,
+    samples: Samples = 1000,
+    inputs: Inputs = 4,
+    seed: Seed = 0,
+    spec: SpecName = None,
+) -> Printout:
+    """Write the page of a study and its main figure.
+
+    With --figure the figure for a paper instead, with --table its numbers in LaTeX or Markdown, with --attention how
+    often each head of a kept network looks at what each retrieval finds.
+    """
+    folder = folder_of(run, out)
+    if attention:
+        at_least_one(samples=samples)
+        looked = {"samples": samples, "inputs": max(0, inputs), "seed": seed, "heads": heads, "length": length}
+        return _attention(run, folder, one_spec(run, spec), looked)
+    study = opened(run, spec)
+    if table:
+        return _table(study, table)
+    if figure:
+        return _figure(study, folder, figure, width)
+    pages = _pages(run, study, predicted, spec)
+    paths = {name: out_file(folder, name, content) for name, content in pages.items()}
+    so = f"open {paths['report.html']} in a browser: one page that needs no other file and no network"
+    return Printout({name: str(path) for name, path in paths.items()}, [], so, paths.values())
+
+
+def _pages(run: Path, study: Study, predicted: int | None, spec: str | None) -> dict[str, str]:
+    """The pages of a study by name: of data of the user's own, of letters, or of any other task."""
+    from headcount.papers.born.born_page import length_page
+    from headcount.papers.born.length_study import LengthStudy
+    from headcount.report import write
+
+    if study.spec.get("measured", False):  # `headcount measure` made these rows
         from headcount.fits import Measurement
-        from headcount.report import write, write_measured
-        from headcount.results import read_study
+        from headcount.report import write_measured
 
-        folder = out or (run if run.is_dir() else run.parent)
-        spec = one_spec(run, spec)
-        study = read_study(run, spec)
-        tell_damaged(run, study)
-        given = study.spec.get("measured", False)  # data of the user's own: `headcount measure` made these rows
-        if given:
-            pages = write_measured(Measurement(study))
-        else:
-            pages = write(study, predicted=predicted, attention=_attention(run, spec))
-        paths = {name: str(out_file(folder, name, content)) for name, content in pages.items()}
-        if as_json:
-            emit_json(paths)
-        else:
-            tell_written(paths.values())
-            conclude(f"open {paths['report.html']} in a browser: one page that needs no other file and no network")
+        return write_measured(Measurement(study))
+    pages = write(study, predicted=predicted, attention=_looked(run, spec))
+    command = f"headcount report {run}"
+    letters = [length_page(part, command=command) for part in LengthStudy.of(study)]
+    return pages | {"lengths.html" if i == 0 else f"lengths-{i + 1}.html": page for i, page in enumerate(letters)}
 
 
-def _attention(run: Path, spec: str | None) -> AttentionRecord | None:
+def _table(study: Study, kind: str) -> Printout:
+    from headcount.report.tabular import as_latex, as_markdown
+
+    kinds = {"latex": as_latex, "markdown": as_markdown}
+    if kind not in kinds:
+        raise ValueError(f"no table as {kind!r}; {nearest(kind, kinds)}")
+    text = kinds[kind](study)
+    return Printout({"table": text}, [Verbatim(text)])
+
+
+def _figure(study: Study, folder: Path, format: str, width: str) -> Printout:
+    from headcount.report.figure_files import write_figure
+
+    path = write_figure(study, folder, format, width)
+    so = f"the figure is {width} wide and needs nothing but a reader of {format.upper()}"
+    return Printout({"file": str(path)}, [], so, [path])
+
+
+def _attention(run: Path, folder: Path, spec: str | None, looked: dict[str, int | None]) -> Printout:
+    from headcount.report import attention_page
+    from headcount.training.attention_maps import attention_in
+
+    record = attention_in(run, spec=spec, **looked)  # type: ignore[arg-type]
+    page = attention_page(record, command=f"headcount report {run} --attention")
+    path = out_file(folder, "attention.html", page)
+    rows = [{k: v if k == "head" else f"{v:.1%}" for k, v in row.items()} for row in record.rows()]
+    told = [
+        f"{record.task} by {record.layers} at length {record.length}, NMSE {record.nmse:.2e}\n",
+        Listing(rows, ("head", *record.retrievals)),
+        f"\nA guess would be right in {record.chance:.1%} of {record.samples} sequences.",
+    ]
+    return Printout({**record.to_json(), "file": str(path)}, told, record.sentence, [path])
+
+
+def _looked(run: Path, spec: str | None) -> AttentionRecord | None:
     """Where the best network kept looks; None where none is kept, or its task does not say what it finds."""
     if not (run / "networks").is_dir():
         return None

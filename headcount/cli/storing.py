@@ -1,76 +1,97 @@
-"""`headcount store verify | repair | merge`: see to the files that sweeps keep their rows in."""
+"""`headcount runs`: the studies of a folder, listed, exported, verified, repaired, merged."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headcount.cli.printing import AsJson, emit_json, say
+from headcount.cli.opening import folder_of, one_spec, tell_damaged
+from headcount.cli.options import Run, SpecName
+from headcount.cli.printing import Listing, Printout, json_wanted, warn
+from headcount.numerals import counted
+
+if TYPE_CHECKING:
+    from headcount.results.export import Exported
 
 Folder = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a study, as `headcount sweep` writes it.")]
 Into = Annotated[Path, typer.Argument(metavar="INTO", help="Folder of the store that grows; made if missing.")]
 Others = Annotated[list[Path], typer.Argument(metavar="STORE...", help="Folders of the stores to bring in.")]
+To = Annotated[Path | None, typer.Option("--out", help="Folder to write into. Default: RUN.")]
 
 
-def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Verify, repair and merge the stores of sweeps.", no_args_is_help=True)
-    app.add_typer(group, name="store")
+def list_runs(folder: Annotated[Path, typer.Argument(help="Folder that holds studies.")] = Path("runs")) -> Printout:
+    """List the studies in a folder.
 
-    @group.command("verify")
-    def verify(folder: Folder, as_json: AsJson = False) -> None:
-        """Read every page and every row of a store and say which are damaged; nothing is changed."""
-        from headcount.results.upkeep import verify_store
+    Every spec of each: how many networks it wants, and how many are trained.
+    """
+    from headcount.results.overview import studies_in, unfinished_in_words
 
-        found = verify_store(folder)
-        if as_json:
-            emit_json({**asdict(found), "sound": found.sound})
-        else:
-            say(f"{found.path}: {found.rows} rows, {found.specs} specs, {len(found.damaged)} rows damaged.")
-            _name(found.damaged)
-            for problem in found.problems[:3]:
-                say(f"  {problem}")
-            cure = "every row is as it was written" if found.sound else "`headcount store repair` saves the rest"
-            say(f"So: {cure}.")
-        if not found.sound:
-            raise typer.Exit(2)
-
-    @group.command("repair")
-    def repair(folder: Folder, as_json: AsJson = False) -> None:
-        """Write a sound store from all that can be read of a damaged one, which is put aside.
-
-        A sound one is left as it is; one that others use is refused.
-        """
-        from headcount.results.upkeep import repair_store
-
-        found = repair_store(folder)
-        if as_json:
-            emit_json(asdict(found))
-            return
-        if not found.aside:
-            say(f"So: nothing was done: every one of the {found.rows} rows of {found.path} is as it was written.")
-            return
-        say(f"{found.rows} rows are in {found.path}; the file as it was is {found.aside}.")
-        _name(found.dropped)
-        say(f"So: run the sweep again to train the {len(found.dropped)} rows known to be lost, and any page's rows.")
-
-    @group.command("merge")
-    def merge(into: Into, others: Others, as_json: AsJson = False) -> None:
-        """Bring the rows and specs of other stores into one; rows that are there already stay."""
-        from headcount.results.upkeep import merge_stores
-
-        found = merge_stores(into, *others)
-        if as_json:
-            emit_json(asdict(found))
-            return
-        say(f"{found.added} rows and {found.specs} specs came into {found.path}.")
-        _name(found.differing)
-        say(f"So: {len(found.differing)} rows differ from those that were there, which stand.")
+    rows, odd = studies_in(folder)
+    for problem in odd:
+        warn(problem)
+    columns = ("study", "spec", "task", "trained", "wanted", "diverged", "device")
+    return Printout(rows, [Listing(rows, columns)], unfinished_in_words(rows))
 
 
-def _name(runs: tuple[str, ...]) -> None:
-    if runs:
-        more = f" and {len(runs) - 10} more" if len(runs) > 10 else ""
-        say(f"  {', '.join(runs[:10])}{more}")
+def export(run: Run, out: To = None, spec: SpecName = None) -> Printout:
+    """Write a study as rows.csv, rows.jsonl and study.json."""
+    from headcount.results.export import Exported
+
+    study = Exported.of(run, one_spec(run, spec))
+    if json_wanted():
+        return Printout(_all_rows(study, run))
+    written = study.write(folder_of(run, out))
+    tell_damaged(run, study.head)
+    others = " and ".join(path.name for path in written[1:])
+    return Printout(None, [], f"{counted(study.count, 'row')} are in {written[0]}, and again in {others}", written)
+
+
+def _all_rows(study: Exported, run: Path) -> Iterator[str]:
+    yield from study.json_list()
+    tell_damaged(run, study.head)
+
+
+def verify(folder: Folder) -> Printout:
+    """Read every page and every row of a store and say which are damaged; nothing is changed."""
+    from headcount.results.upkeep import verify_store
+
+    seen = verify_store(folder)
+    told = [f"{seen.path}: {seen.rows} rows, {seen.specs} specs, {len(seen.damaged)} rows damaged."]
+    told += [*_named(seen.damaged), *(f"  {problem}" for problem in seen.problems[:3])]
+    so = "every row is as it was written" if seen.sound else "`headcount runs repair` saves the rest"
+    return Printout({**asdict(seen), "sound": seen.sound}, told, so, code=0 if seen.sound else 2)
+
+
+def repair(folder: Folder) -> Printout:
+    """Write a sound store from all that can be read of a damaged one, which is put aside.
+
+    A sound one is left as it is; one that others use is refused.
+    """
+    from headcount.results.upkeep import repair_store
+
+    mended = repair_store(folder)
+    if not mended.aside:
+        so = f"nothing was done: every one of the {mended.rows} rows of {mended.path} is as it was written"
+        return Printout(asdict(mended), [], so)
+    told = [f"{mended.rows} rows are in {mended.path}; the file as it was is {mended.aside}.", *_named(mended.dropped)]
+    so = f"run the sweep again to train the {len(mended.dropped)} rows known to be lost, and any page's rows"
+    return Printout(asdict(mended), told, so)
+
+
+def merge(into: Into, others: Others) -> Printout:
+    """Bring the rows and specs of other stores into one; rows that are there already stay."""
+    from headcount.results.upkeep import merge_stores
+
+    merged = merge_stores(into, *others)
+    told = [f"{merged.added} rows and {merged.specs} specs came into {merged.path}.", *_named(merged.differing)]
+    so = f"{len(merged.differing)} rows differ from those that were there, which stand"
+    return Printout(asdict(merged), told, so)
+
+
+def _named(runs: tuple[str, ...]) -> list[str]:
+    more = f" and {len(runs) - 10} more" if len(runs) > 10 else ""
+    return [f"  {', '.join(runs[:10])}{more}"] if runs else []

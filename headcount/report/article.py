@@ -58,7 +58,7 @@ def article(
     """The page as one self-contained HTML text: light, dark and narrow, with the date and the version on it.
 
     >>> rows = Passage("Rows", rows=({"heads": 3, "nmse": 1e-4},))
-    >>> page = article("Three heads", "So: three.", [rows], subject="example")
+    >>> page = article("Three heads", "Three do.", [rows], subject="example")
     >>> "<h1>Three heads</h1>" in page, "1.00e-4" in page, "https://" in page
     (True, True, False)
     """

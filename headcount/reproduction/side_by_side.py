@@ -11,6 +11,7 @@ from headcount.fits.agreement import MOST, ORDERED, SPREADS, Agreement, TableCom
 from headcount.numerals import short
 from headcount.report.rendering import render
 from headcount.reproduction.index import REPRODUCTIONS
+from headcount.results.claim import conclusion
 from headcount.results.literature import Cells
 from headcount.results.record import Record, Reproduction
 from headcount.sources import PAPERS
@@ -195,7 +196,7 @@ def _answer(found: Sequence[PageEntry]) -> str:
     """How many published tables came out how, in one sentence."""
     outcomes = [verdict.outcome for entry in found for verdict in entry.verdicts]
     counts = ", ".join(f"{outcomes.count(word)} {meant}" for word, meant in MEANT.items() if word in outcomes)
-    return f"So: of {len(outcomes)} published tables and lists of statements, {counts}."
+    return conclusion(f"of {len(outcomes)} published tables and lists of statements, {counts}")
 
 
 def _tidy(text: str) -> str:

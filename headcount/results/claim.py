@@ -11,7 +11,7 @@ from headcount.results.bound import Bound, Hypothesis
 from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, allowed
 from headcount.sources import Source
 
-__all__ = ["MOST_WORDS", "Claim"]
+__all__ = ["MOST_WORDS", "Claim", "conclusion"]
 
 MOST_WORDS = 40  # of the first sentence, with its conditions in short form
 
@@ -220,3 +220,12 @@ def _joined(one: Evidence | None, other: Evidence | None) -> Evidence | None:
         rows=one.rows + other.rows,
         sizes=" and ".join(dict.fromkeys(filter(None, (one.sizes, other.sizes)))),
     )
+
+
+def conclusion(said: Claim | str) -> str:
+    """The sentence in which a command or a page comes to its end.
+
+    >>> conclusion("three heads do")
+    'So: three heads do.'
+    """
+    return f"So: {str(said).rstrip('.')}."

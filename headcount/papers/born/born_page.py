@@ -17,6 +17,7 @@ from headcount.papers.born.length_study import LengthStudy
 from headcount.papers.born.published import BINS, FROM_SCRATCH, IN_CONTEXT, MISLABELLED
 from headcount.papers.born.reproduce import table_rows
 from headcount.report import Exhibit, Passage, article
+from headcount.results.claim import conclusion
 
 __all__ = ["born_page", "length_page"]
 
@@ -43,7 +44,9 @@ def length_page(study: LengthStudy, *, command: str = "", date: str = "") -> str
     facts = {"layers": study.setting.depth, "width": study.setting.embed_dim, "seeds": len(study.rows),
              "steps": study.setting.steps}  # fmt: skip
     headline = f"{study.name}: trained on {curve[0]['lengths']}, tested on longer strings"
-    return article(headline, study.sentence, parts, subject="length", facts=facts, command=command, date=date)
+    return article(
+        headline, conclusion(study.sentence), parts, subject="length", facts=facts, command=command, date=date
+    )
 
 
 def born_page(
@@ -60,8 +63,8 @@ def born_page(
     lines = table_rows(stored)
     held = [line for line in lines if line["proved"] == "proved" and line["verdict"].startswith("generalises")]
     proved = [line for line in lines if line["proved"] == "proved"]
-    lead = f"So: of {len(proved)} rows with a proof, {len(held)} are right in the longest range tested."
-    lead = lead if lines else "So: the table has not been measured yet."
+    lead = f"of {len(proved)} rows with a proof, {len(held)} are right in the longest range tested"
+    lead = conclusion(lead if lines else "the table has not been measured yet")
     headline = "Retrieval and copying: what is proved at every length, and what small networks learn"
     return article(headline, lead, parts, subject="born", date=date, command="python -m benchmarks.born_table")
 

@@ -17,7 +17,7 @@ from headcount.training.loop import Outcome, train
 from headcount.training.member import Member, Recipe
 from headcount.training.strings import string_recipe
 
-__all__ = ["DECAY", "LONG", "SHORT", "TASKS", "BornSetting", "from_scratch", "summary", "tested"]
+__all__ = ["DECAY", "LONG", "SHORT", "TASKS", "BornSetting", "from_scratch", "shares", "summary", "tested"]
 
 DECAY = 1e-2  # weight decay of every decoder
 
@@ -100,13 +100,14 @@ def tested(outcome: Outcome) -> list[dict[str, Any]]:
     kept = ("task", "layers", "embed_dim", "seed", "data_seed", "lr", "parameters", "backend", "steps")
     rows, made = [], cast(Sequence[dict[str, Any]], outcome.rows)
     for row in made:
-        tests = [{"lengths": t["lengths"], "loss": t["loss"], **_shares(t)} for t in row["tests"]]
-        curve = [(at["step"], at["loss"], *_shares(at).values()) for at in row["curve"]]
+        tests = [{"lengths": t["lengths"], "loss": t["loss"], **shares(t)} for t in row["tests"]]
+        curve = [(at["step"], at["loss"], *shares(at).values()) for at in row["curve"]]
         rows.append({**{name: row[name] for name in kept}, "curve": curve, "tests": tests})
     return rows
 
 
-def _shares(test: dict[str, Any]) -> dict[str, float]:
+def shares(test: dict[str, Any]) -> dict[str, float]:
+    """Of a range of lengths, the share of letters and of whole strings that are right."""
     return {"letters": test["token_accuracy"], "strings": test["string_accuracy"]}
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from headcount.papers.born.experiments import TASKS, BornSetting, tested
+from headcount.papers.born.experiments import TASKS, BornSetting, shares, tested
 from headcount.refusals import nearest
+from headcount.results import Study
 from headcount.tasks.alternation import Alternation
+from headcount.tasks.catalogue import on_lengths
 from headcount.tasks.copies import Copy
 from headcount.tasks.counting import CountingProgram, LengthVerdict
 from headcount.tasks.neighbours import Neighbour
@@ -51,6 +54,27 @@ class LengthStudy:
     setting: BornSetting
     rows: tuple[dict[str, Any], ...]
 
+    @classmethod
+    def of(cls, study: Study) -> list[LengthStudy]:
+        """A sweep of decoders on a letter task of the paper, shape by shape; nothing where the task is another."""
+        task = _paper_task(study)
+        if task is None:
+            return []
+        shapes = dict.fromkeys((row["layers"], row["embed_dim"]) for row in study)  # type: ignore[typeddict-item]
+        return [cls._of_shape(study, task, layers, width) for layers, width in shapes]
+
+    @classmethod
+    def _of_shape(cls, study: Study, task: Judged, layers: str, width: int) -> LengthStudy:
+        rows: list[Any] = [row for row in study if (row["layers"], row["embed_dim"]) == (layers, width)]  # type: ignore[typeddict-item]
+        ranges = [tuple(test["lengths"]) for test in rows[0]["tests"]]
+        blocks = [tuple(map(int, block.split("x"))) for block in layers.split("+")]
+        recipe = study.spec["recipe"]
+        setting = BornSetting(ranges[0], tuple(ranges[1:]), len(blocks), blocks[0][0], width, rows[0]["steps"],
+                              recipe.get("batch", 0), rows[0]["lr"], tuple(row["seed"] for row in rows))  # fmt: skip
+        code = next((code for code, one in TASKS.items() if one == task), type(task).__name__)
+        tests = [{**row, "tests": [{**t, **shares(t)} for t in row["tests"]]} for row in rows]
+        return cls(f"{code} by {layers}", task, setting, tuple(tests))
+
     @property
     def verdict(self) -> LengthVerdict:
         """What is proved, of networks as deep as these."""
@@ -90,7 +114,7 @@ class LengthStudy:
             "holds": f"networks trained on {inside['lengths']} are right on {far['lengths']} ({far['strings']:.2f})",
             "falls": f"networks trained on {inside['lengths']} fall to {far['strings']:.2f} on {far['lengths']}",
         }[self.outcome]
-        return f"So: for {self.name} {proved}, and {seen}."
+        return f"for {self.name} {proved}, and {seen}"
 
     def as_json(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
@@ -98,6 +122,16 @@ class LengthStudy:
         setting = asdict(self.setting)
         words = {"outcome": self.outcome, "sentence": self.sentence}
         return {"task": self.name, "verdict": verdict, "setting": setting, "curve": self.curve, **words}
+
+
+def _paper_task(study: Study) -> Judged | None:
+    """The letter task of a sweep, where it is one of the paper's; a task of the user's own is code and not run here."""
+    stated = tomllib.loads(study.spec.get("toml") or "").get("task", {})
+    if "train" not in stated or ":" in str(stated.get("name", ":")):
+        return None
+    rest = {key: value for key, value in stated.items() if key not in ("name", "train", "tests", "offsets")}
+    task = on_lengths(stated["name"], train=tuple(stated["train"]), **rest).task
+    return task if isinstance(task, Judged) else None
 
 
 def layers_of(program: CountingProgram) -> int:

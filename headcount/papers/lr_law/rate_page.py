@@ -13,6 +13,7 @@ from headcount.numerals import counted, listed, short
 from headcount.papers.lr_law.parabola import BestRate, best_rates
 from headcount.papers.lr_law.published import PUBLISHED
 from headcount.papers.lr_law.two_roads import RateLaw, extrapolated_law, rate_law
+from headcount.results.claim import conclusion
 
 if TYPE_CHECKING:
     from headcount.drawing.svg import Figure
@@ -48,7 +49,7 @@ class RateFindings:
             f"{found[name]} in {name} (published {verdict.predicted:g}: {verdict.outcome})"
             for name, verdict in self.law.verdicts.items()
         )
-        return f"So: the best rate has exponent {says}."
+        return f"the best rate has exponent {says}"
 
     @property
     def cell_rows(self) -> list[dict[str, Any]]:
@@ -105,7 +106,8 @@ def rate_page(study: Study, *, confidence: float = 0.95, command: str = "", date
     ]
     facts = {"networks": law.runs, "diverged": law.diverged, "cells": len(found.best), "seeds": law.seeds}
     title = "Where the best learning rate moves"
-    return article(title, found.sentence, sections, subject="learning rate", facts=facts, command=command, date=date)
+    lead = conclusion(found.sentence)
+    return article(title, lead, sections, subject="learning rate", facts=facts, command=command, date=date)
 
 
 def _within(rows: list[dict[str, Any]], column: str) -> tuple[dict[str, Any], ...]:

@@ -9,6 +9,7 @@ from headcount.papers.ssm.quantise import bits_rows
 from headcount.papers.ssm.responses import gap
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 from headcount.report import Exhibit, Passage, article
+from headcount.results.claim import conclusion
 
 __all__ = ["comparison", "deepening_page", "deepening_sentence"]
 
@@ -70,7 +71,7 @@ def deepening_page(
     ]  # fmt: skip
     facts = {"modes": system.modes, "kernel": "real" if system.is_real else "complex",
              "depth": deep.depth, "width": deep.width, "largest entry": f"{deep.largest_entry:.3g}"}  # fmt: skip
-    return article(headline, f"So: {sentence}.", sections, subject=name, facts=facts, command=command, date=date)
+    return article(headline, conclusion(sentence), sections, subject=name, facts=facts, command=command, date=date)
 
 
 SAME = f"The impulse responses differ by {{lost:.1e}} of their size over {SAMPLES} samples."

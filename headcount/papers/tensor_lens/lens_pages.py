@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 from headcount.drawing.svg import Figure, tag, text
 from headcount.papers.tensor_lens.views import LensView
 from headcount.report.rendering import both, render
+from headcount.results.claim import conclusion
 
 __all__ = ["layer_map", "lens_page"]
 
@@ -23,6 +24,7 @@ def lens_page(view: LensView, *, command: str = "") -> str:
         "lens.html",
         "headcount.papers.tensor_lens",
         view=view,
+        conclusion=conclusion(view.sentence),
         coloured=_coloured(view),
         bars=_ranked(view),
         figure=both("map", *(layer_map(view, width) for width in SIZES)),

@@ -1,0 +1,44 @@
+"""The main figure of a study as a file for a paper: svg, pdf or png."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headcount.files import whole
+from headcount.refusals import nearest
+from headcount.report.page import paper_figure
+from headcount.visible import visible
+
+if TYPE_CHECKING:
+    from headcount.results import Study
+
+__all__ = ["FORMATS", "write_figure"]
+
+FORMATS = ("svg", "pdf", "png")
+
+
+def write_figure(study: Study, folder: Path, format: str, width: str = "6.5in") -> Path:
+    """Write `figure.<format>` of a width on paper into `folder`."""
+    if format not in FORMATS:
+        raise ValueError(f"no figure as {format!r}; {nearest(format, FORMATS)}")
+    picture, path = paper_figure(study, width), folder / f"figure.{format}"
+    with whole(path) as scratch:
+        scratch.write_text(visible(picture), encoding="utf-8") if format == "svg" else _convert(
+            picture, scratch, format
+        )
+    return path
+
+
+def _convert(picture: str, path: Path, format: str) -> None:
+    try:
+        import cairosvg
+    except (ImportError, OSError) as missing:
+        raise ValueError(
+            f"a {format} needs CairoSVG and the cairo library ({missing}): pip install 'headcount[figures]', or write "
+            "an svg and convert it"
+        ) from None
+    if format == "pdf":
+        cairosvg.svg2pdf(bytestring=picture.encode(), write_to=str(path))
+    else:
+        cairosvg.svg2png(bytestring=picture.encode(), write_to=str(path), scale=4)
