@@ -19,7 +19,7 @@ import numpy as np
 
 from headcount.results import Store
 
-COMMANDS = ("runs", "fit", "export", "report")
+COMMANDS = ("runs", "fit", "runs export", "report")
 LENGTHS = (8, 16, 32, 64, 128)
 TOGETHER = 20_000  # rows in a transaction
 MEASURED = """
@@ -92,7 +92,7 @@ def large_member(row: Any) -> dict[str, Any]:
 
 def measured_command(command: str, folder: Path) -> dict[str, float]:
     """Seconds by the clock and of the processor, and megabytes, that a command takes as a process of its own."""
-    done = subprocess.run([sys.executable, "-c", MEASURED, command, str(folder)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", MEASURED, *command.split(), str(folder)], capture_output=True, text=True)
     spent = json.loads(done.stderr.splitlines()[-1])
     return {**{name: round(value, 1) for name, value in spent.items()}, "load": round(os.getloadavg()[0], 1)}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import cairosvg
 
 import headcount as hc
+from headcount.report import figure
 from headcount.report.tabular import as_latex
 from headcount.tasks import MaxOf
 
@@ -27,13 +28,13 @@ def main(folder: str = "out/own_function", epochs: int = 60) -> None:
     print(built.check())
 
     archs = [hc.Architecture(layers=((heads, 4),), width=16) for heads in (1, 2, 3, 4)]
-    recipe = hc.training.Recipe(samples=1000, validation=400, epochs=epochs, batch=100, evaluations=10)
+    recipe = hc.Recipe(samples=1000, validation=400, epochs=epochs, batch=100, evaluations=10)
     study = hc.sweep(task, archs, seeds=4, recipe=recipe, lr=1e-2)
     print(hc.knee(study).sentence)
 
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    picture = hc.report.figure(study).printed(width="3.25in")
+    picture = figure(study).printed(width="3.25in")
     cairosvg.svg2pdf(bytestring=picture.encode(), write_to=str(out / "figure.pdf"))
     (out / "table.tex").write_text(as_latex(study) + "\n")
     print(f"So: {out} holds figure.pdf and table.tex.")

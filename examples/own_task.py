@@ -46,7 +46,7 @@ class Spread:
 
 def main(epochs: int = 100) -> None:
     archs = [hc.Architecture(layers=((heads, 4),), width=16) for heads in (1, 2, 3, 4)]
-    recipe = hc.training.Recipe(samples=2000, validation=500, epochs=epochs, batch=100)
+    recipe = hc.Recipe(samples=2000, validation=500, epochs=epochs, batch=100)
     study = hc.sweep(Spread(length=8), archs, seeds=6, recipe=recipe, lr=1e-2)
     for row in study:
         print(f"heads {row['heads']}  seed {row['seed']}  NMSE {row['nmse']:.1e}")

@@ -1,6 +1,7 @@
 """headcount: a theorem and an experiment are functions of the same sizes.
 
-The nouns and verbs below load their room when first used, so that `import headcount` needs no torch.
+The nouns and verbs below load their room when first used, so that `import headcount` needs no torch. A paper stands in
+`papers`; its short name, as `headcount.ssm`, is the same folder.
 """
 
 from __future__ import annotations
@@ -11,52 +12,35 @@ from headcount._version import __version__
 from headcount.lazy import lazily
 
 if TYPE_CHECKING:
-    from headcount import (
-        certificates,
-        drawing,
-        fits,
-        measuring,
-        nets,
-        papers,
-        report,
-        reproduction,
-        results,
-        shrinking,
-        sizing,
-        sources,
-        structure,
-        tasks,
-        training,
-    )
+    from headcount import papers, tasks
     from headcount.certificates import Built, Certificate, Worst, certify
     from headcount.fits import Measurement, knee
     from headcount.measuring import measure
     from headcount.measuring.fitted import load
     from headcount.nets import Architecture
     from headcount.papers import (
-        allocation,
-        attention_svm,
-        born,
-        consistency,
-        hardmax,
-        head_count,
-        icl,
-        induction,
-        infoflow,
-        lr_law,
-        prompts,
-        ssm,
-        tensor_lens,
+        allocation as allocation,
+        attention_svm as attention_svm,
+        born as born,
+        consistency as consistency,
+        hardmax as hardmax,
+        head_count as head_count,
+        icl as icl,
+        induction as induction,
+        infoflow as infoflow,
+        lr_law as lr_law,
+        prompts as prompts,
+        ssm as ssm,
+        tensor_lens as tensor_lens,
     )
-    from headcount.papers.infoflow import advise, build, predict
+    from headcount.papers.infoflow import Prediction, advise, build, predict
     from headcount.papers.infoflow.starting import sweep
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
     from headcount.sizing import shape
-    from headcount.sources import Source
     from headcount.tasks import task
-
+    from headcount.training import Recipe
 
 __all__ = [
     "__version__",
@@ -65,53 +49,44 @@ __all__ = [
     "Built",
     "Certificate",
     "Measurement",
-    "Source",
+    "Prediction",
+    "Recipe",
     "Store",
     "Study",
     "Worst",
     "advise",
-    "allocation",
-    "born",
-    "attention_svm",
     "build",
-    "certificates",
     "certify",
     "compress",
+    "knee",
+    "load",
+    "measure",
+    "operator",
+    "papers",
+    "predict",
+    "shape",
+    "sweep",
+    "task",
+    "tasks",
+]
+
+PAPERS = (
+    "allocation",
+    "attention_svm",
+    "born",
     "consistency",
-    "drawing",
-    "fits",
     "hardmax",
     "head_count",
     "icl",
     "induction",
     "infoflow",
-    "knee",
-    "load",
     "lr_law",
-    "measure",
-    "measuring",
-    "nets",
-    "operator",
-    "papers",
-    "predict",
     "prompts",
-    "report",
-    "reproduction",
-    "results",
-    "shape",
-    "shrinking",
-    "sizing",
-    "sources",
     "ssm",
-    "structure",
-    "sweep",
-    "task",
-    "tasks",
     "tensor_lens",
-    "training",
-]
+)
 
-__getattr__, __dir__ = lazily(
+__getattr__, _ = lazily(
     __name__,
     {
         "certificates": ("Built", "Certificate", "Worst", "certify"),
@@ -119,43 +94,18 @@ __getattr__, __dir__ = lazily(
         "measuring": ("measure",),
         "measuring.fitted": ("load",),
         "nets": ("Architecture",),
-        "papers.infoflow": ("advise", "build", "predict"),
+        "papers.infoflow": ("Prediction", "advise", "build", "predict"),
         "papers.infoflow.starting": ("sweep",),
         "papers.tensor_lens": ("operator",),
         "results": ("Bound", "Store", "Study"),
         "shrinking": ("compress",),
         "sizing": ("shape",),
-        "sources": ("Source",),
         "tasks": ("task",),
+        "training": ("Recipe",),
     },
-    modules=(
-        "certificates",
-        "drawing",
-        "fits",
-        "measuring",
-        "nets",
-        "papers",
-        "papers.allocation",
-        "papers.consistency",
-        "papers.born",
-        "papers.hardmax",
-        "papers.attention_svm",
-        "papers.head_count",
-        "papers.icl",
-        "papers.induction",
-        "papers.infoflow",
-        "papers.lr_law",
-        "papers.prompts",
-        "papers.ssm",
-        "papers.tensor_lens",
-        "report",
-        "reproduction",
-        "results",
-        "shrinking",
-        "sizing",
-        "sources",
-        "structure",
-        "tasks",
-        "training",
-    ),
+    modules=("papers", "tasks", *(f"papers.{name}" for name in PAPERS)),
 )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

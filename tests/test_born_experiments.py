@@ -1,12 +1,12 @@
 """What is trained and looked into: heads, edges, the tables with parts missing, the depth study, the command."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from benchmarks.alternation import missing
-from headcount.cli.door import main
 from headcount.fits.agreement import compare
 from headcount.nets.causal import CausalTransformer, DecoderShape
 from headcount.papers.born.ablations import AblationSetting, ablation, ablation_summary
@@ -20,10 +20,13 @@ from headcount.papers.born.alternation_study import (
 from headcount.papers.born.born_page import born_page, length_page
 from headcount.papers.born.edges import EDGES, attentions, cut, head_scores
 from headcount.papers.born.length_study import SMALL as STUDY
-from headcount.papers.born.length_study import LengthStudy, letter_task
+from headcount.papers.born.length_study import LengthStudy, generalise, letter_task
 from headcount.papers.born.published import FINE_TUNED, FROM_SCRATCH, MISLABELLED, SEEDS
 from headcount.papers.born.reproduce import alternation_measured, scratch_measured, table_rows
+from headcount.results import Store
 from headcount.tasks import Neighbour
+from headcount.training.spec import Sweep
+from headcount.training.sweeps import run
 
 SHAPE = DecoderShape(((2, 4), (1, 8)), embed_dim=8, width=16, vocab=8, context=30)
 
@@ -187,38 +190,57 @@ def test_a_length_study_says_what_was_proved_and_what_was_seen(inside, far, outc
     rows = tuple(row("", STUDY.train, zip(bins, (inside, 0.9, 0.9, far), strict=True), seed) for seed in (0, 1, 2))
     for name, proved in (("UR", True), ("NLLast", None), ("L4", True)):
         study = LengthStudy(name, letter_task(name), STUDY, rows)
-        assert study.outcome == outcome and study.verdict.proved is proved and study.sentence.startswith("So:")
+        assert study.outcome == outcome and study.verdict.proved is proved and study.sentence.startswith(f"for {name}")
         assert study.sentence in length_page(study)
         assert json.loads(json.dumps(study.as_json()))["verdict"]["proved"] is proved
 
 
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    return stop.value.code, capsys.readouterr()
+LETTERS = """
+name = "letters"
+[task]
+name = "Neighbour"
+side = "right"
+which = "last"
+train = [4, 6]
+tests = [[7, 8], [9, 10]]
+[grid]
+shapes = ["1x4", "1x4+1x4"]
+embed_dim = [8]
+[training]
+steps = 16
+[seeds]
+count = 2
+"""
 
 
-def test_the_command_trains_prints_a_verdict_and_writes_a_page(capsys, tmp_path):
-    small = ("--steps", "16", "--seeds", "1", "--width", "8", "--batch", "4", "--train", "4-6", "--test", "7-8,9-10")
-    code, said = run(capsys, "generalise", "NRLast", *small, "--out", str(tmp_path))
-    assert code == 0 and said.out.startswith("no guarantee")
-    assert "So: for NRLast nothing is proved" in said.out
-    assert "NRLast" in (tmp_path / "generalise.html").read_text()
-    assert json.loads((tmp_path / "generalise.json").read_text())["task"] == "NRLast"
+def test_a_sweep_of_letters_has_a_page_with_the_verdict_of_theory_for_every_shape(tmp_path):
+    study = run(Sweep.from_toml(LETTERS), Store.open(tmp_path, create=True))
+    shapes = LengthStudy.of(study)
+    assert [(part.name, part.setting.depth) for part in shapes] == [("NRLast by 1x4", 1), ("NRLast by 1x4+1x4", 2)]
+    assert all(part.sentence.startswith(f"for {part.name} nothing is proved") for part in shapes)
+    assert [line["lengths"] for line in shapes[0].curve] == ["4-6", "7-8", "9-10"]
+    assert all(part.name in length_page(part) for part in shapes)
+
+
+def test_a_language_of_the_users_own_is_not_run_to_draw_a_page(tmp_path):
+    study = run(Sweep.from_toml(LETTERS), Store.open(tmp_path, create=True))
+    toml = LETTERS.replace('"Neighbour"', '"stranger:Task"')
+    assert LengthStudy.of(replace(study, spec={**study.spec, "toml": toml})) == []
+    assert LengthStudy.of(replace(study, spec={**study.spec, "toml": ""})) == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("name", "changes", "says"),
     [
-        (("URR",), "did you mean 'UR'"),
-        (("UR", "--train", "4"), "LOW-HIGH"),
-        (("UR", "--test", "5-9"), "follow each other"),
-        (("UF", "--test", "100-200"), "150"),
-        (("L9", "--train", "3-6"), "at least 9 letters"),
-        (("UR", "--heads", "3"), "do not divide"),
-        (("UR", "--lr", "3"), "learning rate"),
+        ("URR", {}, "did you mean 'UR'"),
+        ("UR", {"tests": ((5, 9),)}, "follow each other"),
+        ("UR", {"tests": ()}, "at least one longer range"),
+        ("UF", {"tests": ((100, 200),)}, "150"),
+        ("L9", {"train": (3, 6)}, "at least 9 letters"),
+        ("UR", {"heads": 3}, "do not divide"),
     ],
 )
-def test_a_mistake_is_one_line(capsys, arguments, says):
-    code, said = run(capsys, "generalise", *arguments)
-    assert code == 2 and says in said.err and len(said.err.strip().splitlines()) == 1
+def test_a_study_of_lengths_that_cannot_be_is_refused(name, changes, says):
+    with pytest.raises(ValueError, match=says):
+        generalise(name, replace(STUDY, **changes))
+

@@ -51,13 +51,13 @@ def test_tasks_as_json_carry_their_structure(call):
 def test_runs_and_export_hand_out_what_a_sweep_kept(call, study):
     code, out, _ = call("runs", "--json")
     assert code == 0 and json.loads(out)[0]["trained"] == 8
-    code, out, _ = call("export", study)
+    code, out, _ = call("runs", "export", study)
     assert code == 0
     assert len((study / "rows.csv").read_text().splitlines()) == 9
     rows = [json.loads(line) for line in (study / "rows.jsonl").read_text().splitlines()]
     assert rows == list(Store.open(study).study().rows)
     assert read_study(study / "study.json") == Store.open(study).study()
-    code, out, _ = call("export", study, "--json")
+    code, out, _ = call("runs", "export", study, "--json")
     assert json.loads(out) == rows
 
 
@@ -78,8 +78,8 @@ def test_a_sweep_as_json_prints_its_rows(call, study):
         (("sweep", "binary.toml"), "binary.toml: "),
         (("tasks", "--jsn"), "No such option: --jsn"),
         (("runs", "nowhere"), "no folder nowhere"),
-        (("export", "nowhere"), "no study at nowhere"),
-        (("export", "broken"), "is not a headcount store"),
+        (("runs", "export", "nowhere"), "no study at nowhere"),
+        (("runs", "export", "broken"), "is not a headcount store"),
         (("report", "nowhere"), "no study at nowhere"),
         (("fit", "nowhere"), "no study at nowhere"),
     ],

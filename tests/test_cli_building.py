@@ -26,7 +26,7 @@ def run(capsys):
 
 
 def test_bound_prints_the_exponent_and_what_it_means(run):
-    code, out, err = run("bound", "--length", "128", "--retrievals", "4", "--heads", "1", "--head-dim", "2")
+    code, out, err = run("theory", "bound", "--length", "128", "--retrievals", "4", "--heads", "1", "--head-dim", "2")
     assert (code, err) == (0, "")
     assert ">= 6, by Theorem 2(2)" in out
     assert "by at least 64" in out
@@ -35,7 +35,7 @@ def test_bound_prints_the_exponent_and_what_it_means(run):
 def test_bound_as_json_is_the_python_twin(run):
     from headcount.papers.head_count import bounds
 
-    code, out, _ = run("bound", "--length", "256", "--heads", "2", "--json")
+    code, out, _ = run("theory", "bound", "--length", "256", "--heads", "2", "--json")
     assert code == 0
     assert json.loads(out)["value"] == pytest.approx(
         bounds.few_heads_exponent(length=256, retrievals=4, heads=2, head_dim=2).value
@@ -43,12 +43,12 @@ def test_bound_as_json_is_the_python_twin(run):
 
 
 def test_bound_table_has_a_row_for_every_number_of_heads(run):
-    code, out, _ = run("bound", "--table", "--json")
+    code, out, _ = run("theory", "bound", "--table", "--json")
     rows = json.loads(out)
     assert code == 0
     assert [r["heads"] for r in rows] == [1, 2, 3, 4]
     assert rows[0]["T=1024"] == 62
-    assert "bites from" in run("bound", "--table")[1]
+    assert "bites from" in run("theory", "bound", "--table")[1]
 
 
 def test_build_writes_what_load_reads(run, tmp_path):
@@ -100,7 +100,7 @@ def test_build_one_head(run):
 
 
 def test_collide_shows_both_sequences_and_draws_them(run, tmp_path):
-    code, out, err = run("collide", "--free", "6", "--out", str(tmp_path))
+    code, out, err = run("theory", "collide", "--free", "6", "--out", str(tmp_path))
     assert (code, err) == (0, "")
     assert "attention distance" in out
     assert ET.fromstring((tmp_path / "collision.svg").read_text()).tag.endswith("svg")
@@ -108,7 +108,7 @@ def test_collide_shows_both_sequences_and_draws_them(run, tmp_path):
 
 def test_collide_takes_a_built_network_and_finds_nothing(run, tmp_path):
     run("build", "--retrievals", "2", "--length", "32", "--eps", "1e-2", "--no-check", "--out", str(tmp_path))
-    code, out, _ = run("collide", "--net", str(tmp_path / "net.safetensors"), "--free", "6", "--json")
+    code, out, _ = run("theory", "collide", "--net", str(tmp_path / "net.safetensors"), "--free", "6", "--json")
     row = json.loads(out)
     assert code == 0
     assert not row["collides"]
@@ -118,7 +118,7 @@ def test_collide_takes_a_built_network_and_finds_nothing(run, tmp_path):
 def test_collide_stays_in_the_box_of_the_file(run, tmp_path):
     sizes = ("--retrievals", "2", "--length", "32", "--radius", "2", "--eps", "1e-2")
     run("build", "LinearMax", *sizes, "--no-check", "--out", str(tmp_path))
-    code, out, _ = run("collide", "--net", str(tmp_path / "net.safetensors"), "--free", "4", "--json")
+    code, out, _ = run("theory", "collide", "--net", str(tmp_path / "net.safetensors"), "--free", "4", "--json")
     row = json.loads(out)
     assert code == 0
     assert not row["collides"]

@@ -12,6 +12,7 @@ import torch
 
 import headcount as hc
 from headcount.cli.door import main
+from headcount.nets import Transformer, save_net
 from tests.app_commands import commands
 from tests.test_cli_allocation import folder, text  # noqa: F401
 from tests.test_training_sweeps import SPEC
@@ -24,22 +25,20 @@ SIZES = ("--with", "retrievals=2", "--with", "token_dim=2", "--length", "6")
 CASES = {
     "demo": ("--out", "look"),
     "tasks": (),
-    "bound": ("--table",),
+    "theory bound": ("--table",),
     "build": ("--retrievals", "2", "--length", "8", "--eps", "0.1", "--out", "net"),
-    "collide": ("--free", "4", "--out", "pictures"),
-    "interpolate": ("labels.npz", "--out", "memory"),
+    "theory collide": ("--free", "4", "--out", "pictures"),
+    "theory interpolate": ("labels.npz", "--out", "memory"),
     "predict": ("LinearMax", "--layers", "2x4", "--length", "32", "--out", "pictures"),
     "advise": ("KthLargest", "--length", "8", "--max-layers", "1", "--out", "pictures"),
     "probe": ("LinearMax", *SIZES, "--layers", "1x2", "--epochs", "1", "--save", "net.safetensors", "--out", "p"),
     "lens": ("--own-run", "own.safetensors", "--length", "4", "--out", "pictures"),
     "sweep": ("small.toml",),
-    "runs": ("kept",),
-    "attention": ("nets",),
+    "runs list": ("kept",),
     "certify": ("nets", "--box=-1,1", "--ratio", "3", "--seconds", "5"),
-    "export": ("kept/small", "--out", "given"),
+    "runs export": ("kept/small", "--out", "given"),
     "fit": (STUDY,),
     "report": (STUDY, "--out", "page"),
-    "figure": (STUDY, "--out", "page"),
     "measure": (
         "mine.npz",
         "--heads",
@@ -54,17 +53,16 @@ CASES = {
         "m.safetensors",
     ),
     "apply": ("mine.safetensors", "mine.npz"),
-    "allocate": ("--curve",),
+    "theory allocate": ("--curve",),
     "saturation": ("MODEL", "--text", "TEXT", "--lengths", "8", "--samples", "1"),
     "compress": ("MODEL", "--measure", "weights", "--out", "smaller"),
-    "generalise": ("UR", "--steps", "3", "--seeds", "2", "--test", "13-14", "--out", "longer"),
     "shape": ("10M", "--context", "128", "--vocab", "1000", "--experiment", "settle.toml", "--out", "shaped"),
-    "margin": ("chosen.npz", "--out", "pictures", "--steps", "20"),
-    "prompt": ("--tokens", "1", "--starts", "1"),
+    "theory margin": ("chosen.npz", "--out", "pictures", "--steps", "20"),
+    "theory prompt": ("--tokens", "1", "--starts", "1"),
     "reproduce": ("allocation:e-128", "--out", "made"),
-    "store verify": ("kept/small",),
-    "store repair": ("kept/small",),
-    "store merge": ("both", "kept/small"),
+    "runs verify": ("kept/small",),
+    "runs repair": ("kept/small",),
+    "runs merge": ("both", "kept/small"),
     "ssm deepen": ("system.json", "--depth", "2", "--out", "deep"),
     "ssm export": ("deep.json", "--to", "sos", "--out", "flat"),
     "ssm flatten": ("deep.json", "--out", "flat"),
@@ -75,7 +73,11 @@ CASES = {
 }
 # More ways of a command that end on other lines.
 ALSO = [
-    ("bound", ()),
+    ("theory bound", ()),
+    ("runs", ("kept",)),
+    ("report", ("nets", "--attention")),
+    ("report", (STUDY, "--out", "page", "--figure", "svg")),
+    ("report", ("letters",)),
     ("reproduce", ()),
     ("fit", (STUDY, "--law", "length")),
     ("ssm depth", ()),
@@ -116,8 +118,24 @@ finds = 1.5
 noise = 0.5
 free = 10
 """
+LETTERS = """
+name = "letters"
+[task]
+name = "Neighbour"
+side = "right"
+which = "only"
+train = [4, 6]
+tests = [[7, 8], [9, 10]]
+[grid]
+shapes = ["1x4"]
+embed_dim = [8]
+[training]
+steps = 16
+[seeds]
+count = 2
+"""
 # Text that a program or a manuscript takes as it is: a sentence in it would be a mistake.
-RAW = [("figure", (STUDY, "--table", "latex")), ("figure", (STUDY, "--table", "markdown"))]
+RAW = [("report", (STUDY, "--table", "latex")), ("report", (STUDY, "--table", "markdown"))]
 
 
 @pytest.fixture(scope="module")
@@ -130,17 +148,17 @@ def prepared(tmp_path_factory):
     np.savez(here / "chosen.npz", tokens=g.normal(size=(3, 4, 3)), queries=g.normal(size=(3, 3)), chosen=np.arange(3))
     (here / "small.toml").write_text(SPEC)
     (here / "trial.toml").write_text(TRIAL)
+    (here / "letters.toml").write_text(LETTERS)
     (here / "letters.txt").write_bytes(bytes(g.integers(97, 105, 17 * 60).tolist()))
     system = hc.ssm.DiagonalSSM([0.9, -0.5, 0.3], [100.0, 5.0, 2.0])
     hc.ssm.save(system, here / "system.json")
     hc.ssm.save(system.deepen(2), here / "deep.json")
     hc.ssm.save(hc.ssm.DiagonalSSM([0.9], [1.0]), here / "small.json")
-    hc.nets.save_net(
-        hc.nets.Transformer(hc.Architecture(layers=((2, 4),), width=8), 2, seed=0), here / "own.safetensors"
-    )
+    save_net(Transformer(hc.Architecture(layers=((2, 4),), width=8), 2, seed=0), here / "own.safetensors")
     with contextlib.chdir(here):
         said("sweep", ("small.toml", "--store", "kept/small"))
         said("sweep", ("small.toml", "--store", "nets", "--save", "best"))
+        said("sweep", ("letters.toml", "--store", "letters"))
         said(
             "measure",
             (

@@ -1,4 +1,4 @@
-"""`headcount margin`: both answers, what it writes and reads again, and one line for every mistake."""
+"""`headcount theory margin`: both answers, what it writes and reads again, and one line for every mistake."""
 
 import json
 
@@ -14,7 +14,7 @@ from headcount.papers.attention_svm import Selection
 def run(capsys):
     def call(*arguments):
         with pytest.raises(SystemExit) as leave:
-            main(["margin", *map(str, arguments)])
+            main(["theory", "margin", *map(str, arguments)])
         out, err = capsys.readouterr()
         return leave.value.code, out, err
 

@@ -16,9 +16,9 @@ from tests.test_training_sweeps import SPEC
 
 # Commands that only print, or write what a person looks at: pages, pictures, and the same facts as JSON.
 FOR_PEOPLE = {
-    "advise", "allocate", "attention", "bound", "collide", "figure", "fit", "lens", "predict", "report", "runs",
-    "saturation", "generalise", "margin", "prompt", "store verify",
-    "ssm depth", "ssm quantise", "ssm table", "ssm train", "tasks",
+    "advise", "fit", "lens", "predict", "report", "runs list", "runs verify", "saturation", "tasks",
+    "ssm depth", "ssm quantise", "ssm table", "ssm train",
+    "theory allocate", "theory bound", "theory collide", "theory margin", "theory prompt",
 }  # fmt: skip
 
 
@@ -40,21 +40,22 @@ def sweep(call, tmp_path, request):
     (tmp_path / "small.toml").write_text(SPEC)
     call("sweep", "small.toml", "--store", "kept")
     assert json.loads(call("runs", ".", "--json"))[0]["trained"] == 8
-    assert len(json.loads(call("export", "kept", "--json"))) == 8
+    assert len(json.loads(call("runs", "export", "kept", "--json"))) == 8
     assert "report.html" in call("report", "kept", "--out", "page")
 
 
 def export(call, tmp_path, request):
     (tmp_path / "small.toml").write_text(SPEC)
     call("sweep", "small.toml", "--store", "kept")
-    call("export", "kept", "--out", "given")
-    assert json.loads(call("export", "given/study.json", "--json")) == json.loads(call("export", "kept", "--json"))
+    call("runs", "export", "kept", "--out", "given")
+    given, kept = (call("runs", "export", study, "--json") for study in ("given/study.json", "kept"))
+    assert json.loads(given) == json.loads(kept)
 
 
 def demo(call, tmp_path, request):
     request.getfixturevalue("monkeypatch").setattr("headcount.papers.head_count.first_study.SPEC", SPEC)
     call("demo", "--out", "look")
-    assert len(json.loads(call("export", "look/study", "--json"))) == 8
+    assert len(json.loads(call("runs", "export", "look/study", "--json"))) == 8
 
 
 def measure(call, tmp_path, request):
@@ -72,14 +73,15 @@ def certify(call, tmp_path, request):
         call("certify", "kept", "--box=-1,1", "--ratio", "3", "--seconds", "5", "--out", "page", "--json")
     )
     assert len(found["networks"]) == 8 and all(n["worst_lower"] <= n["worst_upper"] for n in found["networks"])
-    assert len(json.loads(call("export", "page/study.json", "--json"))) == 8
+    assert len(json.loads(call("runs", "export", "page/study.json", "--json"))) == 8
     assert json.loads(call("fit", "page/study.json", "--norm", "worst", "--json"))[0]["rows"] == 8
     assert "report.html" in call("report", "page/study.json", "--out", "page")
 
 
 def build(call, tmp_path, request):
     call("build", "--retrievals", "2", "--length", "32", "--eps", "1e-2", "--no-check", "--out", "net")
-    assert not json.loads(call("collide", "--net", "net/net.safetensors", "--free", "4", "--json"))["collides"]
+    said = call("theory", "collide", "--net", "net/net.safetensors", "--free", "4", "--json")
+    assert not json.loads(said)["collides"]
 
 
 def probe(call, tmp_path, request):
@@ -125,9 +127,9 @@ def reproduce(call, tmp_path, request):
 def interpolate(call, tmp_path, request):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "labels.npz", x=rng.standard_normal((5, 4, 3)), y=np.array(list("abcab")))
-    call("interpolate", "labels.npz", "--out", "memory")
+    call("theory", "interpolate", "labels.npz", "--out", "memory")
     (made,) = (tmp_path / "memory").glob("*.safetensors")
-    assert "So:" in call("interpolate", "labels.npz", "--net", made)
+    assert "So:" in call("theory", "interpolate", "labels.npz", "--net", made)
 
 
 def applied(call, tmp_path, request):
@@ -141,10 +143,10 @@ def applied(call, tmp_path, request):
 def stores(call, tmp_path, request):
     (tmp_path / "small.toml").write_text(SPEC)
     call("sweep", "small.toml", "--store", "kept")
-    call("store", "merge", "both", "kept")
-    call("store", "repair", "both")
-    call("store", "verify", "both")
-    assert len(json.loads(call("export", "both", "--json"))) == 8
+    call("runs", "merge", "both", "kept")
+    call("runs", "repair", "both")
+    call("runs", "verify", "both")
+    assert len(json.loads(call("runs", "export", "both", "--json"))) == 8
 
 
 def shape(call, tmp_path, request):
@@ -160,14 +162,14 @@ def shape(call, tmp_path, request):
 
 READ_BACK = {
     "apply": applied,
-    "interpolate": interpolate,
-    "store merge": stores,
-    "store repair": stores,
+    "theory interpolate": interpolate,
+    "runs merge": stores,
+    "runs repair": stores,
     "build": build,
     "certify": certify,
     "compress": compress,
     "demo": demo,
-    "export": export,
+    "runs export": export,
     "measure": measure,
     "probe": probe,
     "reproduce": reproduce,

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import headcount as hc
+from headcount.certificates import load
 
 
 def drawn(task, batch, seed=0):
@@ -75,6 +76,6 @@ def test_a_smoother_refuses_noise_and_a_temperature_that_is_none():
 
 def test_a_built_smoother_is_the_same_after_a_file(tmp_path):
     built = hc.consistency.smoother(hc.consistency.Smooth("sine", 16, 2))
-    again = hc.certificates.load(built.save(tmp_path / "smoother.safetensors"))
+    again = load(built.save(tmp_path / "smoother.safetensors"))
     x = built.domain.sample(4, generator=torch.Generator().manual_seed(0))
     assert torch.equal(built.net(x), again.net(x))

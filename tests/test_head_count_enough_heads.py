@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import headcount as hc
+from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.minima import minima_of
 from headcount.papers.head_count import enough_heads
 from headcount.papers.infoflow import build
@@ -82,7 +83,7 @@ def test_beta_grows_like_the_logarithm_of_the_length_over_eps():
     for T, eps in product((64, 1024), (1e-2, 1e-4)):
         beta = enough_heads(LinearMax([[1.0]], T), eps, radius=1.0).net.shape.betas[0]
         # |dF_0/dz| = 2 on [-1, 1]; a thousandth of eps is kept for rounding.
-        w = hc.certificates.excess.gibbs_excess(T - 1, 1.0).value
+        w = gibbs_excess(T - 1, 1.0).value
         assert beta == pytest.approx(2 * w / eps, rel=2e-3)
 
 

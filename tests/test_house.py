@@ -221,8 +221,11 @@ def test_the_top_names_what_the_type_checker_sees_and_what_is_loaded_lazily_alik
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headcount")
         for alias in node.names
     } - {"lazily"}
-    assert checked | {"__version__"} == set(headcount.__all__)
-    assert all(getattr(headcount, name) is not None for name in headcount.__all__)
+    papers = set(headcount.PAPERS)
+    assert papers == {path.name for path in (PACKAGE / "papers").iterdir() if (path / "__init__.py").exists()}
+    assert (checked | {"__version__"}) - papers == set(headcount.__all__) == set(dir(headcount))
+    assert all(getattr(headcount, name) is not None for name in (*headcount.__all__, *papers))
+    assert not {room for floor in FLOORS for room in floor} & set(headcount.__all__) - {"papers", "tasks"}
 
 
 def test_each_floor_is_listed_once():

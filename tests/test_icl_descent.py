@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import headcount as hc
+from headcount.certificates import load
 from headcount.papers.icl.contexts import best_linear
 from headcount.papers.icl.descent_curves import DEPTHS, claimed_step, constant_step
 from headcount.papers.icl.networks import DescentNet, DescentShape, sample_edges
@@ -66,7 +67,7 @@ def test_a_certificate_half_as_large_would_be_broken():
 
 def test_a_built_descent_is_the_same_after_a_file(tmp_path):
     built = hc.icl.descent(hc.icl.InContext(16, 4), 3)
-    again = hc.certificates.load(built.save(tmp_path / "descent.safetensors"))
+    again = load(built.save(tmp_path / "descent.safetensors"))
     x = built.domain.sample(8, generator=torch.Generator().manual_seed(1))
     assert torch.equal(built.net(x), again.net(x)) and again.certificate.error == built.certificate.error
 

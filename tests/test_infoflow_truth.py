@@ -8,7 +8,7 @@ import torch
 
 import headcount as hc
 from headcount.cli import main
-from headcount.cli.printing import show_table
+from headcount.cli.printing import Listing, Printout, show
 from headcount.files import arrays_in
 from headcount.nets import Architecture
 from headcount.papers.infoflow import kth_largest
@@ -106,17 +106,20 @@ def test_what_is_known_is_never_an_empty_list(capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("bound", "--retrievals", "1", "--heads", "1"), "1 head for 1 retrieval is not too few: Theorem 2(1) applies"),
         (
-            ("bound", "--heads", "3", "--length", "64"),
+            ("theory", "bound", "--retrievals", "1", "--heads", "1"),
+            "1 head for 1 retrieval is not too few: Theorem 2(1) applies",
+        ),
+        (
+            ("theory", "bound", "--heads", "3", "--length", "64"),
             "the bound says nothing at length 64; it bites from length 65",
         ),
         (
-            ("bound", "--table"),
+            ("theory", "bound", "--table"),
             "So: the exponent of one head at length 1,024 is at least 62 by proof, given",
         ),
-        (("allocate", "--budget", "100"), "3, 4 have too few heads for the bound."),
-        (("allocate", "--budget", "1000000"), "1,000,000 of 1,000,000 spent"),
+        (("theory", "allocate", "--budget", "100"), "3, 4 have too few heads for the bound."),
+        (("theory", "allocate", "--budget", "1000000"), "1,000,000 of 1,000,000 spent"),
     ],
 )
 def test_last_sentences_count_and_promise_what_they_may(capsys, words, sentence):
@@ -128,7 +131,8 @@ def test_last_sentences_count_and_promise_what_they_may(capsys, words, sentence)
 def test_names_in_a_table_are_never_broken(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
-    show_table([{"name": "attention-svm:feasibility", "what": "many words " * 12}], ("name", "what"))
+    rows = [{"name": "attention-svm:feasibility", "what": "many words " * 12}]
+    show(Printout(rows, [Listing(rows, ("name", "what"))]), as_json=False)
     assert "attention-svm:feasibility" in capsys.readouterr().out
 
 

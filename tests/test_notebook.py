@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import headcount as hc
+from headcount.nets import Transformer
 from headcount.results import read_study
 from headcount.training.progress import automatic, in_notebook
 from headcount.training.spec import Sweep
@@ -24,7 +25,7 @@ VALUES = {
     "Certificate": lambda: hc.build(TASK, eps=0.05).certificate,
     "Built": lambda: hc.build(TASK, eps=0.05),
     "Operator": lambda: hc.operator(
-        hc.nets.Transformer(hc.Architecture(layers=((2, 4),), width=8), 2, seed=0).double().eval(),
+        Transformer(hc.Architecture(layers=((2, 4),), width=8), 2, seed=0).double().eval(),
         torch.ones(5, 2, dtype=torch.float64),
     ),
 }
@@ -64,7 +65,7 @@ def test_many_rows_are_cut_and_said():
 
 
 def small_sweep():
-    recipe = hc.training.Recipe(samples=64, validation=32, epochs=2, batch=32)
+    recipe = hc.Recipe(samples=64, validation=32, epochs=2, batch=32)
     hc.sweep(
         hc.tasks.KthLargest(rank=1, length=4), [hc.Architecture(layers=((1, 4),), width=8)], seeds=2, recipe=recipe
     )
@@ -88,7 +89,7 @@ def test_a_notebook_shows_one_line_that_is_cleared_at_the_end(monkeypatch):
     shell = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=object()))
     monkeypatch.setitem(sys.modules, "IPython", shell)
     assert in_notebook()
-    recipe = hc.training.Recipe(samples=64, validation=32, epochs=10, batch=64, evaluations=1)
+    recipe = hc.Recipe(samples=64, validation=32, epochs=10, batch=64, evaluations=1)
     arch = hc.Architecture(layers=((1, 4),), width=8)
     asked = Sweep.of(hc.tasks.KthLargest(rank=1, length=4), [arch], None, 2, recipe)
     stream = io.StringIO()

@@ -8,9 +8,13 @@ import pytest
 
 import headcount as hc
 from headcount.cli.door import main
+from headcount.nets import Transformer, save_net
 from headcount.nets.saved import net_bytes
 from headcount.papers.prompts.layer_files import PromptProblem, write_problem
+from headcount.report import measured as measured_page
+from headcount.report import write_article
 from tests.browser import WIDTHS, chromium, faults_of, missing_browser
+from tests.test_cli_conclusions import LETTERS
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted((ROOT / "docs").glob("*.html"))
@@ -42,7 +46,7 @@ def measurement(folder):
         }
         for (h, s), level in levels.items()
     )
-    hc.report.write_article(folder / "report.html", hc.report.measured(hc.Measurement(hc.Study(rows))))
+    write_article(folder / "report.html", measured_page(hc.Measurement(hc.Study(rows))))
     return folder / "report.html"
 
 
@@ -63,7 +67,7 @@ def classified(folder):
 def interpolation(folder):
     x = np.random.default_rng(0).standard_normal((5, 4, 3))
     np.savez(folder / "labels.npz", x=x, y=np.array(list("abcab")))
-    command("interpolate", folder / "labels.npz", "--out", folder)
+    command("theory", "interpolate", folder / "labels.npz", "--out", folder)
     return folder / "interpolation.html"
 
 
@@ -76,7 +80,7 @@ def margin(folder):
     g = np.random.default_rng(0)
     chosen = {"tokens": g.normal(size=(4, 5, 3)), "queries": g.normal(size=(4, 3)), "chosen": np.arange(4)}
     np.savez(folder / "chosen.npz", **chosen)
-    command("margin", folder / "chosen.npz", "--out", folder, "--steps", "50")
+    command("theory", "margin", folder / "chosen.npz", "--out", folder, "--steps", "50")
     return folder / "margin.html"
 
 
@@ -84,17 +88,17 @@ def prompt(folder):
     layer = hc.prompts.random_layer(4, np.random.default_rng(3))
     trap = hc.prompts.prompt_trap(layer, 1.0, 3)
     write_problem(folder / "pair.npz", PromptProblem(layer, trap.last, trap.contexts, trap.targets), {})
-    command("prompt", folder / "pair.npz", "--tokens", "1,4", "--starts", "1", "--out", folder)
+    command("theory", "prompt", folder / "pair.npz", "--tokens", "1,4", "--starts", "1", "--out", folder)
     return folder / "prompt.html"
 
 
 def prompt_beside_updates(folder):
-    command("prompt", "--tokens", "1,4", "--starts", "1", "--out", folder)
+    command("theory", "prompt", "--tokens", "1,4", "--starts", "1", "--out", folder)
     return folder / "prompt.html"
 
 
 def worst(folder):
-    net = hc.nets.Transformer(hc.Architecture(layers=((1, 4),), width=8), 2, seed=0)
+    net = Transformer(hc.Architecture(layers=((1, 4),), width=8), 2, seed=0)
     (folder / "net.safetensors").write_bytes(net_bytes(net, (0.0, 1.0)))
     sizes = ("--with", "retrievals=1", "--with", "token_dim=2", "--length", "2")
     command("certify", folder / "net.safetensors", "--task", "Wells", *sizes, "--out", folder)
@@ -102,15 +106,17 @@ def worst(folder):
 
 
 def lens(folder):
-    net = hc.nets.Transformer(hc.Architecture(layers=((2, 4), (2, 4)), width=8), 2, seed=0)
-    hc.nets.save_net(net, folder / "net.safetensors")
+    net = Transformer(hc.Architecture(layers=((2, 4), (2, 4)), width=8), 2, seed=0)
+    save_net(net, folder / "net.safetensors")
     command("lens", "--own-run", folder / "net.safetensors", "--length", "24", "--out", folder)
     return folder / "lens.html"
 
 
-def generalise(folder):
-    command("generalise", "UR", "--steps", "3", "--seeds", "2", "--test", "13-14", "--out", folder)
-    return folder / "generalise.html"
+def letters(folder):
+    (folder / "letters.toml").write_text(LETTERS)
+    command("sweep", folder / "letters.toml", "--store", folder / "kept")
+    command("report", folder / "kept", "--out", folder)
+    return folder / "lengths.html"
 
 
 def deepened(folder):
@@ -119,7 +125,7 @@ def deepened(folder):
     return folder / "system-deep.html"
 
 
-QUICK = (study, measurement, interpolation, shaped, margin, prompt, lens, worst, generalise, deepened)
+QUICK = (study, measurement, interpolation, shaped, margin, prompt, lens, worst, letters, deepened)
 SLOW = (measured, classified, prompt_beside_updates)
 KINDS = [*QUICK, *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
 

@@ -1,4 +1,4 @@
-"""`headcount allocate` and `saturation`: divide a budget, see what heads use."""
+"""`headcount theory allocate` and `saturation`: divide a budget, see what heads use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headcount margin`: the attention matrix of least norm that puts chosen tokens first, with a proof either way."""
+"""`headcount theory margin`: the attention matrix of least norm that puts chosen tokens first, with a proof either way."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _solved(asked: Asked, norm: str, steps: int, out: Path | None, *, as_json: b
             held.sizes,
             trained_gaps(held, steps),
             answer,
-            f"headcount margin {asked.words} --out DIR",
+            f"headcount theory margin {asked.words} --out DIR",
             asked.chosen,
         )
         files = [out_file(out, "margin.html", page), write_solution(out / "margin.npz", held, one)]

@@ -1,4 +1,4 @@
-"""`headcount prompt`: the loss that no prompt goes below, beside prompts that were built and trained."""
+"""`headcount theory prompt`: the loss that no prompt goes below, beside prompts that were built and trained."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _write(out: Path, problem: PromptProblem, rows: list[dict[str, Any]], built:
     facts = {"sequences": len(problem.contexts), "token dim": problem.layer.token_dim}
     tuned = [] if seed is None else tuning_rows(problem.layer.token_dim, seed=seed)
     lengths = ",".join(str(row["tokens"]) for row in rows[:-1])
-    command = f"headcount prompt {words} --tokens {lengths} --out DIR"
+    command = f"headcount theory prompt {words} --tokens {lengths} --out DIR"
     page = prompt_page(answer, _shown(rows), figures, facts, tuned, command, wanted)
     out_file(out, "prompt.html", page)
     write_problem(out / "prompt.npz", problem, built)

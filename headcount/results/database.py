@@ -70,7 +70,7 @@ SAID = {
     "SQLITE_CANTOPEN": "it cannot be opened or made here",
     "SQLITE_PERM": "it may not be opened",
     "SQLITE_NOTADB": "it is not a headcount store: the file is no SQLite database",
-    "SQLITE_CORRUPT": "it is damaged; `headcount store repair` saves every row that can be read",
+    "SQLITE_CORRUPT": "it is damaged; `headcount runs repair` saves every row that can be read",
 }
 
 

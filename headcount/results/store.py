@@ -44,7 +44,7 @@ def digest(text: str) -> str:
 
 
 def read_study(path: str | Path, spec: str | None = None) -> Study:
-    """The study in a store's folder, or in the one JSON file that `headcount export` makes of it.
+    """The study in a store's folder, or in the one JSON file that `headcount runs export` makes of it.
 
     A store may hold several specs: `spec` names one, the latest is meant without it.
     """

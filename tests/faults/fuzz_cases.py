@@ -18,12 +18,12 @@ __all__ = ["KINDS", "Case", "case_of"]
 
 KINDS = ("specs", "arguments", "files", "folders")
 FILES = {  # which kinds of file a command reads as its first argument, or after an option
-    "sweep": ("SPEC",), "runs": ("STORE",), "export": ("STORE", "STUDY"), "fit": ("STORE", "STUDY", "MEASURED"),
-    "report": ("STORE", "STUDY", "MEASURED"), "figure": ("STORE", "STUDY", "MEASURED"), "measure": ("DATA", "TABLE"),
-    "apply": ("MODEL",), "interpolate": ("LABELS", "DATA"), "margin": ("SELECTION",), "prompt": ("PROMPT",),
-    "saturation": ("BERT", "GPT2"), "compress": ("BERT", "GPT2"), "lens": ("BERT", "GPT2"), "store verify": ("STORE",),
-    "store repair": ("STORE",), "store merge": ("STORE",), "ssm deepen": ("SYSTEM",), "ssm flatten": ("SYSTEM",),
-    "ssm table": ("SYSTEM",), "ssm quantise": ("SYSTEM",),
+    "sweep": ("SPEC",), "runs list": ("STORE",), "runs export": ("STORE", "STUDY"),
+    "fit": ("STORE", "STUDY", "MEASURED"), "report": ("STORE", "STUDY", "MEASURED"), "measure": ("DATA", "TABLE"),
+    "apply": ("MODEL",), "theory interpolate": ("LABELS", "DATA"), "theory margin": ("SELECTION",),
+    "theory prompt": ("PROMPT",), "saturation": ("BERT", "GPT2"), "compress": ("BERT", "GPT2"),
+    "lens": ("BERT", "GPT2"), "runs verify": ("STORE",), "runs repair": ("STORE",), "runs merge": ("STORE",),
+    "ssm deepen": ("SYSTEM",), "ssm flatten": ("SYSTEM",), "ssm table": ("SYSTEM",), "ssm quantise": ("SYSTEM",),
 }  # fmt: skip
 TASKS = [task.__name__ for task in SHIPPED]
 OPTIONS = {"--net": ("BUILT", "NET", "MEMORY"), "--text": ("TEXT",)}

@@ -66,14 +66,14 @@ def fill_pool(folder: Path) -> None:
     (folder / "system.json").write_text(json.dumps(_system()))
     (folder / "text.txt").write_text("\n".join([TEXT] * 40))
     _said("sweep", folder / "spec.toml", "--store", folder / "store", "--save", "best")
-    _said("export", folder / "store", "--out", folder / "exported")
+    _said("runs", "export", folder / "store", "--out", folder / "exported")
     _said("build", "--retrievals", 2, "--length", 8, "--eps", 0.1, "--no-check", "--out", folder / "built")
     _said("probe", "LinearMax", "--with", "retrievals=2", "--with", "token_dim=2", "--length", 6, "--layers", "1x2",
           "--epochs", 1, "--save", folder / "net.safetensors")  # fmt: skip
-    _said("interpolate", folder / "labels.npz", "--out", folder / "memory")
+    _said("theory", "interpolate", folder / "labels.npz", "--out", folder / "memory")
     _said("measure", folder / "data.npz", "--heads", "1-2", "--seeds", 2, "--steps", 20, "--out", folder / "measured",
           "--model", folder / "model.safetensors")  # fmt: skip
-    _said("prompt", "--tokens", "1", "--starts", 1, "--out", folder / "prompted")
+    _said("theory", "prompt", "--tokens", "1", "--starts", 1, "--out", folder / "prompted")
     with contextlib.suppress(ImportError):
         _models(folder)
     lacking = [name for word, name in SOUND.items() if word not in MODELS and not (folder / name).exists()]

@@ -193,7 +193,7 @@ def huge(text):
 def test_a_network_of_a_strangers_is_read_or_refused_in_a_line(tmp_path, capsys, change, says):
     file = certified(tmp_path, change)
     capsys.readouterr()
-    code, _, err = call(capsys, "collide", "--net", file)
+    code, _, err = call(capsys, "theory", "collide", "--net", file)
     assert code == 2 and says in err and err.count("\n") == 1
 
 
@@ -323,7 +323,7 @@ def test_exported_json_holds_null_for_what_is_no_number_and_is_read_back_as_infi
     store.state("x", {}, ["r"])
     row = {"run": "r", "heads": 1, "length": 4, "nmse": float("inf"), "final_nmse": float("nan"), "status": "diverged"}
     store.add([("r", {}, row)], {"torch": "2"})
-    assert call(capsys, "export", tmp_path)[0] == 0
+    assert call(capsys, "runs", "export", tmp_path)[0] == 0
 
     def strictly(text):
         return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))

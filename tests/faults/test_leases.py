@@ -176,7 +176,7 @@ def test_a_repair_is_refused_with_a_name_while_a_sweep_is_at_the_store(tmp_path,
     before = store.path.read_bytes()
     with store.leases() as sweep:
         for _ in range(2):
-            code, _, err = call(capsys, "store", "repair", tmp_path)
+            code, _, err = call(capsys, "runs", "repair", tmp_path)
             assert code == 2 and "in use by" in err and err.count("\n") == 1
             assert sweep.take("abc") or f"process {os.getpid()} of" in err
     assert store.path.read_bytes() == before
@@ -210,7 +210,7 @@ def test_a_reader_or_writer_at_work_refuses_a_repair(tmp_path, monkeypatch):
 def test_a_sound_store_is_not_repaired(tmp_path, capsys):
     filled(tmp_path)
     before = fingerprint(tmp_path)
-    code, out, _ = call(capsys, "store", "repair", tmp_path)
+    code, out, _ = call(capsys, "runs", "repair", tmp_path)
     assert code == 0 and "So: nothing was done" in out
     (tmp_path / "rows.leases" / "store").unlink()
     (tmp_path / "rows.leases").rmdir()
@@ -281,7 +281,7 @@ def test_repairs_beside_a_sweep_lose_nothing(tmp_path, capsys, repairs):
     (tmp_path / "spec.toml").write_text(with_(("epochs = 2", "epochs = 40")))
     sweep = start("sweep", tmp_path / "spec.toml", "--store", tmp_path / "s", HEADCOUNT_COMPILED="0")
     wait_until(lambda: (tmp_path / "s" / "rows.sqlite").exists(), sweep)
-    codes = [call(capsys, "store", "repair", tmp_path / "s")[0] for _ in range(repairs)]
+    codes = [call(capsys, "runs", "repair", tmp_path / "s")[0] for _ in range(repairs)]
     _, said = sweep.communicate(timeout=LIMIT)
     assert sweep.returncode == 0, said
     assert verify_store(tmp_path / "s").rows == 8 and set(codes) <= {0, 2}

@@ -89,11 +89,11 @@ def test_specs_of_one_name_are_versions_and_parts_are_no_second_spec(tmp_path, c
     store = filled(tmp_path, spec="sizes")
     store.state("sizes, rates", {}, ["a"])
     store.state("sizes, 200 steps", {}, ["b"])
-    assert call(capsys, "export", tmp_path, "--json")[2] == ""
+    assert call(capsys, "runs", "export", tmp_path, "--json")[2] == ""
     store.state("sizes", {"is": "more"}, ["a", "b"])
-    code, out, err = call(capsys, "export", tmp_path, "--json")
+    code, out, err = call(capsys, "runs", "export", tmp_path, "--json")
     assert code == 0 and len(json.loads(out)) == 2 and err.count("\n") == 1
     assert f"shown is {store.specs()[-1].label}, stated last" in err and store.specs()[0].label in err
     first = store.specs()[0].label
-    code, out, err = call(capsys, "export", tmp_path, "--json", "--spec", first)
+    code, out, err = call(capsys, "runs", "export", tmp_path, "--json", "--spec", first)
     assert code == 0 and len(json.loads(out)) == 3 and err == ""

@@ -60,11 +60,11 @@ def test_two_specs_on_one_store_each_have_their_own_rows(tmp_path, capsys):
     _, out, _ = call(capsys, "runs", tmp_path, "--json")
     listed = json.loads(out)
     assert [(r["spec"].split("@")[0], r["trained"], r["wanted"]) for r in listed] == [("small", 8, 8), ("few", 4, 4)]
-    for command in ("export", "fit", "report", "figure"):
-        code, out, err = call(capsys, command, tmp_path)
+    for words in (["runs", "export"], ["fit"], ["report"], ["report", "--figure", "svg"]):
+        code, out, err = call(capsys, *words, tmp_path)
         assert (code, out) == (2, "") and err.endswith("say which is meant: --spec with one of small, few\n"), err
     for chosen in ("small", listed[0]["spec"]):
-        _, out, err = call(capsys, "export", tmp_path, "--json", "--spec", chosen)
+        _, out, err = call(capsys, "runs", "export", tmp_path, "--json", "--spec", chosen)
         assert len(json.loads(out)) == 8 and err == ""
     code, _, err = call(capsys, "fit", tmp_path, "--spec", "smal")
     assert code == 2 and "did you mean 'small'?" in err
@@ -75,7 +75,7 @@ def test_reading_changes_no_byte_and_no_time_and_makes_no_file(tmp_path, capsys)
     before = fingerprint(tmp_path)
     read_study(tmp_path)
     verify_store(tmp_path)
-    for words in (["runs", tmp_path], ["export", tmp_path, "--json"], ["store", "verify", tmp_path]):
+    for words in (["runs", tmp_path], ["runs", "export", tmp_path, "--json"], ["runs", "verify", tmp_path]):
         assert call(capsys, *words)[0] == 0
     assert fingerprint(tmp_path) == before
 
@@ -98,7 +98,7 @@ def test_a_database_of_somebody_elses_is_refused_and_not_touched(tmp_path, capsy
     with sqlite3.connect(tmp_path / "rows.sqlite") as db:
         db.execute("CREATE TABLE photographs (id)")
     before = fingerprint(tmp_path)
-    for words in (["export", tmp_path], ["fit", tmp_path], ["store", "repair", tmp_path]):
+    for words in (["runs", "export", tmp_path], ["fit", tmp_path], ["runs", "repair", tmp_path]):
         code, _, err = call(capsys, *words)
         assert code == 2 and "not a headcount store" in err and err.count("\n") == 1
     with pytest.raises(StoreError, match="not a headcount store"):
@@ -119,7 +119,7 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path):
 def test_a_damaged_row_is_named_left_out_and_asked_for_again(tmp_path, capsys):
     store = filled(tmp_path)
     spoilt(store, "b")
-    code, out, _ = call(capsys, "store", "verify", tmp_path)
+    code, out, _ = call(capsys, "runs", "verify", tmp_path)
     assert code == 2 and "1 rows damaged" in " ".join(out.split()) and "\n  b\n" in out
     study = store.study()
     assert [r["run"] for r in study] == ["a", "c"] and study.spec["damaged"] == 1
@@ -137,8 +137,9 @@ def test_whoever_reads_a_study_with_a_damaged_row_is_told_and_the_sweep_says_wha
     name = store.study().rows[3]["run"]
     with sqlite3.connect(store.path) as db:
         db.execute("UPDATE rows SET row = replace(row, 'nmse', 'NMSE') WHERE run = ?", (name,))
-    for command in ("fit", "report", "figure", "export"):
-        code, _, err = call(capsys, command, tmp_path / "s", *(() if command == "fit" else ("--out", tmp_path / "out")))
+    for words in (["fit"], ["report"], ["report", "--figure", "svg"], ["runs", "export"]):
+        out = () if words == ["fit"] else ("--out", tmp_path / "out")
+        code, _, err = call(capsys, *words, tmp_path / "s", *out)
         assert code == 0 and err.count("\n") == 1 and f"1 damaged row of {tmp_path / 's'} left out" in err, err
     assert call(capsys, "fit", tmp_path / "out" / "study.json")[2] == ""  # a file has no sweep to mend it
     code, _, err = call(capsys, *sweep)
@@ -167,9 +168,9 @@ def test_a_figure_is_of_the_spec_asked_for(tmp_path, capsys):
     store = Store.open(tmp_path, create=True)
     run(Sweep.from_toml(with_(("heads = [1, 2]", "heads = [3]"), ('"small"', '"few"'))), store)
     run(Sweep.from_toml(SPEC), store)
-    _, out, err = call(capsys, "figure", tmp_path, "--table", "markdown", "--spec", "small")
+    _, out, err = call(capsys, "report", tmp_path, "--table", "markdown", "--spec", "small")
     assert "3x4" not in out and err == ""
-    _, out, err = call(capsys, "figure", tmp_path, "--table", "markdown", "--spec", "few")
+    _, out, err = call(capsys, "report", tmp_path, "--table", "markdown", "--spec", "few")
     assert err == "" and out != ""
 
 
@@ -177,11 +178,11 @@ def test_the_attention_shown_is_that_of_the_spec_asked_for(tmp_path, capsys):
     store = Store.open(tmp_path, create=True)
     for text in (with_(("heads = [1, 2]", "heads = [3]"), ('"small"', '"few"')), SPEC):
         run(Sweep.from_toml(text), store, save="best")
-    code, out, err = call(capsys, "attention", tmp_path, "--inputs", 1)
+    code, out, err = call(capsys, "report", "--attention", tmp_path, "--inputs", 1)
     assert code == 2 and "--spec with one of few, small" in err
-    _, out, err = call(capsys, "attention", tmp_path, "--inputs", 1, "--spec", "small")
+    _, out, err = call(capsys, "report", "--attention", tmp_path, "--inputs", 1, "--spec", "small")
     assert "3x4" not in out and err == ""
-    _, out, err = call(capsys, "attention", tmp_path, "--inputs", 1, "--spec", "few")
+    _, out, err = call(capsys, "report", "--attention", tmp_path, "--inputs", 1, "--spec", "few")
     assert "by 3x4 at" in out and err == ""
 
 
@@ -206,7 +207,7 @@ def test_a_disk_that_cannot_be_written_to_is_named_by_what_was_asked_for(tmp_pat
 def test_repair_drops_damaged_rows_alone_and_keeps_the_file_as_it_was(tmp_path, capsys):
     store = filled(tmp_path)
     spoilt(store, "b")
-    code, out, _ = call(capsys, "store", "repair", tmp_path, "--json")
+    code, out, _ = call(capsys, "runs", "repair", tmp_path, "--json")
     told = json.loads(out)
     assert (code, told["rows"], told["dropped"]) == (0, 2, ["b"])
     assert (tmp_path / "rows.sqlite.damaged").exists() and verify_store(tmp_path).sound
@@ -254,7 +255,7 @@ def test_merging_brings_rows_and_specs_once_and_names_those_that_differ(tmp_path
     other.add([row("b", nmse=0.25)], {"torch": "2"})
     assert merge_stores(tmp_path / "one", tmp_path / "two").differing == ("b",)
     assert {r["nmse"] for r in merged.study("first")} == {0.5}
-    code, _, err = call(capsys, "store", "merge", tmp_path / "one", tmp_path / "one")
+    code, _, err = call(capsys, "runs", "merge", tmp_path / "one", tmp_path / "one")
     assert code == 2 and "give another" in err
 
 
@@ -315,7 +316,7 @@ def test_a_locked_store_is_one_line_for_a_reader(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("headcount.results.database.LOCK_WAIT", 0.1)
     other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    code, _, err = call(capsys, "export", tmp_path)
+    code, _, err = call(capsys, "runs", "export", tmp_path)
     assert code == 2 and "keeps it locked" in err and err.count("\n") == 1
     other.close()
 

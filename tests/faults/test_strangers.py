@@ -37,15 +37,16 @@ def steered(folder):
 
 @pytest.mark.parametrize(
     "command",
-    ["runs", "fit", "fit --law heads", "export", "export --json", "report", "figure", "figure --table markdown",
-     "figure --table latex", "store verify", "store merge", "attention", "store repair"],
+    ["runs", "fit", "fit --law heads", "runs export", "runs export --json", "report", "report --figure svg",
+     "report --table markdown", "report --table latex", "runs verify", "runs merge", "report --attention",
+     "runs repair"],
 )  # fmt: skip
 def test_no_control_character_of_a_store_reaches_a_terminal_or_a_page(tmp_path, capsys, command):
     steered(tmp_path / "s")
     first, *rest = command.split()
-    words = [first, rest.pop(0)] if first == "store" else [first]
+    words = [first, rest.pop(0)] if rest and first == "runs" else [first]
     words += [tmp_path / "merged"] if "merge" in words else []
-    out = ["--out", tmp_path / "out"] if first in ("export", "report", "figure") and "--json" not in rest else []
+    out = ["--out", tmp_path / "out"] if words[-1] in ("export", "report") and "--json" not in rest else []
     code, told, err = call(capsys, *words, tmp_path / "s", *rest, *out)
     assert code in (0, 2) and "not foreseen" not in err, err
     assert not HIDDEN.search(told) and not HIDDEN.search(err)
@@ -55,7 +56,7 @@ def test_no_control_character_of_a_store_reaches_a_terminal_or_a_page(tmp_path, 
 
 def test_no_cell_of_a_table_is_a_formula(tmp_path, capsys):
     store = steered(tmp_path / "s")
-    call(capsys, "export", tmp_path / "s", "--out", tmp_path / "out")
+    call(capsys, "runs", "export", tmp_path / "s", "--out", tmp_path / "out")
     for text in ((tmp_path / "out" / "rows.csv").read_text(encoding="utf-8"), store.study().to_csv()):
         table = list(csv.reader(text.splitlines()))
         assert len(table) == 7 and all(len(line) == len(table[0]) for line in table)
@@ -82,14 +83,20 @@ def test_a_damaged_value_of_any_type_is_foreseen_by_every_reader(tmp_path, capsy
         if fitting and column != "checksum":
             db.create_function("fit", 4, lambda *t: checksum(*(x if isinstance(x, str) else "" for x in t)))
             db.execute("UPDATE rows SET checksum = fit(run, member, row, environment)")
-    for words in (["runs"], ["fit"], ["export", "--json"], ["store", "verify"], ["store", "merge", tmp_path / "m"]):
+    for words in (
+        ["runs"],
+        ["fit"],
+        ["runs", "export", "--json"],
+        ["runs", "verify"],
+        ["runs", "merge", tmp_path / "m"],
+    ):
         code, _, err = call(capsys, *words, tmp_path)
         assert code in (0, 2) and "not foreseen" not in err and err.count("\n") <= 2, (words, err)
     if not fitting:
         assert [r["run"] for r in store.study()][:1] == ["a"]
-    code, _, err = call(capsys, "store", "repair", tmp_path)
+    code, _, err = call(capsys, "runs", "repair", tmp_path)
     assert code == 0, err
-    code, _, err = call(capsys, "store", "verify", tmp_path)
+    code, _, err = call(capsys, "runs", "verify", tmp_path)
     assert code == 0, err
 
 
@@ -102,7 +109,8 @@ def test_flipped_bits_are_foreseen_by_every_reader_and_by_repair(tmp_path, capsy
         for _ in range(rng.choice((1, 5, 40))):
             changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
         (tmp_path / "s" / "rows.sqlite").write_bytes(changed)
-        for words in (["runs"], ["export", "--json"], ["store", "verify"], ["store", "repair"], ["store", "verify"]):
+        mending = (["runs", word] for word in ("verify", "repair", "verify"))
+        for words in (["runs"], ["runs", "export", "--json"], *mending):
             code, _, err = call(capsys, *words, tmp_path / "s")
             assert code in (0, 2) and "not foreseen" not in err, (seed, words, err)
 
@@ -232,7 +240,7 @@ def test_any_refused_allocation_is_foreseen(code):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_an_export_that_is_ended_leaves_no_scratch_file_and_says_so(tmp_path, number):
     filled(tmp_path / "s", [f"{i:06d}" for i in range(30_000)])
-    export = start("export", tmp_path / "s", "--out", tmp_path / "out")
+    export = start("runs", "export", tmp_path / "s", "--out", tmp_path / "out")
     wait_until(lambda: list((tmp_path / "out").glob("*.part")), export)
     export.send_signal(number)
     _, err = export.communicate(timeout=LIMIT)
@@ -243,7 +251,7 @@ def test_an_export_that_is_ended_leaves_no_scratch_file_and_says_so(tmp_path, nu
 def test_a_signal_that_is_ignored_by_whoever_started_us_stays_so(tmp_path):
     filled(tmp_path / "s", [f"{i:06d}" for i in range(5000)])
     nohup = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
-    export = start("export", tmp_path / "s", "--out", tmp_path / "out", preexec_fn=nohup)
+    export = start("runs", "export", tmp_path / "s", "--out", tmp_path / "out", preexec_fn=nohup)
     wait_until(lambda: list((tmp_path / "out").glob("*.part")), export)
     export.send_signal(signal.SIGHUP)
     assert export.communicate(timeout=LIMIT)[1] == "" and export.returncode == 0

@@ -33,10 +33,10 @@ def call(*words):
     with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told), contextlib.suppress(SystemExit):
         main([str(word) for word in words])
 for store in sorted(folder.iterdir()):
-    for command in ("fit", "export", "report", "figure"):
-        call(command, store, *(() if command == "fit" else ("--out", folder.parent / "out")))
-    call("runs", store), call("store", "verify", store), call("store", "repair", store)
-    call("store", "merge", folder.parent / "merged", store)
+    for words in ("fit", "runs export", "report", "report --figure svg"):
+        call(*words.split(), store, *(() if words == "fit" else ("--out", folder.parent / "out")))
+    call("runs", store), call("runs", "verify", store), call("runs", "repair", store)
+    call("runs", "merge", folder.parent / "merged", store)
     call("sweep", folder.parent / "spec.toml", "--store", store)
 print(json.dumps([name for name in opened if "rows.sqlite" in name]))
 """

@@ -109,7 +109,7 @@ SHOWN = (
     "tie_margin",
     "seconds",
 )
-COMMAND = "headcount interpolate data.npz --out DIR"
+COMMAND = "headcount theory interpolate data.npz --out DIR"
 
 
 def _gaps(built: Built) -> list[float]:

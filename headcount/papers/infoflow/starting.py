@@ -47,8 +47,8 @@ def sweep(
     """Train every architecture on the task at every length and seed, and return the study; see `training.sweep`.
 
     With `start="built"`, every architecture that holds a certified one-layer network of the task is trained from that
-    too, and `hc.fits.starts(study)` says for each whether training found what is there, did not find it, or whether it
-    cannot be had: by proof ("impossible"), or by the calculus alone ("doubtful").
+    too, and `headcount.fits.starts(study)` says for each whether training found what is there, did not find it, or
+    whether it cannot be had: by proof ("impossible"), or by the calculus alone ("doubtful").
 
     >>> from headcount.fits import starts
     >>> from headcount.tasks import LinearMax
