@@ -20,17 +20,41 @@ if TYPE_CHECKING:
     from headcount.nets import Architecture
     from headcount.papers import (
         allocation as allocation,
+    )
+    from headcount.papers import (
         attention_svm as attention_svm,
+    )
+    from headcount.papers import (
         born as born,
+    )
+    from headcount.papers import (
         consistency as consistency,
+    )
+    from headcount.papers import (
         hardmax as hardmax,
+    )
+    from headcount.papers import (
         head_count as head_count,
+    )
+    from headcount.papers import (
         icl as icl,
+    )
+    from headcount.papers import (
         induction as induction,
+    )
+    from headcount.papers import (
         infoflow as infoflow,
+    )
+    from headcount.papers import (
         lr_law as lr_law,
+    )
+    from headcount.papers import (
         prompts as prompts,
+    )
+    from headcount.papers import (
         ssm as ssm,
+    )
+    from headcount.papers import (
         tensor_lens as tensor_lens,
     )
     from headcount.papers.infoflow import Prediction, advise, build, predict

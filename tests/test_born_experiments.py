@@ -197,6 +197,7 @@ def test_a_length_study_says_what_was_proved_and_what_was_seen(inside, far, outc
 
 LETTERS = """
 name = "letters"
+seeds = 2
 [task]
 name = "Neighbour"
 side = "right"
@@ -207,9 +208,10 @@ tests = [[7, 8], [9, 10]]
 shapes = ["1x4", "1x4+1x4"]
 embed_dim = [8]
 [training]
-steps = 16
-[seeds]
-count = 2
+epochs = 2
+samples = 32
+batch = 4
+evaluations = 1
 """
 
 
@@ -243,4 +245,3 @@ def test_a_language_of_the_users_own_is_not_run_to_draw_a_page(tmp_path):
 def test_a_study_of_lengths_that_cannot_be_is_refused(name, changes, says):
     with pytest.raises(ValueError, match=says):
         generalise(name, replace(STUDY, **changes))
-

@@ -5,10 +5,11 @@ import math
 import jaxtyping
 import pytest
 
-from headcount.certificates.excess import gibbs_excess, mass_outside, worst_distance
+from headcount.certificates.excess import gibbs_excess, worst_distance
 from headcount.papers.allocation import bounds as allocation
 from headcount.papers.allocation.jacobian import row_bound
 from headcount.papers.head_count import bounds, density, steepness
+from headcount.papers.head_count.networks.gate_mass import mass_outside
 from headcount.papers.infoflow.lower import kth_largest_exponent, pair_exponent
 from headcount.papers.ssm import deepen, depths
 from headcount.results import Bound

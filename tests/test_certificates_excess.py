@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headcount.certificates.excess import gibbs_excess, mass_outside, worst_distance
+from headcount.certificates.excess import gibbs_excess, worst_distance
+from headcount.papers.head_count.networks.gate_mass import mass_outside
 
 
 def excess(values, beta):

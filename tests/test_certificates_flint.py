@@ -9,8 +9,8 @@ pytest.importorskip("flint")
 
 from headcount.certificates import Certificate, Term
 from headcount.certificates.enclosure import enclose
-from headcount.certificates.recheck import recheck
 from headcount.papers.head_count import enough_heads, memorise
+from headcount.papers.head_count.networks.term_recheck import recheck
 from headcount.tasks import Exponential, KthLargest, LinearMax, Ridges, Sine, Square, Wells
 
 CURVED = Ridges(

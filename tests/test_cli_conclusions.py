@@ -120,6 +120,7 @@ free = 10
 """
 LETTERS = """
 name = "letters"
+seeds = 2
 [task]
 name = "Neighbour"
 side = "right"
@@ -130,9 +131,10 @@ tests = [[7, 8], [9, 10]]
 shapes = ["1x4"]
 embed_dim = [8]
 [training]
-steps = 16
-[seeds]
-count = 2
+epochs = 2
+samples = 32
+batch = 4
+evaluations = 1
 """
 # Text that a program or a manuscript takes as it is: a sentence in it would be a mistake.
 RAW = [("report", (STUDY, "--table", "latex")), ("report", (STUDY, "--table", "markdown"))]

@@ -218,7 +218,7 @@ def test_a_missing_extra_is_named_as_pip_wants_it(capsys, monkeypatch, tmp_path)
     extras = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]
     assert set(EXTRAS) <= set(extras["optional-dependencies"])
     monkeypatch.setitem(sys.modules, "flint", None)
-    for module in ("headcount.certificates.enclosure", "headcount.certificates.recheck"):
+    for module in ("headcount.certificates.enclosure", "headcount.papers.head_count.networks.term_recheck"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(SystemExit) as stop:
         main(["build", "--retrievals", "2", "--length", "8", "--eps", "0.1", "--no-check", "--certify"])

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from headcount.certificates import load
-from headcount.certificates.minima import minima_of
 from headcount.nets import Architecture, Transformer, hardmax, softmax
 from headcount.nets.transformer import Attention
 from headcount.papers.head_count import collide, enough_heads
 from headcount.papers.head_count.collisions.picture import draw
 from headcount.papers.head_count.collisions.placement import place
+from headcount.papers.head_count.networks.minima import minima_of
 from headcount.tasks import LinearMax, Wells
 
 TASK = Wells(centres=[[0.0, 0.0], [1.0, 1.0]], length=64)

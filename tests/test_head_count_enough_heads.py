@@ -9,8 +9,8 @@ import torch
 
 import headcount as hc
 from headcount.certificates.excess import gibbs_excess
-from headcount.certificates.minima import minima_of
 from headcount.papers.head_count import enough_heads
+from headcount.papers.head_count.networks.minima import minima_of
 from headcount.papers.infoflow import build
 from headcount.tasks import Affine, Exponential, KthLargest, LinearMax, Ridges, Sine, Square, TriangleCentre, Wells
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headcount.certificates.excess import mass_outside
-from headcount.certificates.minima import minima_of
 from headcount.papers.head_count.networks.choices import Choices
 from headcount.papers.head_count.networks.enough_heads import assemble, enough_heads
+from headcount.papers.head_count.networks.gate_mass import mass_outside
+from headcount.papers.head_count.networks.minima import minima_of
 from headcount.tasks import Wells
 
 LENGTH = 64

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headcount.certificates.certificate import Certificate, Term
     from headcount.certificates.coverage import Coverage
     from headcount.certificates.domains import Box, Drawn
-    from headcount.certificates.excess import gibbs_excess, mass_outside
+    from headcount.certificates.excess import gibbs_excess
     from headcount.certificates.network import ClassTokenNet, NetworkShape, ReluNet
     from headcount.certificates.worst_case.worst_error import Worst, certify
 
@@ -34,7 +34,6 @@ __all__ = [
     "gibbs_excess",
     "in_box",
     "load",
-    "mass_outside",
     "on_samples",
 ]
 
@@ -67,10 +66,7 @@ __getattr__, __dir__ = lazily(
             "Check",
             "Trial",
         ),
-        "excess": (
-            "gibbs_excess",
-            "mass_outside",
-        ),
+        "excess": ("gibbs_excess",),
         "worst_case.worst_error": (
             "Worst",
             "certify",

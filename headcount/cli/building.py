@@ -66,7 +66,7 @@ def _rechecked(built: Built, one_head: bool) -> dict[str, Any]:
     import torch
 
     from headcount.certificates.enclosure import enclose
-    from headcount.certificates.recheck import recheck
+    from headcount.papers.head_count.networks.term_recheck import recheck
 
     x = built.domain.sample(2, generator=torch.Generator().manual_seed(0))
     terms = [] if one_head else recheck(built)

@@ -61,7 +61,7 @@ def _reread(path: Path, rows: list[Any], outputs: list[Any]) -> Built:
 
     built = load(path)
     if not isinstance(built.net, NarrowNet):
-        raise ValueError(f"{path} holds a {type(built.net).__name__}; `headcount theory interpolate --out` writes a NarrowNet")
+        raise ValueError(f"{path} holds a {type(built.net).__name__}; `theory interpolate --out` writes a NarrowNet")
     pairs = as_pairs(rows, outputs)
     if pairs.token_dim != built.net.shape.token_dim:
         raise ValueError(f"{path} takes tokens of {built.net.shape.token_dim} numbers, the data have {pairs.token_dim}")

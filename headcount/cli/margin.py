@@ -1,4 +1,4 @@
-"""`headcount theory margin`: the attention matrix of least norm that puts chosen tokens first, with a proof either way."""
+"""`headcount theory margin`: the least attention matrix that puts chosen tokens first, or a proof of none."""
 
 from __future__ import annotations
 

@@ -68,8 +68,10 @@ def report(
 
 def _pages(run: Path, study: Study, predicted: int | None, spec: str | None) -> dict[str, str]:
     """The pages of a study by name: of data of the user's own, of letters, or of any other task."""
+    from headcount.fits import predicted_heads
     from headcount.papers.born.born_page import length_page
     from headcount.papers.born.length_study import LengthStudy
+    from headcount.papers.head_count.lookup_words import one_head_each
     from headcount.report import write
 
     if study.spec.get("measured", False):  # `headcount measure` made these rows
@@ -77,7 +79,8 @@ def _pages(run: Path, study: Study, predicted: int | None, spec: str | None) -> 
         from headcount.report import write_measured
 
         return write_measured(Measurement(study))
-    pages = write(study, predicted=predicted, attention=_looked(run, spec))
+    because = one_head_each(predicted_heads(study))
+    pages = write(study, predicted=predicted, attention=_looked(run, spec), because=because)
     command = f"headcount report {run}"
     letters = [length_page(part, command=command) for part in LengthStudy.of(study)]
     return pages | {"lengths.html" if i == 0 else f"lengths-{i + 1}.html": page for i, page in enumerate(letters)}

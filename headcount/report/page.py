@@ -19,7 +19,6 @@ from headcount.report.rendering import both, render
 from headcount.report.rows import table
 from headcount.results import Study
 from headcount.results.attention_record import AttentionRecord
-from headcount.sources import Source
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -50,15 +49,17 @@ def report(
     command: str = "",
     confidence: float = 0.95,
     attention: AttentionRecord | None = None,
+    because: str = "",
 ) -> str:
     """The page of a study as HTML that needs no other file, no network and no script.
 
     `predicted` defaults to what the study's task says of itself; `command` is printed as the way to the same rows.
-    `attention` is that of a network of the study, to be shown with it.
+    `attention` is that of a network of the study, to be shown with it; `because` says why so many heads are predicted,
+    where they are the task's own.
     """
     predicted = predicted_heads(study) if predicted is None else predicted
     sections = _sections(study, predicted, confidence)
-    return _page(study, sections, predicted, command, confidence, attention)
+    return _page(study, sections, predicted, command, confidence, attention, because)
 
 
 def _sections(study: Study, predicted: int | None, confidence: float) -> list[Section]:
@@ -73,6 +74,7 @@ def _page(
     command: str,
     confidence: float,
     attention: AttentionRecord | None,
+    because: str,
 ) -> str:
     return render(
         "page.html",
@@ -89,29 +91,34 @@ def _page(
         spec=words_of({key: value for key, value in study.spec.items() if key != "toml"}),
         environment=environment_of(study),
         command=command or _command(study),
+        because=because,
         **_method(study, predicted, confidence),
     )
 
 
 def _method(study: Study, predicted: int | None, confidence: float) -> dict[str, Any]:
     """What the page says about how the knee is found."""
-    by_theorem = predicted is not None and predicted == predicted_heads(study)
     return {
         "confidence": f"{confidence:.0%}",
         "slower": Fraction(SLOWER).limit_denominator(100),
         "resamples": RESAMPLES,
         "diverged": sum(row.get("status") == "diverged" for row in study),
-        "theorem": Source("yu2025heads", "Theorem 2") if by_theorem else None,
+        "own": predicted is not None and predicted == predicted_heads(study),
     }
 
 
 def write(
-    study: Study, *, predicted: int | None = None, command: str = "", attention: AttentionRecord | None = None
+    study: Study,
+    *,
+    predicted: int | None = None,
+    command: str = "",
+    attention: AttentionRecord | None = None,
+    because: str = "",
 ) -> dict[str, str]:
     """The files of a report by name: the page, and its main figure for each design of the study."""
     predicted = predicted_heads(study) if predicted is None else predicted
     sections = _sections(study, predicted, 0.95)
-    files = {"report.html": _page(study, sections, predicted, command, 0.95, attention)}
+    files = {"report.html": _page(study, sections, predicted, command, 0.95, attention, because)}
     for i, part in enumerate(sections):
         drawn = curves(Cells.of(part.study, "heads"), part.pooled, part.by_length, width=WIDE[0])
         files["curves.svg" if i == 0 else f"curves-{i + 1}.svg"] = drawn.standalone()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headcount.lazy import lazily
 
 if TYPE_CHECKING:
-    from headcount.certificates.excess import gibbs_excess, mass_outside
+    from headcount.certificates.excess import gibbs_excess
     from headcount.papers.head_count.bounds import (
         bites_from,
         enough_heads_rate,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headcount.papers.head_count.density import selector_error, subset_minima
     from headcount.papers.head_count.first_study import FirstLook, first_look
     from headcount.papers.head_count.networks import enough_heads, log_mean_exp, memorise, weight_bounded
+    from headcount.papers.head_count.networks.gate_mass import mass_outside
     from headcount.papers.head_count.steepness import steepness_width
 
 __all__ = [
@@ -74,10 +75,8 @@ __getattr__, __dir__ = lazily(
             "subset_minima",
         ),
         "steepness": ("steepness_width",),
-        "headcount.certificates.excess": (
-            "gibbs_excess",
-            "mass_outside",
-        ),
+        "headcount.certificates.excess": ("gibbs_excess",),
+        "networks.gate_mass": ("mass_outside",),
         "networks": (
             "enough_heads",
             "log_mean_exp",

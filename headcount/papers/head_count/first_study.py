@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from headcount.fits import Knee, knee
+from headcount.fits import Knee, knee, predicted_heads
+from headcount.papers.head_count.lookup_words import one_head_each
 from headcount.report import write
 from headcount.results import Store, Study
 from headcount.training.progress import OnProgress, silent
@@ -51,4 +52,6 @@ class FirstLook:
 def first_look(folder: str | Path, *, device: str = "cpu", on_progress: OnProgress = silent) -> FirstLook:
     """Train the demo's networks, keeping the rows in `folder`, and explain what they say."""
     study = run(Sweep.from_toml(SPEC), Store.open(folder, create=True), device=device, on_progress=on_progress)
-    return FirstLook(study, knee(study), write(study, command="headcount demo"))
+    return FirstLook(
+        study, knee(study), write(study, command="headcount demo", because=one_head_each(predicted_heads(study)))
+    )

@@ -13,9 +13,9 @@ import torch
 from scipy.spatial import KDTree
 from torch import Tensor, nn
 
-from headcount.certificates.minima import minima_of
 from headcount.papers.head_count.collisions.placement import Placement, place
 from headcount.papers.head_count.collisions.sight import Sight, sight_of
+from headcount.papers.head_count.networks.minima import minima_of
 from headcount.papers.head_count.steepness import GELU_SLOPE, steepness_width
 from headcount.results import Basis, Bound, Claim, Evidence, Predicate
 from headcount.sources import Checked, Source, implements

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import torch
 
-from headcount.certificates.minima import minima_of
 from headcount.drawing.axes import Frame
 from headcount.drawing.panels import Panel, figure_of, frames, legend, plain_panel
 from headcount.drawing.svg import Figure
 from headcount.papers.head_count.collisions.collision import Collision
+from headcount.papers.head_count.networks.minima import minima_of
 from headcount.tasks import Task
 
 __all__ = ["draw"]

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headcount.certificates.minima import Minima
 from headcount.numerals import counted
 from headcount.papers.head_count.collisions.sight import Sight, sight_of
+from headcount.papers.head_count.networks.minima import Minima
 from headcount.sources import Checked, Source, implements
 
 __all__ = ["Placement", "place", "segment"]

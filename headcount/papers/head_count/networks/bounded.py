@@ -12,10 +12,10 @@ from headcount.certificates.arithmetic import up
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate
 from headcount.certificates.domains import Box
-from headcount.certificates.minima import minima_of
 from headcount.certificates.network import ClassTokenNet
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
+from headcount.papers.head_count.networks.minima import minima_of
 from headcount.sources import Source, implements
 from headcount.tasks import LinearMax
 

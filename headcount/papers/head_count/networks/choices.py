@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, replace
 
 from headcount.certificates.arithmetic import smallest
-from headcount.certificates.excess import gibbs_excess, mass_outside
-from headcount.certificates.minima import Minima
+from headcount.certificates.excess import gibbs_excess
 from headcount.certificates.network import refuse_too_large
 from headcount.certificates.relu import interpolation_error, pieces_for
+from headcount.papers.head_count.networks.gate_mass import mass_outside
+from headcount.papers.head_count.networks.minima import Minima
 from headcount.results import Bound
 
 __all__ = ["GATE", "Choices", "plan_for"]

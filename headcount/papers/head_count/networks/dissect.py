@@ -10,9 +10,9 @@ from torch import Tensor
 
 from headcount.certificates.built import Built
 from headcount.certificates.domains import Box
-from headcount.certificates.minima import minima_of
 from headcount.certificates.network import ClassTokenNet
 from headcount.nets.transformer import Attention
+from headcount.papers.head_count.networks.minima import minima_of
 from headcount.tasks import LinearMax
 
 __all__ = ["dissect"]

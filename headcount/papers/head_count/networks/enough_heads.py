@@ -11,7 +11,6 @@ from headcount.certificates.arithmetic import up
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
-from headcount.certificates.minima import minima_of
 from headcount.certificates.network import ClassTokenNet, NetworkShape
 from headcount.certificates.relu import interpolant, interpolation_error
 from headcount.certificates.replanning import with_rounding
@@ -20,6 +19,7 @@ from headcount.nets.transformer import Attention
 from headcount.numerals import counted
 from headcount.papers.head_count.networks.choices import GATE, Choices, plan_for
 from headcount.papers.head_count.networks.gates import gate_places, gate_steps
+from headcount.papers.head_count.networks.minima import minima_of
 from headcount.papers.head_count.networks.worst_inputs import BetterOutside, WorstTies
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task

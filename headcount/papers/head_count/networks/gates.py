@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headcount.certificates.minima import Minima
+from headcount.papers.head_count.networks.minima import Minima
 
 __all__ = ["gate_places", "gate_steps"]
 

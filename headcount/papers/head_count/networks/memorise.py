@@ -13,13 +13,13 @@ from headcount.certificates.arithmetic import fewest, up
 from headcount.certificates.attempts import in_box
 from headcount.certificates.built import Built
 from headcount.certificates.certificate import Certificate, Term
-from headcount.certificates.minima import Minima, minima_of
 from headcount.certificates.network import ClassTokenNet, NetworkShape, refuse_too_large
 from headcount.certificates.relu import interpolant, interpolation_error, pieces_for
 from headcount.certificates.replanning import with_rounding
 from headcount.certificates.rounding import rounding_error
 from headcount.nets.transformer import Attention
 from headcount.numerals import counted
+from headcount.papers.head_count.networks.minima import Minima, minima_of
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 

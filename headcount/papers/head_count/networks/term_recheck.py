@@ -203,7 +203,7 @@ def _stated(task: Any, box: Box) -> tuple[list[tuple[Any, list[Any], Any]], Ridg
         (arb(0), [-arb(v) / (2 * R * s) for v in a], arb(1) / 2) for a, s in zip(task.directions, sizes, strict=True)
     ]
     # The outer slopes as floats; what their rounding moves is within the rounding term.
-    from headcount.certificates.minima import minima_of
+    from headcount.papers.head_count.networks.minima import minima_of
 
     return parts, minima_of(task, box.high).outer, (tuple(range(task.length)),) * len(sizes)
 
