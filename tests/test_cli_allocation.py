@@ -54,16 +54,18 @@ def call(capsys, *arguments):
 
 
 def test_allocate_prints_the_four_gram(capsys):
-    code, out, _ = call(capsys, "allocate", "--curve")
+    code, out, _ = call(capsys, "theory", "allocate", "--curve")
     assert code == 0
     assert "0.683497" in out and "32 heads, 256 of 256 spent" in out
-    code, out, _ = call(capsys, "allocate", "--json", "--weights", "1,1", "--token-dim", "4", "--budget", "32")
+    code, out, _ = call(
+        capsys, "theory", "allocate", "--json", "--weights", "1,1", "--token-dim", "4", "--budget", "32"
+    )
     facts = json.loads(out)
     assert sum(facts["heads"]) == 8 and facts["head_dims"] == [4, 4]
 
 
 def test_allocate_warns_of_starved_lags(capsys):
-    _, out, _ = call(capsys, "allocate", "--budget", "128")
+    _, out, _ = call(capsys, "theory", "allocate", "--budget", "128")
     assert "careful: lag 4 has 4 heads; below 5" in out
 
 
@@ -152,8 +154,8 @@ def test_saturation_prints_layers_and_heads(capsys, folder, text):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["allocate", "--weights", "1,x"], "expected numbers separated by commas, got '1,x'"),
-        (["allocate", "--budget", "0"], "budget must be a whole number of at least 1"),
+        (["theory", "allocate", "--weights", "1,x"], "--weights takes numbers separated by commas, got '1,x'"),
+        (["theory", "allocate", "--budget", "0"], "budget must be a whole number of at least 1"),
         (["compress", "./nowhere", "--measure", "weights"], "no folder at ./nowhere"),
         (["compress", "MODEL"], "give --text FILE"),
         (["compress", "MODEL", "--text", "./none.txt"], "no text file at none.txt"),

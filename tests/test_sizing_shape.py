@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import headcount as hc
-from headcount.cli.task_options import task_of
+from headcount.cli.options import task_of
 from headcount.sizing.basis import Basis
 from headcount.sizing.equal_shapes import candidates, parameters_from
 from headcount.sizing.evidence import EvidenceRow, EvidenceTable, SeedNoise, evidence_table

@@ -20,7 +20,7 @@ from headcount.visible import visible
 if TYPE_CHECKING:
     from headcount.results import Claim
 
-__all__ = ["Listing", "Printout", "json_asked", "out_file", "say", "show", "status_line", "warn"]
+__all__ = ["Listing", "Printout", "json_asked", "note", "out_file", "say", "show", "status_line", "warn"]
 
 NAME = 32  # what the first column holds is a name, to be copied whole, up to so many characters
 
@@ -108,6 +108,11 @@ def say(text: str = "") -> None:
 def warn(sentence: str) -> None:
     """Say on stderr what should be known beside the answer, in one line."""
     typer.echo(f"headcount: {visible(' '.join(sentence.split()))}", err=True)
+
+
+def note(sentence: str) -> None:
+    """Say now what should be known before the answer: on stderr where that will be JSON."""
+    warn(sentence) if _quiet[-1] else say(sentence)
 
 
 def _show_listing(listing: Listing) -> None:
