@@ -26,11 +26,11 @@ def data(tmp_path):
 
 @pytest.mark.parametrize("name", ["labels", "sets"])
 def test_what_is_written_is_read_back(capsys, data, name):
-    code, said = run(capsys, "interpolate", data / f"{name}.npz", "--out", data / name)
+    code, said = run(capsys, "theory", "interpolate", data / f"{name}.npz", "--out", data / name)
     assert code == 0 and said.out.splitlines()[-1].startswith("So: ")
     page = (data / name / "interpolation.html").read_text()
     assert "5 sequences, interpolated exactly" in page and "https://" not in page
-    arguments = ("interpolate", data / f"{name}.npz", "--net", data / name / "net.safetensors", "--json")
+    arguments = ("theory", "interpolate", data / f"{name}.npz", "--net", data / name / "net.safetensors", "--json")
     facts = json.loads(run(capsys, *arguments)[1].out)
     assert (
         facts["promised_for"] == 5
@@ -41,8 +41,8 @@ def test_what_is_written_is_read_back(capsys, data, name):
 
 
 def test_a_network_of_other_data_is_said_to_fail(capsys, data):
-    run(capsys, "interpolate", data / "labels.npz", "--out", data / "net")
-    code, said = run(capsys, "interpolate", data / "sets.npz", "--net", data / "net" / "net.safetensors")
+    run(capsys, "theory", "interpolate", data / "labels.npz", "--out", data / "net")
+    code, said = run(capsys, "theory", "interpolate", data / "sets.npz", "--net", data / "net" / "net.safetensors")
     assert code == 0 and "does not give these outputs" in said.out
     assert "promises 0 of these 5 sequences" in said.out
 
@@ -60,14 +60,14 @@ def test_a_network_of_other_data_is_said_to_fail(capsys, data):
 )
 def test_bad_input_is_one_line(capsys, tmp_path, arrays, says):
     np.savez(tmp_path / "bad.npz", **arrays)
-    code, said = run(capsys, "interpolate", tmp_path / "bad.npz")
+    code, said = run(capsys, "theory", "interpolate", tmp_path / "bad.npz")
     assert code == 2 and says in said.err and said.err.count("\n") == 1 and not said.out
 
 
 def test_files_that_are_not_there_or_not_ours_are_one_line(capsys, tmp_path, data):
-    assert run(capsys, "interpolate", tmp_path / "none.npz")[1].err.count("\n") == 1
+    assert run(capsys, "theory", "interpolate", tmp_path / "none.npz")[1].err.count("\n") == 1
     (tmp_path / "text.npz").write_text("text")
-    code, said = run(capsys, "interpolate", tmp_path / "text.npz")
+    code, said = run(capsys, "theory", "interpolate", tmp_path / "text.npz")
     assert code == 2 and "not a readable .npz file" in said.err
-    code, said = run(capsys, "interpolate", data / "labels.npz", "--onnx")
+    code, said = run(capsys, "theory", "interpolate", data / "labels.npz", "--onnx")
     assert code == 2 and "--out" in said.err

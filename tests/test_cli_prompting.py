@@ -1,4 +1,4 @@
-"""`headcount prompt`: floors, what it writes and reads again, and one line for every mistake."""
+"""`headcount theory prompt`: floors, what it writes and reads again, and one line for every mistake."""
 
 import json
 
@@ -12,7 +12,7 @@ from headcount.cli.door import main
 def run(capsys):
     def call(*arguments):
         with pytest.raises(SystemExit) as leave:
-            main(["prompt", *map(str, arguments)])
+            main(["theory", "prompt", *map(str, arguments)])
         out, err = capsys.readouterr()
         return leave.value.code, out, err
 

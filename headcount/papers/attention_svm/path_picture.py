@@ -90,7 +90,7 @@ def margin_page(
     command: str,
     chosen: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The page of `headcount margin`: both solutions with their proof, and a path against them if one was trained."""
+    """The page of `headcount theory margin`: both solutions with their proof, and a path against them if trained."""
     rows = tuple(solution_rows(solved))
     words = (
         "The matrix of least norm whose attention scores put every chosen token first by 1 or more. A duality gap of g "
