@@ -78,7 +78,7 @@ def _place(layer: PromptedLayer, last: np.ndarray, slope: np.ndarray, prompt: np
 def prompt_page(answer: str, rows: Sequence[Mapping[str, Any]], figures: tuple[Figure, ...] | None,
                 facts: Mapping[str, Any], tuned: Sequence[Mapping[str, Any]], command: str,
                 wanted: Sequence[Mapping[str, Any]] = ()) -> str:  # fmt: skip
-    """The page of `headcount theory prompt`: floors and trained prompts by length, the strip, low-rank updates beside."""
+    """The page of `headcount theory prompt`: floors and trained prompts by length, the strip, low-rank updates."""
     about = (
         "Sum of squares that attention misses at the last token. No prompt of this length goes below the floor; least "
         "is the value found, built the loss of the prompt made for it, trained the best of several starts."
