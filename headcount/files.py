@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headcount.refusals import RefusalError
+from headcount.visible import visible
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "user_cache",
     "whole",
     "whole_folder",
+    "write_text",
 ]
 
 
@@ -58,6 +60,18 @@ def whole(path: str | Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):  # a disk that cannot be written to
             scratch.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> Path:
+    """Write a text, whole or not at all, its control characters spelt out; its path.
+
+    >>> import tempfile
+    >>> write_text(Path(tempfile.mkdtemp()) / "new" / "page.html", "<p>").read_text()
+    '<p>'
+    """
+    with whole(path) as scratch:
+        scratch.write_text(visible(text), encoding="utf-8")
+    return Path(path)
 
 
 @contextlib.contextmanager

@@ -154,8 +154,8 @@ def test_saturation_prints_layers_and_heads(capsys, folder, text):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["allocate", "--weights", "1,x"], "expected numbers separated by commas, got '1,x'"),
-        (["allocate", "--budget", "0"], "budget must be a whole number of at least 1"),
+        (["theory", "allocate", "--weights", "1,x"], "--weights takes numbers separated by commas, got '1,x'"),
+        (["theory", "allocate", "--budget", "0"], "budget must be a whole number of at least 1"),
         (["compress", "./nowhere", "--measure", "weights"], "no folder at ./nowhere"),
         (["compress", "MODEL"], "give --text FILE"),
         (["compress", "MODEL", "--text", "./none.txt"], "no text file at none.txt"),

@@ -41,6 +41,7 @@ def test_what_it_writes_it_reads_with_the_same_answer(run, tmp_path):
     code, out, _ = run(path, "--out", tmp_path / "o", "--steps", 300, "--json")
     assert code == 0
     first = json.loads(out)
+    assert [name.rsplit("/", 1)[-1] for name in first.pop("files")] == ["margin.html", "margin.npz"]
     page = (tmp_path / "o" / "margin.html").read_text()
     assert "Where training goes" in page
     assert "</svg>" in page

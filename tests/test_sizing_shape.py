@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from headcount.cli.task_options import task_of
 
 import headcount as hc
+from headcount.cli.options import task_of
 from headcount.sizing.basis import Basis
 from headcount.sizing.equal_shapes import candidates, parameters_from
 from headcount.sizing.evidence import EvidenceRow, EvidenceTable, SeedNoise, evidence_table

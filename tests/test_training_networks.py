@@ -29,7 +29,8 @@ from headcount.tasks import (
 )
 from headcount.tasks.winners import winners
 from headcount.training import Recipe
-from headcount.training.attention_maps import attention_in, attention_of, task_of
+from headcount.training.attention_maps import attention_in, attention_of
+from headcount.training.kept_networks import task_of
 
 TWO = LinearMax([[1.0, 0.0], [0.0, 1.0]], length=6)
 SHORT = Recipe(samples=200, validation=100, epochs=2, batch=50)

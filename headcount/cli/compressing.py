@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from headcount.cli.printing import (
-    MODEL_HELP,
-    AsJson,
-    Out,
-    conclude,
-    emit_json,
-    out_file,
-    say,
-    show_table,
-    status_line,
-    tell_written,
-)
+from headcount.cli.options import Model, Out, Text
+from headcount.cli.printing import Listing, Printout, status_line
 
 if TYPE_CHECKING:
-    from headcount.shrinking.language_model import Calibrated
+    from headcount.shrinking import Compressed, CutModel
 
-CURVE = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-
-
-def register(app: typer.Typer) -> None:
-    app.command("compress")(compress)
+BUDGET = ("keep", "perplexity x", "low", "high", "file MB", "cache bytes/token", "prefill ms", "token ms")
+METHOD = ("part", "keep", "length", "method", "perplexity x", "interval", "cache")
 
 
 def compress(
-    model: Annotated[str, typer.Argument(help=MODEL_HELP)],
+    model: Model,
     keep: Annotated[float | None, typer.Option(help="Share of the attention to keep.", show_default=False)] = None,
     loss: Annotated[str, typer.Option(help="Keep as little as loses at most this, as in 3% (1%).")] = "",
-    text: Annotated[Path | None, typer.Option(help="A text file to calibrate on.", show_default=False)] = None,
+    text: Text = None,
     test: Annotated[
         Path | None,
         typer.Option(help="A text to judge a language model on (the last fifth of --text).", show_default=False),
@@ -58,8 +45,7 @@ def compress(
     out: Out = None,
     padded: Annotated[bool, typer.Option("--padded", help="Also a checkpoint that stock transformers loads.")] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="Also an ONNX program.")] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Printout:
     """Make a trained model smaller, under one budget or one loss.
 
     A language model is judged by its perplexity, an encoder by its embeddings (and its ranking with --rank); the first
@@ -71,132 +57,75 @@ def compress(
         raise ValueError("what attention is worth is measured on a text: give --text FILE")
     if (padded or onnx) and out is None:
         raise ValueError("--padded and --onnx write files: give --out DIR")
-    most = _share(loss)
-    counts = _two(tokens)
+    most, counts = _share(loss), _two(tokens)
     folder_of(model)  # what cannot be found is said before anything large is loaded
     kinds = ("query-key", "value-output") if parts == "both" else (parts,)
-    if bench or curve:
-        assert text is not None
-        with status_line() as tell:
-            if bench:
-                _bench(model, text, test, length, counts, quick, out, as_json, tell)
-            else:
-                _curve(model, text, test, length, counts, kinds, cast, out, as_json, tell)
-        return
-    from headcount.shrinking import compress as shrink
-
     with status_line() as tell:
-        made = shrink(
-            model,
-            keep,
-            loss=most,
-            text=text,
-            test=test,
-            length=length,
-            windows=(max(1, counts[0] // length), 4, max(2, counts[1] // length)),
-            parts=kinds,
-            measure=measure,
-            rule=rule,
-            pieces=passages,
-            grouping=grouping,
-            distil_minutes=distil,
-            cast=cast,
-            rankings=rank or (),
-            out=out,
-            padded=padded,
-            onnx=onnx,
-            on_progress=tell,
-        )
-    report = made.as_row()
-    if as_json:
-        emit_json(report)
-        return
-    say(made.headline)
-    say("\nBefore and after")
-    show_table([_exact(row) for row in made.rows()], ("", "original", "compact", "ratio"))
-    if report.get("beside"):
-        say("\nBeside a cast and 8 bits, alone and combined")
-        show_table([_exact(row) for row in report["beside"]], tuple(report["beside"][0]))
-    say("\nRanks kept, head by head")
-    show_table([_short(row) for row in report["plan"]], ("layer", "part", "sum", "of", "ranks"))
-    for layer, part, why in report.get("refused", ()):
-        say(f"layer {layer}: {part} left as it is: {why}")
-    tell_written(report["written"])
-    conclude(made.sentence)
+        if text is not None and (bench or curve):
+            judged = JudgedText(model, text, test, length, counts)
+            return _benched(judged, out, tell, quick=quick) if bench else _curve(judged, kinds, cast, out, tell)
+        from headcount.shrinking import compress as shrink
+
+        windows = {"length": length, "windows": _windows(length, counts), "parts": kinds, "on_progress": tell}
+        encoder = {"measure": measure, "rule": rule, "pieces": passages, "grouping": grouping, "distil_minutes": distil}
+        files = {"cast": cast, "rankings": rank or (), "out": out, "padded": padded, "onnx": onnx}
+        made = shrink(model, keep, loss=most, text=text, test=test, **windows, **encoder, **files)
+    return Printout(made.as_row(), _told(made), made.sentence, made.written)
 
 
-def _seen(
-    model: str, text: Path, test: Path | None, length: int, counts: tuple[int, int], kinds: tuple[str, ...], tell: Any
-) -> Calibrated:
+class JudgedText(NamedTuple):
+    """A language model, the texts to calibrate and to judge it on, in windows of so many tokens, and how many."""
+
+    model: str
+    text: Path
+    test: Path | None
+    length: int
+    tokens: tuple[int, int]
+
+
+def _curve(judged: JudgedText, kinds: tuple[str, ...], cast: str, out: Path | None, tell: Any) -> Printout:
+    """Every budget from one calibration."""
     from headcount.nets.pretrained.folders import tokenizer_of
     from headcount.shrinking import calibrated, split_text
+    from headcount.shrinking.keep_curve import keep_curve
 
-    windows = max(1, counts[0] // length), 4, max(2, counts[1] // length)
-    return calibrated(model, split_text(text, tokenizer_of(model), length, windows, test), parts=kinds, say=tell)
-
-
-def _curve(
-    model: str,
-    text: Path,
-    test: Path | None,
-    length: int,
-    counts: tuple[int, int],
-    kinds: tuple[str, ...],
-    cast: str,
-    out: Path | None,
-    as_json: bool,
-    tell: Any,
-) -> None:
-    """Every budget from one calibration."""
-    from headcount.shrinking import cut_to
-    from headcount.shrinking.keep_curve import curve_picture, curve_row
-
-    seen = _seen(model, text, test, length, counts, kinds, tell)
-    rows = [curve_row(cut_to(seen, seen.plan(keep), cast=cast, generated=8, say=tell), keep) for keep in CURVE]
-    files = []
-    if out is not None:
-        files.append(out_file(out, "curve.json", json.dumps({"model": seen.title, "rows": rows}, indent=1) + "\n"))
-        files.append(out_file(out, "curve.svg", curve_picture(seen.title, rows).standalone()))
-    if as_json:
-        emit_json({"model": seen.title, "rows": rows})
-        return
-    say(f"{seen.title}: from one calibration on {seen.split.calibration.numel():,} tokens")
-    show_table(rows, ("keep", "perplexity x", "low", "high", "file MB", "cache bytes/token", "prefill ms", "token ms"))
-    tell_written(files)
-    best = min((r for r in rows if r["perplexity x"] <= 1.03), key=lambda r: r["keep"])
-    conclude(f"keeping {best['keep']:g} of the attention loses at most 3% of perplexity")
+    model, text, test, length, tokens = judged
+    split = split_text(text, tokenizer_of(model), length, _windows(length, tokens), test)
+    found = keep_curve(calibrated(model, split, parts=kinds, say=tell), cast, tell)
+    told = [f"{found.model}: from one calibration on {found.tokens:,} tokens", Listing(found.rows, BUDGET)]
+    return Printout(found.to_json(), told, found.sentence, [] if out is None else found.files(out))
 
 
-def _bench(
-    model: str,
-    text: Path,
-    test: Path | None,
-    length: int,
-    counts: tuple[int, int],
-    quick: bool,
-    out: Path | None,
-    as_json: bool,
-    tell: Any,
-) -> None:
+def _benched(judged: JudgedText, out: Path | None, tell: Callable[[str], None], *, quick: bool) -> Printout:
     """All methods on the same windows."""
     from headcount.nets.pretrained.folders import tokenizer_of
-    from headcount.shrinking import benched, calibrated, split_text
+    from headcount.shrinking import benched, calibrated
     from headcount.shrinking.bench_table import bench_lines, bench_verdict
+    from headcount.shrinking.loss_bench import bench_splits
 
-    tokenizer = tokenizer_of(model)
-    lengths = (length,) if quick else (length, 4 * length)
-    judged = 2048 if quick else max(counts[1], 20480)
-    first = 2048 if quick else counts[0]
-    splits = [split_text(text, tokenizer, n, (max(1, first // n), 2, max(2, judged // n)), test) for n in lengths]
+    model, text, test, length, tokens = judged
+    splits = bench_splits(text, tokenizer_of(model), length, tokens, test, quick=quick)
     path = None if out is None else out / "bench.json"
-    found = benched(lambda s: calibrated(model, s, keep=0.75, say=tell), splits, out=path, say=tell)
-    if as_json:
-        emit_json(found)
-        return
-    say(f"{found['setup']['model']}: rivals are their scores in our pipeline, not their pipelines")
-    show_table(bench_lines(found["rows"]), ("part", "keep", "length", "method", "perplexity x", "interval", "cache"))
-    tell_written([] if path is None else [path])
-    conclude(bench_verdict(found["rows"]))
+    found = benched(lambda split: calibrated(model, split, keep=0.75, say=tell), splits, out=path, say=tell)
+    rivals = f"{found['setup']['model']}: rivals are their scores in our pipeline, not their pipelines"
+    told = [rivals, Listing(bench_lines(found["rows"]), METHOD)]
+    return Printout(found, told, bench_verdict(found["rows"]), [] if path is None else [path])
+
+
+def _told(made: Compressed | CutModel) -> list[str | Listing]:
+    report = made.as_row()
+    told: list[str | Listing] = [made.headline, "\nBefore and after"]
+    told.append(Listing(map(_exact, made.rows()), ("", "original", "compact", "ratio")))
+    if beside := report.get("beside"):
+        told += ["\nBeside a cast and 8 bits, alone and combined", Listing(map(_exact, beside), tuple(beside[0]))]
+    ranks = [{**row, "ranks": " ".join(map(str, row["ranks"]))} for row in report["plan"]]
+    told += ["\nRanks kept, head by head", Listing(ranks, ("layer", "part", "sum", "of", "ranks"))]
+    return told + [f"layer {layer}: {part} left as it is: {why}" for layer, part, why in report.get("refused", ())]
+
+
+def _windows(length: int, tokens: tuple[int, int]) -> tuple[int, int, int]:
+    """Windows to calibrate on, to choose by, and to judge on."""
+    return max(1, tokens[0] // length), 4, max(2, tokens[1] // length)
 
 
 def _share(words: str) -> float | None:
@@ -217,10 +146,6 @@ def _two(words: str) -> tuple[int, int]:
     if min(first, second) < 1:
         raise ValueError(f"--tokens must be at least 1, got {words!r}")
     return first, second
-
-
-def _short(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "ranks": " ".join(str(r) for r in row["ranks"])}
 
 
 def _exact(row: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,3 +99,24 @@ def numbers_of(text: str, option: str) -> list[float]:
         return [float(part) for part in text.replace(" ", "").split(",")]
     except ValueError:
         raise ValueError(f"{option} takes numbers separated by commas, got {text!r}") from None
+
+
+def whole_numbers_of(text: str, option: str) -> list[int]:
+    """Whole numbers separated by commas.
+
+    >>> whole_numbers_of("1,4,16", "--tokens")
+    [1, 4, 16]
+    """
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{option} takes whole numbers separated by commas, as in 2,4,8; got {text!r}") from None
+
+
+def head_words(model: str, layer: int, head: int, texts: list[str]) -> str:
+    """The words that name a head of a trained model at some texts, as they are typed.
+
+    >>> head_words("tiny-gpt2", 1, 2, ["a b"])
+    "--model tiny-gpt2 --layer 1 --head 2 --text 'a b'"
+    """
+    return " ".join([f"--model {model} --layer {layer} --head {head}", *(f"--text {shlex.quote(t)}" for t in texts)])

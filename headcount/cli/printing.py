@@ -27,6 +27,7 @@ __all__ = [
     "Verbatim",
     "json_asked",
     "json_wanted",
+    "note",
     "out_file",
     "say",
     "show",
@@ -139,6 +140,11 @@ def say(text: str = "") -> None:
 def warn(sentence: str) -> None:
     """Say on stderr what should be known beside the answer, in one line."""
     typer.echo(f"headcount: {visible(' '.join(sentence.split()))}", err=True)
+
+
+def note(sentence: str) -> None:
+    """Say now what should be known before the answer: on stderr where that will be JSON."""
+    warn(sentence) if _quiet[-1] else say(sentence)
 
 
 def _show_listing(listing: Listing) -> None:

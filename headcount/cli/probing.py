@@ -8,102 +8,88 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.infoflow import Embedding, Layers, Length, TaskName, With, fields_of
-from headcount.cli.printing import MODEL_HELP, AsJson, Out, conclude, emit_json, out_file, say, show_table, tell_written
-from headcount.numerals import counted
+from headcount.cli.options import MODEL_HELP, Embedding, Layers, Length, Out, TaskOrFile, With, fields_of
+from headcount.cli.printing import Listing, Printout
 
 if TYPE_CHECKING:
     from headcount.nets import Transformer
+    from headcount.papers.infoflow import NetworkProbes
+
+ASKS = "\nWhich look-up each head of layer 1 serves (its form is sharpness times A, or turned its transpose)"
+ANSWERS = ("code", "length", "strings", "letters", "samples", "shots")
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("probe")
-    def probe(
-        task: TaskName,
-        layers: Layers = "",
-        length: Length = 16,
-        fields: With = None,
-        positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
-        width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
-        embedding: Embedding = "feed-forward",
-        epochs: Annotated[int, typer.Option(help="Passes over 8000 samples.")] = 100,
-        seed: Annotated[int, typer.Option(help="Seed of weights and samples.")] = 0,
-        net: Annotated[
-            Path | None, typer.Option(help="Probe this file instead of training.", show_default=False)
-        ] = None,
-        save: Annotated[Path | None, typer.Option(help="Keep the trained network here.", show_default=False)] = None,
-        model: Annotated[
-            str, typer.Option(help=f"Ask a language model UF, UB, UR, ... {MODEL_HELP}", show_default=False)
-        ] = "",
-        samples: Annotated[int, typer.Option(help="With --model: strings to ask for.")] = 32,
-        shots: Annotated[int, typer.Option(help="With --model: solved strings before each.")] = 4,
-        as_json: AsJson = False,
-        out: Out = None,
-    ) -> None:
-        """Say where a network attends and what its states contain.
+def probe(
+    task: TaskOrFile,
+    layers: Layers = "",
+    length: Length = 16,
+    fields: With = None,
+    positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
+    width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
+    embedding: Embedding = "feed-forward",
+    epochs: Annotated[int, typer.Option(help="Passes over 8000 samples.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of weights and samples.")] = 0,
+    net: Annotated[Path | None, typer.Option(help="Probe this file instead of training.", show_default=False)] = None,
+    save: Annotated[Path | None, typer.Option(help="Keep the trained network here.", show_default=False)] = None,
+    model: Annotated[
+        str, typer.Option(help=f"Ask a language model UF, UB, UR, ... {MODEL_HELP}", show_default=False)
+    ] = "",
+    samples: Annotated[int, typer.Option(help="With --model: strings to ask for.")] = 32,
+    shots: Annotated[int, typer.Option(help="With --model: solved strings before each.")] = 4,
+    out: Out = None,
+) -> Printout:
+    """Say where a network attends and what its states contain.
 
-        The network is trained here, or kept in a file. With --model a language model is asked a letter task (UF, UB,
-        NF, NB copy; UR, UL, NRFirst, .. retrieve) in context.
-        """
-        if model:
-            _ask(task, model, length, (samples, shots), as_json, out)
-            return
-        from headcount.nets import Architecture, load_net, save_net
-        from headcount.papers.infoflow import asked_forms, class_attention, contained
-        from headcount.tasks import PairMax
-        from headcount.tasks.catalogue import named, typical
+    The network is trained here, or kept in a file. With --model a language model is asked a letter task (UF, UB, NF, NB
+    copy; UR, UL, NRFirst, .. retrieve) in context.
+    """
+    if model:
+        return _in_context(task, model, length, samples, shots, out)
+    from headcount.nets import Architecture, save_net
+    from headcount.papers.infoflow import probe_network
+    from headcount.tasks.catalogue import named, typical
 
-        target = named(task, length, **typical(task, fields_of(fields or [])))
-        if net is None and not layers:
-            raise ValueError("give --layers to train a network, or --net FILE to probe one that is kept")
-        if net is not None:
-            looked_at, nmse = load_net(net), None
-            if looked_at.token_dim != target.token_dim:
-                raise ValueError(
-                    f"{net} takes tokens of dimension {looked_at.token_dim}, the task has {target.token_dim}"
-                )
-        else:
-            arch = Architecture.parse(layers, width=width, positions=positions, embedding=embedding)
-            looked_at, nmse = _trained(target, arch, epochs, seed)
-        if save is not None:
-            save_net(looked_at, save)
-        deep = looked_at.arch.depth > 1
-        found: dict[str, Any] = {
-            "task": task,
-            "layers": looked_at.arch.name,
-            "nmse": nmse,
-            "attends": [row.as_row() for row in class_attention(looked_at, target)],
-            "contains": [row.as_row() for row in contained(looked_at, target)] if deep else [],
-        }
-        if isinstance(target, PairMax) and looked_at.arch.embedding == "linear":
-            found["asks"] = [row.as_row() for row in asked_forms(looked_at, target)]
-        files = [] if save is None else [save]
-        files += [] if out is None else [out_file(out, "probe.json", json.dumps(found, indent=2) + "\n")]
-        if as_json:
-            emit_json(found)
-        else:
-            _print(found, files)
+    target = named(task, length, **typical(task, fields_of(fields or [])))
+    if net is None and not layers:
+        raise ValueError("give --layers to train a network, or --net FILE to probe one that is kept")
+    if net is not None:
+        looked_at, nmse = _kept(net, target), None
+    else:
+        arch = Architecture.parse(layers, width=width, positions=positions, embedding=embedding)
+        looked_at, nmse = _trained(target, arch, epochs, seed)
+    if save is not None:
+        save_net(looked_at, save)
+    probes = probe_network(looked_at, target, name=task, nmse=nmse)
+    files = [*([] if save is None else [save]), *_written(out, probes.to_json())]
+    return Printout(probes.to_json(), _told(probes), probes.sentence, files)
 
 
-def _ask(code: str, name: str, length: int, sizes: tuple[int, int], as_json: bool, out: Path | None) -> None:
-    """Ask the model, print the share of answers that are right, and keep it where that is asked for."""
+def _in_context(code: str, name: str, length: int, samples: int, shots: int, out: Path | None) -> Printout:
     from headcount.nets.pretrained.packaged import model_and_tokenizer
     from headcount.papers.born.in_context import ContextSetting, asked_in_context, context_task, reader_of
 
-    context_task(code)
-    setting = ContextSetting(*sizes)
+    context_task(code)  # what is unknown is said before anything large is loaded
+    setting = ContextSetting(samples, shots)
     reads, alphabet = reader_of(*model_and_tokenizer(name))
-    found = {"model": name} | asked_in_context(reads, alphabet, code, length, setting)
-    files = [] if out is None else [out_file(out, "probe.json", json.dumps(found, indent=2) + "\n")]
-    if as_json:
-        emit_json(found)
-        return
-    show_table([found], ("code", "length", "strings", "letters", "samples", "shots"))
-    tell_written(files)
-    conclude(
-        f"{name} is right on {found['strings']:.2f} of the strings of {code} at length {length}, and on "
-        f"{found['letters']:.2f} of their letters"
-    )
+    facts = {"model": name} | asked_in_context(reads, alphabet, code, length, setting)
+    right = f"{name} is right on {facts['strings']:.2f} of the strings of {code} at length {length}"
+    so = f"{right}, and on {facts['letters']:.2f} of their letters"
+    return Printout(facts, [Listing([facts], ANSWERS)], so, _written(out, facts))
+
+
+def _written(out: Path | None, facts: dict[str, Any]) -> list[Path]:
+    from headcount.files import write_text
+
+    return [] if out is None else [write_text(out / "probe.json", json.dumps(facts, indent=2) + "\n")]
+
+
+def _kept(file: Path, task: Any) -> Transformer:
+    from headcount.nets import load_net
+
+    net = load_net(file)
+    if net.token_dim != task.token_dim:
+        raise ValueError(f"{file} takes tokens of dimension {net.token_dim}, the task has {task.token_dim}")
+    return net
 
 
 def _trained(task: Any, arch: Any, epochs: int, seed: int) -> tuple[Transformer, float]:
@@ -114,32 +100,17 @@ def _trained(task: Any, arch: Any, epochs: int, seed: int) -> tuple[Transformer,
     return outcome.net(0), outcome.rows[0]["nmse"]
 
 
-def _print(found: dict[str, Any], files: list[Path]) -> None:
-    trained = "" if found["nmse"] is None else f", trained to NMSE {found['nmse']:.2e}"
-    say(f"{found['task']} by {found['layers']}{trained}")
-    say("\nWhere the class token attends in the last layer (positions by weight)")
-    for row in found["attends"]:
-        order = sorted(range(len(row["mean"])), key=lambda i: -row["mean"][i])[:4]
-        shown = ", ".join(f"{i}: {row['mean'][i]:.3f} +- {row['spread'][i]:.3f}" for i in order)
-        say(f"  head {row['head']}  {shown}")
-    if found["contains"]:
-        say("\nWhat the states after layer 1 linearly contain (ratio to an untrained network)")
-        show_table(found["contains"], ("head", "rank", "gap", "gap_untrained", "ratio"))
-    if "asks" in found:
-        say("\nWhich look-up each head of layer 1 serves (its form is sharpness times A, or turned its transpose)")
-        show_table(found["asks"], ("head", "look_up", "turned", "cosine", "sharpness"))
-    tell_written(files)
-    conclude(_answer(found))
-
-
-def _answer(found: dict[str, Any]) -> str:
-    """How sharply the heads look: the weight of the position each attends to most, averaged over inputs."""
-    peaks = [max(row["mean"]) for row in found["attends"]]
-    even = 1 / len(found["attends"][0]["mean"])
-    heads = counted(len(peaks), "head")
-    if max(peaks) < 2 * even:
-        return f"no position is favoured by any of the {heads}; where they look depends on the input, not the place"
-    sharp = sum(peak >= 2 * even for peak in peaks)
-    return (
-        f"{sharp} of {heads} favour a position: the largest mean weight is {max(peaks):.2f}, even would be {even:.2f}"
-    )
+def _told(probes: NetworkProbes) -> list[str | Listing]:
+    trained = "" if probes.nmse is None else f", trained to NMSE {probes.nmse:.2e}"
+    told: list[str | Listing] = [f"{probes.task} by {probes.layers}{trained}"]
+    told.append("\nWhere the class token attends in the last layer (positions by weight)")
+    told += [f"  {row}" for row in probes.attends]
+    if probes.contains:
+        told.append("\nWhat the states after layer 1 linearly contain (ratio to an untrained network)")
+        rows = [row.as_row() for row in probes.contains]
+        told.append(Listing(rows, ("head", "rank", "gap", "gap_untrained", "ratio")))
+    if probes.asks is not None:
+        told.append(ASKS)
+        rows = [row.as_row() for row in probes.asks]
+        told.append(Listing(rows, ("head", "look_up", "turned", "cosine", "sharpness")))
+    return told

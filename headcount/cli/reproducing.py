@@ -3,143 +3,95 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headcount.cli.printing import AsJson, conclude, emit_json, out_file, say, show_table
-from headcount.numerals import counted
+from headcount.cli.options import Device
+from headcount.cli.printing import Listing, Printout, say
 
 if TYPE_CHECKING:
-    from headcount.results.record import Record, Reproduction
+    from headcount.reproduction.side_by_side import SideBySide
+    from headcount.results.record import Record, Reproduction, Setting
+
+HOW = "One: headcount reproduce allocation:e-128. Everything, smaller: headcount reproduce --quick all --data DIR"
 
 
-def register(app: typer.Typer) -> None:
-    @app.command("reproduce")
-    def reproduce(
-        names: Annotated[
-            list[str] | None,
-            typer.Argument(help="paper:table, a paper, or all; none lists what there is.", show_default=False),
-        ] = None,
-        quick: Annotated[bool, typer.Option(help="A smaller version, in minutes on a CPU.")] = False,
-        device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-        data: Annotated[Path | None, typer.Option(help="Folder of data sets.", show_default=False)] = None,
-        out: Annotated[Path, typer.Option(help="Folder for results and the page.")] = Path("out/reproduce"),
-        budget: Annotated[
-            float | None, typer.Option(help="Seconds for each; CIFAR-10 and text take what fits.", show_default=False)
-        ] = None,
-        again: Annotated[bool, typer.Option(help="Run again what is kept already.")] = False,
-        redraw: Annotated[
-            Path | None, typer.Option(help="Only draw the page, from this folder of results.", show_default=False)
-        ] = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Reproduce published tables; without a name, list them."""
-        from headcount.reproduction.index import REPRODUCTIONS, chosen
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="paper:table, a paper, or all; none lists what there is.", show_default=False),
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="A smaller version, in minutes on a CPU.")] = False,
+    device: Device = "cpu",
+    data: Annotated[Path | None, typer.Option(help="Folder of data sets.", show_default=False)] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results and the page.")] = Path("out/reproduce"),
+    budget: Annotated[
+        float | None, typer.Option(help="Seconds for each; CIFAR-10 and text take what fits.", show_default=False)
+    ] = None,
+    again: Annotated[bool, typer.Option(help="Run again what is kept already.")] = False,
+    redraw: Annotated[
+        Path | None, typer.Option(help="Only draw the page, from this folder of results.", show_default=False)
+    ] = None,
+) -> Printout:
+    """Reproduce published tables; without a name, list them."""
+    from headcount.reproduction.index import chosen
+
+    if redraw is not None:
         from headcount.reproduction.runner import read_records
+        from headcount.reproduction.side_by_side import SideBySide
 
-        if redraw is not None:
-            _draw(read_records(redraw), out, as_json)
-        elif not names:
-            _list(REPRODUCTIONS, out, as_json)
-        else:
-            from headcount.results.record import Setting
-            from headcount.training.sweeps import check_device
+        return _drawn(SideBySide(read_records(redraw)), out)
+    if not names:
+        return _listed(out)
+    from headcount.results.record import Setting
+    from headcount.training.sweeps import check_device
 
-            check_device(device)
-            if budget is not None and not budget > 0:
-                raise ValueError(f"--budget is a time in seconds, above 0; got {budget:g}")
-            setting = Setting(device, quick, data, out / "kept", budget)
-            _run(chosen(names), setting, out, again, as_json)
+    check_device(device)
+    if budget is not None and not budget > 0:
+        raise ValueError(f"--budget is a time in seconds, above 0; got {budget:g}")
+    return _run(chosen(names), Setting(device, quick, data, out / "kept", budget), out, again)
 
 
-def _list(found: tuple[Reproduction, ...], out: Path, as_json: bool) -> None:
-    rows = [
-        {
-            "name": r.name,
-            "reproduces": r.says,
-            "quick": r.times[0],
-            "CPU": r.times[1],
-            "GPU": r.times[2],
-            "needs": r.needs or None,
-            "done": any((out / r.file(quick=quick)).exists() for quick in (True, False)),
-        }
-        for r in found
-    ]
-    if as_json:
-        emit_json(rows)
-        return
-    show_table(rows, ("name", "quick", "CPU", "GPU", "needs"))
-    say("One: headcount reproduce allocation:e-128. Everything, smaller: headcount reproduce --quick all --data DIR")
-    done = sum(row["done"] for row in rows)
-    conclude(f"{len(rows)} reproductions are known, and {done} of them have results in {out}")
+def _listed(out: Path) -> Printout:
+    from headcount.reproduction.index import known_rows
+
+    rows = known_rows(out)
+    so = f"{len(rows)} reproductions are known, and {sum(row['done'] for row in rows)} of them have results in {out}"
+    return Printout(rows, [Listing(rows, ("name", "quick", "CPU", "GPU", "needs")), HOW], so)
 
 
-def _run(asked: list[Reproduction], setting: Any, out: Path, again: bool, as_json: bool) -> None:
+def _run(wanted: list[Reproduction], setting: Setting, out: Path, again: bool) -> Printout:
     from headcount.cli.door import Interrupted
     from headcount.reproduction.runner import read_records, reproduce
+    from headcount.reproduction.side_by_side import SideBySide
 
     missing: list[str] = []
-
-    def on_progress(reproduction: Reproduction, record: Record | None) -> None:
-        if as_json:
-            return
-        if record is None:
-            say(f"{reproduction.name}: {reproduction.says} ...")
-        else:
-            _tell(reproduction, record)
-
     done: dict[str, Record] = {}
-    for reproduction in asked:
+    for reproduction in wanted:
         try:
-            done |= {r.name: r for r in reproduce([reproduction], setting, out, again=again, on_progress=on_progress)}
+            done |= {r.name: r for r in reproduce([reproduction], setting, out, again=again, on_progress=_tell)}
         except FileNotFoundError as problem:
-            if len(asked) == 1:
+            if len(wanted) == 1:
                 raise
             missing.append(f"{reproduction.name} skipped: {problem}")
         except KeyboardInterrupt:
             raise Interrupted(f"Finished tables are kept in {out}; run the same command to go on.") from None
-    _draw({**read_records(out), **done}, out, as_json, missing, shown=set(done))
+    return _drawn(SideBySide({**read_records(out), **done}, frozenset(done)), out, missing)
 
 
-def _tell(reproduction: Reproduction, record: Record) -> None:
-    from headcount.fits.agreement import comparisons
+def _tell(reproduction: Reproduction, record: Record | None) -> None:
+    from headcount.reproduction.side_by_side import outcome_lines
 
-    smaller = " (quick: smaller than published)" if record.quick else ""
-    for comparison in comparisons(record, reproduction):
-        say(f"  {comparison.published.title}: {comparison.verdict}{smaller}")
-    for claim in record.measured.claims:
-        say(f"  {'holds' if claim.holds else 'does not hold'}: {claim.says}. Here: {claim.ours}")
-    for note in record.measured.remarks:
-        say(f"  {note}")
-
-
-def _draw(
-    records: dict[str, Record],
-    out: Path,
-    as_json: bool,
-    missing: list[str] | None = None,
-    shown: set[str] | None = None,
-) -> None:
-    """The page of all records, and the verdicts of those that were `shown` now (None: of all)."""
-    from headcount.reproduction.side_by_side import entries, html, markdown
-
-    files = [out_file(out, name, text) for name, text in _pages(records, markdown, html)]
-    rows = [
-        {"name": e.reproduction.name, "table": table, "verdict": v.outcome, "reason": v.reason, "run": e.size}
-        for e in entries(records)
-        if e.record is not None and (shown is None or e.reproduction.name in shown)
-        for table, v in e.outcomes
-    ]
-    if as_json:
-        emit_json({"verdicts": rows, "skipped": missing or [], "files": [str(f) for f in files]})
+    if record is None:
+        say(f"{reproduction.name}: {reproduction.says} ...")
         return
-    show_table(rows, ("name", "table", "verdict", "run"))
-    for line in missing or []:
-        say(line)
-    stand = "stands" if len(records) == 1 else "stand"
-    say(f"So: {counted(len(records), 'table')} {stand} beside the published ones in {files[-1]}.")
+    for line in outcome_lines(record, reproduction):
+        say(f"  {line}")
 
 
-def _pages(records: dict[str, Record], markdown: Any, html: Any) -> list[tuple[str, str]]:
-    return [("reproduction.md", markdown(records)), ("reproduction.html", html(records))]
+def _drawn(found: SideBySide, out: Path, missing: list[str] | None = None) -> Printout:
+    """The page of all records, and the verdicts of those that were run now."""
+    skipped, files = missing or [], found.files(out)
+    told = [Listing(found.rows, ("name", "table", "verdict", "run")), *skipped]
+    return Printout({"verdicts": found.rows, "skipped": skipped}, told, f"{found.sentence} in {files[-1]}", files)

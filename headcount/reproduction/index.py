@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from headcount.papers.allocation.reproduce import ALLOCATION
 from headcount.papers.attention_svm.reproduce import ATTENTION_SVM
@@ -20,7 +22,7 @@ from headcount.papers.ssm.reproduce import SSM
 from headcount.refusals import nearest
 from headcount.results.record import Reproduction
 
-__all__ = ["REPRODUCTIONS", "chosen", "named"]
+__all__ = ["REPRODUCTIONS", "chosen", "known_rows", "named"]
 
 REPRODUCTIONS: tuple[Reproduction, ...] = (
     *SYNTHETIC,
@@ -53,6 +55,24 @@ def named(name: str) -> Reproduction:
     if name not in found:
         raise ValueError(f"no reproduction {name!r}; {nearest(name, found)}")
     return found[name]
+
+
+def known_rows(out: Path) -> list[dict[str, Any]]:
+    """Every reproduction: what it makes again, what it takes, and whether `out` holds a result of it.
+
+    >>> known_rows(Path("nowhere"))[0]["name"]
+    'head-count:table-2'
+    """
+    return [
+        {
+            "name": r.name,
+            "reproduces": r.says,
+            **dict(zip(("quick", "CPU", "GPU"), r.times, strict=True)),
+            "needs": r.needs or None,
+            "done": any((out / r.file(quick=quick)).exists() for quick in (True, False)),
+        }
+        for r in REPRODUCTIONS
+    ]
 
 
 def chosen(names: Sequence[str]) -> list[Reproduction]:

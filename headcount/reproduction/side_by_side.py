@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from headcount.files import write_text
 from headcount.fits.agreement import MOST, ORDERED, SPREADS, Agreement, TableComparison, comparisons, judge_claims
-from headcount.numerals import short
+from headcount.numerals import counted, short
 from headcount.report.rendering import render
 from headcount.reproduction.index import REPRODUCTIONS
 from headcount.results.claim import conclusion
@@ -16,7 +18,7 @@ from headcount.results.literature import Cells
 from headcount.results.record import Record, Reproduction
 from headcount.sources import PAPERS
 
-__all__ = ["PageEntry", "entries", "html", "markdown"]
+__all__ = ["PageEntry", "SideBySide", "entries", "html", "markdown", "outcome_lines"]
 
 TITLES = {
     "head-count": PAPERS["yu2025heads"].title,
@@ -115,6 +117,44 @@ class PageEntry:
         return ", ".join(
             f"{key.replace('_', ' ')} {_plain(value)}" for key, value in self.record.measured.setup.items()
         )
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Records beside the published tables; `shown` names those whose verdicts are rows (None: all)."""
+
+    records: Mapping[str, Record]
+    shown: frozenset[str] | None = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each verdict."""
+        return [
+            {"name": e.reproduction.name, "table": table, "verdict": v.outcome, "reason": v.reason, "run": e.size}
+            for e in entries(self.records)
+            if e.record is not None and (self.shown is None or e.reproduction.name in self.shown)
+            for table, v in e.outcomes
+        ]
+
+    @property
+    def sentence(self) -> str:
+        """How many tables there are."""
+        stand = "stands" if len(self.records) == 1 else "stand"
+        return f"{counted(len(self.records), 'table')} {stand} beside the published ones"
+
+    def files(self, out: Path) -> list[Path]:
+        """The page, as Markdown and as HTML."""
+        pages = {"reproduction.md": markdown(self.records), "reproduction.html": html(self.records)}
+        return [write_text(out / name, text) for name, text in pages.items()]
+
+
+def outcome_lines(record: Record, reproduction: Reproduction) -> list[str]:
+    """What one run came to: its tables, its statements, and what is to be said of it."""
+    smaller = " (quick: smaller than published)" if record.quick else ""
+    lines = [f"{c.published.title}: {c.verdict}{smaller}" for c in comparisons(record, reproduction)]
+    for claim in record.measured.claims:
+        lines.append(f"{'holds' if claim.holds else 'does not hold'}: {claim.says}. Here: {claim.ours}")
+    return [*lines, *record.measured.remarks]
 
 
 def entries(records: Mapping[str, Record]) -> list[PageEntry]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from headcount.drawing.panels import figure_of, frames, plain_panel
 from headcount.drawing.svg import Figure
-from headcount.shrinking.language_model import CutModel
+from headcount.files import write_text
+from headcount.shrinking.language_model import Calibrated, CutModel, cut_to
 
-__all__ = ["curve_picture", "curve_row"]
+__all__ = ["KeepCurve", "curve_picture", "curve_row", "keep_curve"]
+
+KEEPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+LOST = 0.03  # of perplexity, the most that the sentence allows
 
 SHOWN = {
     "perplexity x": "Perplexity over the original's",
@@ -17,6 +24,38 @@ SHOWN = {
     "cache bytes/token": "Cache, bytes per token",
     "token ms": "Milliseconds per token written",
 }
+
+
+@dataclass(frozen=True)
+class KeepCurve:
+    """Every budget of one calibration: a row for each share of the attention that is kept."""
+
+    model: str
+    tokens: int
+    rows: list[dict[str, Any]]
+
+    @property
+    def sentence(self) -> str:
+        """The least that loses little."""
+        shares = [row["keep"] for row in self.rows if row["perplexity x"] <= 1 + LOST]
+        if not shares:
+            return f"none of these budgets loses at most {LOST:.0%} of perplexity"
+        return f"keeping {min(shares):g} of the attention loses at most {LOST:.0%} of perplexity"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {"model": self.model, "rows": self.rows}
+
+    def files(self, out: Path) -> list[Path]:
+        """The rows, and the picture."""
+        rows = write_text(out / "curve.json", json.dumps(self.to_json(), indent=1) + "\n")
+        return [rows, write_text(out / "curve.svg", curve_picture(self.model, self.rows).standalone())]
+
+
+def keep_curve(seen: Calibrated, cast: str = "bf16", say: Callable[[str], None] = lambda _: None) -> KeepCurve:
+    """Cut a calibrated model to one budget after the other, and judge each."""
+    rows = [curve_row(cut_to(seen, seen.plan(keep), cast=cast, generated=8, say=say), keep) for keep in KEEPS]
+    return KeepCurve(seen.title, seen.split.calibration.numel(), rows)
 
 
 def curve_row(cut: CutModel, keep: float) -> dict[str, Any]:

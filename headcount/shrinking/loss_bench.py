@@ -25,9 +25,9 @@ from headcount.shrinking.language_model import Calibrated
 from headcount.shrinking.loss_plan import LossPlan, loss_plan, putting
 from headcount.shrinking.perplexity import compared, losses_of
 from headcount.shrinking.rival_cuts import RIVALS, groups_removed, in_eight_bits, mixed_keys, rival_plan
-from headcount.shrinking.text_windows import TextSplit
+from headcount.shrinking.text_windows import TextSplit, split_text
 
-__all__ = ["BenchTrial", "benched", "trials"]
+__all__ = ["BenchTrial", "bench_splits", "benched", "trials"]
 
 Progress = Callable[[str], None]
 BOTH = "both"
@@ -67,6 +67,15 @@ def trials(lengths: tuple[int, ...] = (512, 2048), keeps: tuple[float, ...] = (0
     found.append(BenchTrial("bf16", "cast", "whole model", 1.0, lengths[0]))
     found += [BenchTrial(name, named[name], BOTH, keeps[0], length) for length in lengths[1:] for name in FIRST]
     return found
+
+
+def bench_splits(
+    text: Path, tokenizer: Any, length: int, tokens: tuple[int, int], test: Path | None = None, *, quick: bool = False
+) -> list[TextSplit]:
+    """The windows that a bench calibrates and judges on, at a length and at four times that; a quick one at one."""
+    first, judged = (2048, 2048) if quick else (tokens[0], max(tokens[1], 20480))
+    lengths = (length,) if quick else (length, 4 * length)
+    return [split_text(text, tokenizer, n, (max(1, first // n), 2, max(2, judged // n)), test) for n in lengths]
 
 
 def benched(

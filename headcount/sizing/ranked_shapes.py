@@ -135,6 +135,22 @@ class ShapeAnswer:
         )
 
     @property
+    def short_rows(self) -> list[dict[str, Any]]:
+        """The rows in six columns."""
+        return [_short(row) for row in self.rows]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {
+            "question": self.question,
+            "sentence": self.sentence,
+            "shapes": self.rows,
+            "beside": self.beside(),
+            "bounds": [bound.as_row() for bound in self.bounds],
+            "marks": marks(self),
+        }
+
+    @property
     def mark(self) -> str:
         """What the choice rests on: the first shape's own difference, or its rivals' where it is the reference."""
         if not self.language:
@@ -278,6 +294,17 @@ def _differs(other: ModelShape, theirs: LayerShape, ours: LayerShape, answer: Sh
     if loss.parts and loss.known:
         words.append(f"expected {loss}")
     return "; ".join(words) or "the same heads"
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "heads": row["by layer"] or row["heads"],
+        "head_dim": row["head_dim"],
+        "kv": row["key-value heads"],
+        "feed": row["feed-forward"],
+        "cache/token": spoken_bytes(row["cache bytes per token"]),
+        "expected": row["why"] + (f"; breaks {'; '.join(row['broken'])}" if row["broken"] else ""),
+    }
 
 
 def _layer_words(one: LayerShape) -> str:

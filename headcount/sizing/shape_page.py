@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from headcount.sizing.ranked_shapes import ShapeAnswer
 
 __all__ = [
+    "EvidenceSummary",
     "evidence_figure",
     "evidence_page",
     "evidence_rows",
@@ -48,6 +51,38 @@ COLUMNS = {
     "where": "where",
     "checked": "checked",
 }
+
+
+@dataclass(frozen=True)
+class EvidenceSummary:
+    """What was measured about heads, row by row, and what each kind of change comes to."""
+
+    table: EvidenceTable
+
+    @cached_property
+    def pooled(self) -> list[PooledChange]:
+        """One for each kind of change."""
+        return [pooled_change(self.table, change) for change in self.table.changes]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [row.as_row() for row in self.table.rows]
+
+    @property
+    def sentence(self) -> str:
+        """How much there is, and how much of it gives a number."""
+        quoted = sum(row.checked == "quoted" for row in self.table.rows)
+        firm = sum(p.mean is not None for p in self.pooled)
+        read = f"{len(self.rows)} rows from {len(self.table.sources)} sources, {quoted} of them read in the"
+        return f"{read} source's own text; {firm} of {len(self.pooled)} kinds of change have three sources and a number"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {"rows": self.rows, "pooled": [p.as_row() for p in self.pooled], "left out": left_out(self.table)}
+
+    def files(self, out: Path, command: str = "") -> list[Path]:
+        """The page, the figure and the rows."""
+        return write_evidence(self.table, out, command)
 
 
 def evidence_rows(table: EvidenceTable) -> list[dict[str, Any]]:

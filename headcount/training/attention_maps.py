@@ -9,16 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headcount.frozen import rebuilt
 from headcount.nets.target_units import TargetUnits
 from headcount.nets.transformer import Attention
 from headcount.results import Store
 from headcount.results.attention_record import AttentionMap, AttentionRecord
 from headcount.tasks import Task
 from headcount.tasks.winners import winners
-from headcount.training.kept_networks import NetworksIn
+from headcount.training.kept_networks import NetworksIn, task_of
 
-__all__ = ["attention_of", "attention_in", "task_of"]
+__all__ = ["attention_in", "attention_of"]
 
 SAMPLES, INPUTS = 1000, 4
 
@@ -82,15 +81,6 @@ def attention_in(
         raise ValueError(f"{folder} keeps no networks: a sweep keeps them when its `save` is best or all")
     best = min(there, key=lambda row: row["nmse"])
     return attention_of(kept(best), task_of(store, best["run"]), best, **how)
-
-
-def task_of(store: Store, run: str) -> Task:
-    """The task that a row was trained on, as the store has written it down."""
-    described = store.content(run)["task"]
-    try:
-        return rebuilt(described, "the row", Task)
-    except ValueError as problem:
-        raise ValueError(f"the task of run {run} cannot be read back: {problem}") from None
 
 
 def _weights(net: TargetUnits, x: Tensor) -> Tensor:

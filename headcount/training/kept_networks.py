@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from headcount.files import whole
+from headcount.frozen import rebuilt
 from headcount.nets import Transformer
 from headcount.nets.causal import CausalTransformer
 from headcount.nets.saved import load_decoder, load_in_units, load_net
 from headcount.nets.target_units import TargetUnits
+from headcount.results import Store, Study
 from headcount.results.study import Row
+from headcount.tasks import Task
 from headcount.training.member import Member
 
 __all__ = [
+    "KeptStudy",
     "NetworksHeld",
     "NetworksIn",
     "Save",
     "drop_beaten",
+    "kept_study",
     "network_of",
     "saved_members",
+    "task_of",
     "write_networks",
 ]
 
@@ -96,6 +102,37 @@ def network_of(folder: str | Path, row: Mapping[str, Any]) -> Transformer | Caus
     """
     file = _there(Path(folder), row["run"])
     return load_decoder(file) if "string_accuracy" in row else load_net(file)
+
+
+class KeptStudy(NamedTuple):
+    """The rows of a study whose networks were kept, and each network with its task."""
+
+    study: Study
+    networks: list[tuple[TargetUnits, Task]]
+
+    @property
+    def best(self) -> tuple[TargetUnits, Task]:
+        """The network of smallest NMSE."""
+        return self.networks[min(range(len(self.study)), key=lambda k: self.study.rows[k]["nmse"])]
+
+
+def kept_study(folder: str | Path, spec: str | None = None) -> KeptStudy:
+    """What a store's folder keeps of networks; `spec` names one of several, the latest is meant without it."""
+    store = Store.open(folder)
+    study, kept = store.study(spec), NetworksIn(store.path.parent)
+    rows = tuple(row for row in study if kept.has(row))
+    if not rows:
+        raise ValueError(f"{folder} keeps no networks: a sweep keeps them when its `save` is best or all")
+    return KeptStudy(replace(study, rows=rows), [(kept(row), task_of(store, row["run"])) for row in rows])
+
+
+def task_of(store: Store, run: str) -> Task:
+    """The task that a row was trained on, as the store has written it down."""
+    described = store.content(run)["task"]
+    try:
+        return rebuilt(described, "the row", Task)
+    except ValueError as problem:
+        raise ValueError(f"the task of run {run} cannot be read back: {problem}") from None
 
 
 def _there(folder: Path, run: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -41,6 +42,11 @@ class Mass:
             f"|error| > {self.threshold:.3g} on {self.low:.3g} to {self.high:.3g} of the domain (proved); "
             f"{low:.3g} to {high:.3g} measured"
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary, and the sentence."""
+        ends = {"low": self.low, "high": self.high, "measured": self.measured}
+        return {"above": self.threshold, **ends, "said": str(self)}
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ seen anew, and on each |network - target| is bounded anew by the formulas of `er
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,16 @@ class RecheckedLeaves:
     def holds(self) -> bool:
         """Whether the claim is proved again."""
         return self.covers and self.held == self.leaves
+
+    @property
+    def sentence(self) -> str:
+        """How many leaves hold, and whether they cover the domain."""
+        held = f"{self.held:,} of {self.leaves:,} leaves hold, at most {self.upper:.6g}"
+        return f"In ball arithmetic: {held}; the domain is {'covered' if self.covers else 'NOT covered'}."
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {**asdict(self), "holds": self.holds}
 
 
 def recheck_leaves(worst: Worst, net: nn.Module, task: Any) -> RecheckedLeaves:

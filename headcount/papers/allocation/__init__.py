@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 from headcount.lazy import lazily
 
 if TYPE_CHECKING:
-    from headcount.papers.allocation.attention_saturation import rank_costs, saturation, verdicts
+    from headcount.papers.allocation.attention_saturation import (
+        SaturationReport,
+        rank_costs,
+        saturation,
+        saturation_report,
+        verdicts,
+    )
     from headcount.papers.allocation.bounds import (
         compression,
         exponential_sum_error,
@@ -33,6 +39,7 @@ __all__ = [
     "Factors",
     "LayerSchedule",
     "Relaxed",
+    "SaturationReport",
     "Survey",
     "Unit",
     "allocate",
@@ -50,6 +57,7 @@ __all__ = [
     "rewrite",
     "row_bound",
     "saturation",
+    "saturation_report",
     "starved_lags",
     "survey",
     "synthesis",
@@ -98,8 +106,10 @@ __getattr__, __dir__ = lazily(
             "survey",
         ),
         "attention_saturation": (
+            "SaturationReport",
             "rank_costs",
             "saturation",
+            "saturation_report",
             "verdicts",
         ),
     },

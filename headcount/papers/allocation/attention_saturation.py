@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from torch import Tensor, nn
 from headcount.files import text_in
 from headcount.nets.pretrained.batches import TextBatch, states
 from headcount.nets.pretrained.families import Family
+from headcount.numerals import counted
 from headcount.papers.allocation.jacobian import half_range, jacobian_norm, row_bound
 from headcount.papers.allocation.lowrank import Factors
 from headcount.papers.allocation.moments import probing
 from headcount.papers.allocation.units import rewrite, survey
 
-__all__ = ["chunks", "rank_costs", "saturation", "verdicts"]
+__all__ = ["SaturationReport", "chunks", "rank_costs", "saturation", "saturation_report", "verdicts"]
 
 Say = Callable[[str], None]
 ROWS = 32  # query rows looked at in each sequence
@@ -145,6 +147,61 @@ def rank_costs(
                         cost = _cost(seen, unit.factors, place, head, rank)
                         rows.append({"layer": number, "head": head, "rank": rank, "of": unit.full, **cost})
     return rows
+
+
+@dataclass(frozen=True)
+class SaturationReport:
+    """A model on a text: a verdict for each layer, the rows behind them, and what smaller ranks would change."""
+
+    layers: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    rank_costs: list[dict[str, Any]]
+
+    @property
+    def longest(self) -> list[dict[str, Any]]:
+        """The rows of the greatest length, head by head."""
+        length = max(row["length"] for row in self.rows)
+        return [row for row in self.rows if row["length"] == length]
+
+    @property
+    def costs_by_layer(self) -> list[dict[str, Any]]:
+        """What smaller ranks would change: the mean over the heads of a layer."""
+        groups: dict[tuple[int, int], list[dict[str, Any]]] = {}
+        for cost in self.rank_costs:
+            groups.setdefault((cost["layer"], -cost["rank"]), []).append(cost)
+        return [
+            {"layer": layer, "head": "mean", "rank": -rank, "of": of[0]["of"]}
+            | {name: sum(cost[name] for cost in of) / len(of) for name in ("logits", "row_l1", "row_l2", "output")}
+            for (layer, rank), of in sorted(groups.items())
+        ]
+
+    @property
+    def sentence(self) -> str:
+        """How many layers fulfil the theorem's hypothesis."""
+        bounded = sum(bool(row["bounded"]) for row in self.layers)
+        return f"{bounded} of {counted(len(self.layers), 'layer')} keep their logits bounded as sequences grow"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {"layers": self.layers, "rows": self.rows, "rank_costs": self.rank_costs}
+
+
+def saturation_report(
+    model: nn.Module,
+    tokenizer: Any,
+    text: str | Path,
+    lengths: Sequence[int],
+    samples: int = 8,
+    say: Say = lambda _: None,
+) -> SaturationReport:
+    """The saturation of a model on a text, at those of the lengths that it takes."""
+    most = getattr(getattr(model, "config", None), "max_position_embeddings", max(lengths))
+    taken = sorted({n for n in lengths if n <= most})
+    if not taken:
+        raise ValueError(f"every length exceeds the {most} positions of this model")
+    batches = [chunks(text, tokenizer, n, samples) for n in taken]
+    rows = saturation(model, batches, say)
+    return SaturationReport(verdicts(rows), rows, rank_costs(model, batches[-1:], say=say))
 
 
 def _cost(seen: _Rows, factors: Factors, place: int, head: int, rank: int) -> dict[str, float]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from headcount.numerals import counted
 from headcount.papers.allocation.bounds import check_sizes, extraction_error, starved_lags, synthesis
-from headcount.results import Bound
+from headcount.results import Bound, Claim
 from headcount.sources import Checked, Source, implements
 
 __all__ = ["Allocation", "Relaxed", "allocate", "relaxed"]
@@ -64,7 +65,45 @@ class Allocation:
         """Lags whose heads are too few for the bound to be true: fewer than lag + 1."""
         return starved_lags(self.heads)
 
-    def as_rows(self) -> list[dict[str, Any]]:
+    @property
+    def spent(self) -> int:
+        """Heads times head_dim, summed over lags."""
+        return sum(h * n for h, n in zip(self.heads, self.head_dims, strict=True))
+
+    @property
+    def cautions(self) -> list[str]:
+        """A line for each lag whose heads are too few for the bound."""
+        return [
+            f"careful: lag {m} has {counted(self.heads[m - 1], 'head')}; "
+            f"below {m + 1} no weights reach what the bound promises"
+            for m in self.starved
+        ]
+
+    @property
+    def sentence(self) -> str:
+        """The claim in words."""
+        return str(self.claim())
+
+    def claim(self) -> Claim:
+        """The bound at these shares."""
+        shares = ", ".join(f"{h:,} x {n:,}" for h, n in zip(self.heads, self.head_dims, strict=True))
+        return self.bound.claim(f"the {self.bound.quantity} with heads x head_dim of {shares}")
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {
+            "heads": self.heads,
+            "head_dims": self.head_dims,
+            "error": self.error,
+            "lags": self.lags,
+            "terms": self.bound.as_row(),
+            "claim": self.bound.claim().to_json(),
+            "closed_form_error": self.relaxed.error,
+            "rows": self.rows,
+        }
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
         """One row a lag."""
         return [
             {"lag": m, "weight": w, "heads": h, "head_dim": n, "closed form": r, "heads it needs": h == 0 or h > m}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +12,14 @@ import torch
 from headcount.certificates.built import Built
 from headcount.drawing.panels import Panel, figure_of, frames, log_panel, plain_panel
 from headcount.drawing.svg import Figure
+from headcount.files import write_text
 from headcount.numerals import counted, short
 from headcount.papers.hardmax.bounds import interpolation_blocks, interpolation_layers, our_interpolation_blocks
 from headcount.papers.hardmax.narrow import Hats, NarrowNet
 from headcount.papers.hardmax.sequence_pairs import SequencePairs, hausdorff
 from headcount.report import Exhibit, Passage, article
 
-__all__ = ["interpolation_facts", "interpolation_page", "so_sentence"]
+__all__ = ["Interpolation", "interpolation_page"]
 
 WIDE, NARROW, HEIGHT = 860, 380, 320
 GAPS = "Sorted gaps, and the promise above them; no gap at all is drawn at 1e-17."
@@ -26,62 +29,87 @@ KEYS_APART = (
 )
 
 
-def interpolation_facts(built: Built, seconds: float | None = None) -> dict[str, Any]:
-    """What was built and what it does on every given sequence, as it stands and backwards."""
-    net, pairs = built.net, built.task
-    assert isinstance(net, NarrowNet) and isinstance(pairs, SequencePairs)
-    counts = [len(y) for y in pairs.outputs]
-    check = built.check()
-    return {
-        "sequences": len(counts),
-        "outputs": sum(counts),
-        "token_dim": pairs.token_dim,
-        "longest": pairs.length,
-        "layers": net.shape.layers,
-        "blocks": net.shape.blocks,
-        "parameters": net.shape.parameters,
-        "layers_at_most": int(interpolation_layers(counts).value),
-        "blocks_at_most": int(our_interpolation_blocks(counts).value),
-        "published_blocks": int(interpolation_blocks(counts).value),
-        "smallest_gap": getattr(built, "smallest_gap", None),
-        "tie_margin": getattr(built, "tie_margin", None),
-        "gap": check.gap,
-        "error": built.certificate.error,
-        "holds": check.holds,
-        "seconds": seconds,
-    }
+@dataclass(frozen=True, eq=False)
+class Interpolation:
+    """What was built, and what it does on every given sequence, as it stands and backwards.
+
+    `promised_for`: of how many of the sequences the certificate speaks; `seconds` that the construction took.
+    """
+
+    built: Built
+    facts: dict[str, Any]
+
+    @classmethod
+    def of(cls, built: Built, *, promised_for: int | None = None, seconds: float | None = None) -> Interpolation:
+        """The network tried on its pairs; all of them are promised where nothing else is said."""
+        net, pairs = built.net, built.task
+        assert isinstance(net, NarrowNet) and isinstance(pairs, SequencePairs)
+        counts = [len(y) for y in pairs.outputs]
+        check = built.check()
+        facts = {
+            "sequences": len(counts),
+            "outputs": sum(counts),
+            "token_dim": pairs.token_dim,
+            "longest": pairs.length,
+            "layers": net.shape.layers,
+            "blocks": net.shape.blocks,
+            "parameters": net.shape.parameters,
+            "layers_at_most": int(interpolation_layers(counts).value),
+            "blocks_at_most": int(our_interpolation_blocks(counts).value),
+            "published_blocks": int(interpolation_blocks(counts).value),
+            "smallest_gap": getattr(built, "smallest_gap", None),
+            "tie_margin": getattr(built, "tie_margin", None),
+            "gap": check.gap,
+            "error": built.certificate.error,
+            "holds": check.holds,
+            "seconds": seconds,
+            "promised_for": len(counts) if promised_for is None else promised_for,
+        }
+        return cls(built, facts)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Layers and blocks beside what is at most needed."""
+        known = self.facts
+        layers = {"count": "layers", "built": known["layers"], "at most": known["layers_at_most"], "published": None}
+        blocks = {"count": "blocks", "built": known["blocks"], "at most": known["blocks_at_most"]}
+        return [layers, blocks | {"published": known["published_blocks"]}]
+
+    @property
+    def terms(self) -> list[dict[str, Any]]:
+        """The terms of the certificate."""
+        return [{"term": t.name, "at most": t.value, "because": t.why} for t in self.built.certificate.terms]
+
+    @property
+    def sentence(self) -> str:
+        """The answer."""
+        known = self.facts
+        if not known["holds"]:
+            return f"this network does not give these outputs: off by {known['gap']:.3g}"
+        sizes = f"{counted(known['layers'], 'layer')} and {known['parameters']:,} numbers take {known['sequences']:,}"
+        gaps = f"worst gap {short(known['gap'], 2)}, promised {short(known['error'], 2)}"
+        return f"{sizes} sequences to {counted(known['outputs'], 'output')}, {gaps}"
+
+    def files(self, out: Path, *, onnx: bool = False) -> list[Path]:
+        """The network, the page, and the network for other runtimes where that is wanted."""
+        net = self.built.save(out / "net.safetensors")
+        page = write_text(out / "interpolation.html", interpolation_page(self))
+        return [net, page, *([self.built.export(out / "net.onnx")] if onnx else [])]
 
 
-def so_sentence(facts: dict[str, Any]) -> str:
-    """The answer in one sentence."""
-    return (
-        f"So: {counted(facts['layers'], 'layer')} and {facts['parameters']:,} numbers take {facts['sequences']:,} "
-        f"sequences to {counted(facts['outputs'], 'output')}, worst gap {short(facts['gap'], 2)}, "
-        f"promised {short(facts['error'], 2)}."
-    )
-
-
-def interpolation_page(built: Built, facts: dict[str, Any]) -> str:
+def interpolation_page(found: Interpolation) -> str:
     """The page: counts beside the published ones, the certificate, and how the error and the keys are spread."""
-    terms = tuple({"term": t.name, "at most": t.value, "because": t.why} for t in built.certificate.terms)
-    counts = (
-        {"count": "layers", "built": facts["layers"], "ours, at most": facts["layers_at_most"], "published": None},
-        {
-            "count": "blocks",
-            "built": facts["blocks"],
-            "ours, at most": facts["blocks_at_most"],
-            "published": facts["published_blocks"],
-        },
-    )
+    built, facts = found.built, found.facts
     gaps, keys = _gaps(built), _key_gaps(built)
     sections = [
         Passage(
             "How deep",
             ("A block is an attention and the feed-forward layer after it; the length of a sequence does not enter.",),
-            rows=counts,
+            rows=tuple(found.rows),
+            columns=COUNTED,
             note="Published: 2 sum m + 2N + 1 blocks of hardmax attention.",
         ),
-        Passage("What is promised", (f"On {built.task.domain}.",), rows=terms),
+        Passage("What is promised", (f"On {built.task.domain}.",), rows=tuple(found.terms)),
         Passage(
             "What was measured",
             ("Every sequence as given and backwards: the distance of what is found from what is wanted, either way.",),
@@ -94,10 +122,13 @@ def interpolation_page(built: Built, facts: dict[str, Any]) -> str:
         ),
     ]  # fmt: skip
     shown = {k.replace("_", " "): v for k, v in facts.items() if k in SHOWN and v is not None}
-    headline = f"{counted(facts['sequences'], 'sequence')}, interpolated exactly"
-    return article(headline, so_sentence(facts), sections, subject="interpolation", facts=shown, command=COMMAND)
+    holds = "interpolated exactly" if facts["holds"] else "not interpolated"
+    headline = f"{counted(facts['sequences'], 'sequence')}, {holds}"
+    lead = f"{found.sentence[:1].upper()}{found.sentence[1:]}."
+    return article(headline, lead, sections, subject="interpolation", facts=shown, command=COMMAND)
 
 
+COUNTED = {"count": "count", "built": "built", "at most": "ours, at most", "published": "published"}
 SHOWN = (
     "sequences",
     "outputs",

@@ -33,7 +33,16 @@ if TYPE_CHECKING:
         position_sum,
         retrievals_by_position,
     )
-    from headcount.papers.infoflow.probes import Asks, Attends, Contains, asked_forms, class_attention, contained
+    from headcount.papers.infoflow.probes import (
+        Asks,
+        Attends,
+        Contains,
+        NetworkProbes,
+        asked_forms,
+        class_attention,
+        contained,
+        probe_network,
+    )
 
 __all__ = [
     "Advice",
@@ -47,6 +56,7 @@ __all__ = [
     "Frontier",
     "KnownSet",
     "Limit",
+    "NetworkProbes",
     "Prediction",
     "Statement",
     "Step",
@@ -66,6 +76,7 @@ __all__ = [
     "pair_max",
     "position_sum",
     "predict",
+    "probe_network",
     "read_structure",
     "retrievals_by_position",
     "structure_from_toml",
@@ -93,6 +104,8 @@ __getattr__, __dir__ = lazily(
             "asked_forms",
             "class_attention",
             "contained",
+            "NetworkProbes",
+            "probe_network",
         ),
     },
 )

@@ -10,10 +10,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from headcount.nets import Transformer
+from headcount.numerals import counted
 from headcount.sources import Source, implements
 from headcount.tasks import PairMax, Task
 
-__all__ = ["Asks", "Attends", "Contains", "asked_forms", "class_attention", "contained"]
+__all__ = [
+    "Asks",
+    "Attends",
+    "Contains",
+    "NetworkProbes",
+    "asked_forms",
+    "class_attention",
+    "contained",
+    "probe_network",
+]
 
 RIDGE = 1e-6  # relative to the mean square of the states: keeps the fit defined when states are degenerate
 
@@ -50,6 +60,11 @@ class Attends:
     head: int
     mean: tuple[float, ...]
     spread: tuple[float, ...]
+
+    def __str__(self) -> str:
+        """The four positions of largest weight."""
+        order = sorted(range(len(self.mean)), key=lambda i: -self.mean[i])[:4]
+        return f"head {self.head}  " + ", ".join(f"{i}: {self.mean[i]:.3f} +- {self.spread[i]:.3f}" for i in order)
 
     def as_row(self) -> dict[str, Any]:
         """Ready for a table or JSON."""
@@ -192,3 +207,58 @@ def asked_forms(net: Transformer, task: PairMax) -> tuple[Asks, ...]:
         look_up, turned = best % len(A) + 1, best >= len(A)
         found.append(Asks(head + 1, look_up, turned, float(row[best]), float(inner[head, best] / sizes[best])))
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class NetworkProbes:
+    """All probes of one network: who is attended, what states contain (depth 2 and more), which forms heads ask.
+
+    `asks` is None where forms cannot be read: of tasks without pairs, and where tokens enter by hidden units.
+    """
+
+    task: str
+    layers: str
+    nmse: float | None
+    attends: tuple[Attends, ...]
+    contains: tuple[Contains, ...] = ()
+    asks: tuple[Asks, ...] | None = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Where each head looks."""
+        return [row.as_row() for row in self.attends]
+
+    @property
+    def sentence(self) -> str:
+        """How sharply the heads look: the weight of the position each attends to most, averaged over inputs."""
+        peaks = [max(row.mean) for row in self.attends]
+        even, heads = 1 / len(self.attends[0].mean), counted(len(peaks), "head")
+        if max(peaks) < 2 * even:
+            return f"no position is favoured by any of the {heads}; where they look depends on the input, not the place"
+        sharp = f"{sum(peak >= 2 * even for peak in peaks)} of {heads} favour a position"
+        return f"{sharp}: the largest mean weight is {max(peaks):.2f}, even would be {even:.2f}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        known = {"task": self.task, "layers": self.layers, "nmse": self.nmse, "attends": self.rows}
+        known["contains"] = [row.as_row() for row in self.contains]
+        return known if self.asks is None else known | {"asks": [row.as_row() for row in self.asks]}
+
+
+def probe_network(net: Transformer, task: Task, *, name: str = "", nmse: float | None = None) -> NetworkProbes:
+    """Every probe that this network and this task allow; `name` is how the task is called.
+
+    >>> from headcount.nets import Architecture
+    >>> from headcount.tasks import PositionSum
+    >>> net = Transformer(Architecture(((1, 4),), width=8, positions=2), 1, seed=0)
+    >>> probe_network(net, PositionSum((0,), length=4)).contains
+    ()
+    """
+    return NetworkProbes(
+        name or type(task).__name__,
+        net.arch.name,
+        nmse,
+        class_attention(net, task),
+        contained(net, task) if net.arch.depth > 1 else (),
+        asked_forms(net, task) if isinstance(task, PairMax) and net.arch.embedding == "linear" else None,
+    )

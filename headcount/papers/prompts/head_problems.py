@@ -11,7 +11,7 @@ from headcount.nets.pretrained.head_views import HeadView, head_view
 from headcount.papers.prompts.layer_files import PromptProblem
 from headcount.papers.prompts.prompted_layer import PromptedLayer
 
-__all__ = ["problem_of_head"]
+__all__ = ["looked_rows", "problem_of_head"]
 
 
 def problem_of_head(
@@ -35,3 +35,11 @@ def problem_of_head(
     targets = np.array([view.value @ view.states[view.chosen] for view in views])
     contexts = tuple(view.states[:-1] for view in views)
     return PromptProblem(own, first.states[-1], contexts, targets), views
+
+
+def looked_rows(texts: Sequence[str], views: Sequence[HeadView]) -> list[dict[str, Any]]:
+    """For each text the token that the head looks at most, and its weight."""
+    return [
+        {"text": t[:60], "looked at most": v.pieces[v.chosen].strip(), "weight": float(v.weights[-1].max())}
+        for t, v in zip(texts, views, strict=True)
+    ]

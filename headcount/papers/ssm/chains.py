@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Complex
 
 from headcount.papers.ssm.orders import settled
+from headcount.refusals import nearest
 
-__all__ = ["Chains", "Deal", "arrange", "by_angle", "by_modulus", "conjugates", "least_chains", "merge"]
+__all__ = ["Chains", "Deal", "arrange", "by_angle", "by_modulus", "conjugates", "deal_named", "least_chains", "merge"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,18 @@ def deal_by_angle(poles: Complex[np.ndarray, " modes"], chains: int) -> list[np.
 
 by_modulus = Deal("by_modulus", deal_by_modulus)
 by_angle = Deal("by_angle", deal_by_angle, end_last=True)
+
+
+def deal_named(name: str) -> Deal:
+    """The way to divide modes that has this short name.
+
+    >>> deal_named("angle") is by_angle
+    True
+    """
+    deals = {"modulus": by_modulus, "angle": by_angle}
+    if name not in deals:
+        raise ValueError(f"unknown deal {name!r}; {nearest(name, deals)}")
+    return deals[name]
 
 
 def arrange(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from headcount.papers.ssm.pictures import bits_picture, entries_picture, poles_picture, response_picture
-from headcount.papers.ssm.quantise import bits_rows
+from headcount.files import write_text
+from headcount.papers.ssm.pictures import bits_picture, deep_picture, entries_picture, poles_picture, response_picture
+from headcount.papers.ssm.quantise import bits_rows, rows_by_bits
 from headcount.papers.ssm.responses import gap
+from headcount.papers.ssm.rival_forms import form_rows, winners
+from headcount.papers.ssm.system_files import save
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 from headcount.report import Exhibit, Passage, article
 from headcount.results.claim import conclusion
 
-__all__ = ["comparison", "deepening_page", "deepening_sentence"]
+__all__ = ["Deepening", "comparison", "deepening_page", "deepening_sentence"]
 
 BITS = (6, 8, 10, 12, 14, 16)
 SAMPLES = 256
@@ -21,6 +28,52 @@ deep = hc.ssm.load("{file}")
 y = deep.scan(x)                        # numpy: real for a real filter
 net = hc.ssm.to_module(deep)            # torch: one sample in, one sample out
 hc.ssm.export(deep, "filter.onnx")      # also .pt2, and .json for second-order sections"""
+
+
+@dataclass(frozen=True, eq=False)
+class Deepening:
+    """A system before and after it was written deep."""
+
+    shallow: DiagonalSSM
+    deep: DeepSSM
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The sizes before and after."""
+        return comparison(self.shallow, self.deep)
+
+    @cached_property
+    def gap(self) -> float:
+        """How far the responses differ, relative to their size."""
+        return gap(self.deep.impulse(SAMPLES), self.shallow.impulse(SAMPLES))
+
+    @cached_property
+    def forms(self) -> list[dict[str, Any]]:
+        """Other forms of the filter at equal bits; none of a complex one or of one mode."""
+        several = self.shallow.is_real and self.shallow.merged().modes > 1
+        return form_rows(self.shallow, deep=self.deep) if several else []
+
+    @property
+    def sentence(self) -> str:
+        """What depth did, and which form keeps the response best."""
+        said = deepening_sentence(self.shallow, self.deep)
+        return f"{said}; {winners(self.forms)}" if self.forms else said
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        sizes = {row["quantity"]: {"before": row["before"], "after": row["after"]} for row in self.rows}
+        forms = [{k: v if v != math.inf else None for k, v in row.items()} for row in self.forms]
+        return sizes | {"gap": self.gap, "forms": forms}
+
+    def files(self, out: Path, name: str = "system", command: str = "") -> list[Path]:
+        """The deep system, its picture and its page."""
+        picture = deep_picture(self.shallow, self.deep).standalone()
+        page = deepening_page(self.shallow, self.deep, name=name, command=command)
+        return [
+            save(self.deep, out / f"{name}-deep.json"),
+            write_text(out / f"{name}-deep.svg", picture),
+            write_text(out / f"{name}-deep.html", page),
+        ]
 
 
 def comparison(system: DiagonalSSM, deep: DeepSSM) -> list[dict[str, Any]]:
@@ -66,7 +119,7 @@ def deepening_page(
                 tuple(comparison(system, deep))),
         Passage("The response stays", (SAME.format(lost=lost),), (_exhibit(response_picture, system, deep, RESPONSE),)),
         Passage("Poles", (POLES,), (_exhibit(poles_picture, system, deep, "Poles in the unit circle."),)),
-        Passage("Few bits", (FEW,), (_bits(rows),), _by_bits(rows)),
+        Passage("Few bits", (FEW,), (_bits(rows),), tuple(rows_by_bits(rows))),
         Passage("How to use it", code=USE.format(file=f"{name}-deep.json")),
     ]  # fmt: skip
     facts = {"modes": system.modes, "kernel": "real" if system.is_real else "complex",
@@ -97,8 +150,3 @@ def _exhibit(draw: Any, system: DiagonalSSM, deep: DeepSSM, caption: str) -> Exh
 def _bits(rows: list[dict[str, Any]]) -> Exhibit:
     wide, narrow = (bits_picture({"share of the response lost": rows}, each=each) for each in (640, 370))
     return Exhibit(wide, "A line for each form; above the dotted line nothing of the response is left.", narrow)
-
-
-def _by_bits(rows: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    bits = dict.fromkeys(row["bits"] for row in rows)
-    return tuple({"bits": b} | {row["form"]: row["gap"] for row in rows if row["bits"] == b} for b in bits)

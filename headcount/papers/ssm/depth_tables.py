@@ -13,7 +13,7 @@ from headcount.papers.ssm.depths import entry_bounds, minimal_depth
 from headcount.papers.ssm.responses import gap
 from headcount.papers.ssm.systems import DiagonalSSM
 
-__all__ = ["depth_rows", "example_teacher", "minimal_depth_rows"]
+__all__ = ["depth_rows", "depth_words", "example_teacher", "minimal_depth_rows", "mode_rows"]
 
 SIGNS = "+----+++----+"
 
@@ -76,3 +76,30 @@ def minimal_depth_rows(
 
 def _whole(value: float) -> int | None:
     return int(value) if np.isfinite(value) else None
+
+
+def depth_words(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `depth_rows` as text, three digits after the point."""
+    names = {
+        "largest entry": "entry",
+        "sharper bound": "bound",
+        "paper's bound": "paper",
+        "c1^(2/(l+1))": "c1^(2/(l+1))",
+    }
+    sizes = {"depth": row["depth"], "width": row["width"]}
+    bounds = {name: f"{row[key]:.3f}" for key, name in names.items()}
+    return sizes | bounds | {"parameters": row["parameters"], "gap": f"{row['gap']:.0e}"}
+
+
+def mode_rows(system: DiagonalSSM) -> list[dict[str, Any]]:
+    """A row for each mode.
+
+    >>> mode_rows(DiagonalSSM([0.5j], [2.0]))
+    [{'pole': '0 + 0.5i', 'modulus': 0.5, 'residue': '2'}]
+    """
+    modes = zip(system.poles.tolist(), system.residues.tolist(), strict=True)
+    return [{"pole": _complex(p), "modulus": abs(p), "residue": _complex(r)} for p, r in modes]
+
+
+def _complex(z: complex) -> str:
+    return f"{z.real:.6g}" if z.imag == 0 else f"{z.real:.6g} {'+' if z.imag > 0 else '-'} {abs(z.imag):.6g}i"

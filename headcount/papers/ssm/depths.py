@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
+from headcount.numerals import counted
 from headcount.papers.ssm.deepen import gain_stage_depth
 from headcount.refusals import at_least_one, positive
 from headcount.results import Bound
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["EntryBounds", "MinimalDepth", "entry_bounds", "minimal_depth"]
+__all__ = ["EntryBounds", "MinimalDepth", "depth_sentence", "entry_bounds", "minimal_depth"]
 
 PAPER = Source("ssm2025depth", "Theorem 4.2")
 SHARPER = Source("headcount", "Nested chains")
@@ -221,3 +222,19 @@ def _check_counts(modes: int | None, width: int | None) -> None:
             at_least_one(**{name: value})
     if width is not None and modes is None:
         raise ValueError("a width needs the number of modes beside it")
+
+
+def depth_sentence(bounds: MinimalDepth, c_from: float, c_to: float) -> str:
+    """How many layers suffice, whatever the poles, and how many never do.
+
+    >>> depth_sentence(minimal_depth(10, 3), 10, 3)
+    '7 layers bring entries of 10 down to 3 for any poles'
+    """
+    lower = bounds.lower
+    fewer = f"fewer than {lower.value:g} never do" if lower.value > 1 and not lower.vacuous else ""
+    if not math.isfinite(bounds.sharper.value):
+        said = f"no depth is known that brings entries of {c_from:g} down to {c_to:g} for any poles"
+    else:
+        layers = counted(int(bounds.sharper.value), "layer")
+        said = f"{layers} bring entries of {c_from:g} down to {c_to:g} for any poles"
+    return f"{said}; {fewer}" if fewer else said

@@ -14,6 +14,7 @@ from headcount.papers.ssm.chains import by_modulus
 from headcount.papers.ssm.deepen import capacity
 from headcount.papers.ssm.systems import DiagonalSSM
 from headcount.papers.ssm.trainable import RADIUS, clip_, kernel, stacked
+from headcount.refusals import nearest
 from headcount.training.adam import descend
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "from_random",
     "from_wiring",
     "parameters",
+    "rows_by_size",
+    "start_named",
     "train_bank",
     "train_table",
 ]
@@ -186,3 +189,25 @@ def best_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for (depth, width, clip), values in groups.items()
     ]
+
+
+def rows_by_size(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The best seeds, a row for each size and a column for each bound on the entries."""
+    table: dict[tuple[int, int], dict[str, Any]] = {}
+    for row in best_rows(rows):
+        sizes = {name: row[name] for name in ("depth", "width", "parameters")}
+        table.setdefault((row["depth"], row["width"]), sizes)[f"{row['max_entry']:g}"] = row["best nmse"]
+    return list(table.values())
+
+
+def start_named(name: str, teacher: DiagonalSSM) -> Start:
+    """How students begin: random, wiring, nearby (the construction, a little moved) or construction."""
+    starts = {
+        "random": from_random,
+        "wiring": from_wiring,
+        "nearby": from_nearby(teacher, 0.1),
+        "construction": from_construction(teacher),
+    }
+    if name not in starts:
+        raise ValueError(f"unknown start {name!r}; {nearest(name, starts)}")
+    return starts[name]

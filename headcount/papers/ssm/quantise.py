@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,3 +147,23 @@ def bits_rows(
         for name, impulse in stored.items()
         for b in bits
     ]
+
+
+def rows_by_bits(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each number of bits, a column for each form.
+
+    >>> rows_by_bits([{"form": "one", "bits": 8, "gap": 0.5}, {"form": "two", "bits": 8, "gap": 0.25}])
+    [{'bits': 8, 'one': 0.5, 'two': 0.25}]
+    """
+    table: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        table.setdefault(row["bits"], {"bits": row["bits"]})[row["form"]] = row["gap"]
+    return list(table.values())
+
+
+def bits_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Which form loses least with the fewest bits."""
+    few = min(row["bits"] for row in rows)
+    best = min((row for row in rows if row["bits"] == few), key=lambda row: row["gap"])
+    loses = f"{best['form']} {'lose' if best['form'].endswith('s') else 'loses'} least"
+    return f"with {few} bits {loses}, {best['gap']:.1%} of the response"

@@ -87,3 +87,13 @@ def made_up_vowel(
         radius, angle = np.exp(-np.pi * bandwidth / rate), 2 * np.pi * formant / rate
         source = scipy.signal.lfilter([1.0], [1.0, -2 * radius * np.cos(angle), radius**2], source)
     return source / np.abs(source).max()
+
+
+def speech_filter(archive: str | Path | None = None, digit: int = 0, order: int = 16, times: int = 1) -> DiagonalSSM:
+    """The prediction filter of a spoken digit of an archive, or of a made-up vowel, run so many times.
+
+    >>> speech_filter(order=8).modes
+    8
+    """
+    wave = load_digit(archive, digit)[0] if archive else made_up_vowel()
+    return sharpened(prediction_filter(wave, order), times)

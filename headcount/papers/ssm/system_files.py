@@ -15,7 +15,7 @@ from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 from headcount.refusals import refuse_unknown
 
-__all__ = ["from_json", "load", "save", "to_json"]
+__all__ = ["from_json", "load", "load_shallow", "save", "to_json"]
 
 System = DiagonalSSM | DeepSSM
 FORMS = {
@@ -96,6 +96,14 @@ def load(path: str | Path) -> System:
         return from_json(data)
     except ValueError as problem:
         raise ValueError(f"{path}: {problem}") from None
+
+
+def load_shallow(path: str | Path) -> DiagonalSSM:
+    """Read a system of one layer; a deep one is refused."""
+    system = load(path)
+    if isinstance(system, DeepSSM):
+        raise ValueError(f"{path} is deep already ({system.depth} layers); `headcount ssm flatten` makes it one layer")
+    return system
 
 
 def _form(data: dict[str, Any]) -> tuple[str, ...]:

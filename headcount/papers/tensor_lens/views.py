@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from headcount.files import write_text
 from headcount.nets import Transformer
 from headcount.papers.tensor_lens.budgets import Forecast
 from headcount.papers.tensor_lens.counterfactuals import first_token_weight, other_words, replaced
@@ -71,6 +74,38 @@ class LensView:
             other = self.replaced[top[0]]
             said += f", {self._named(top[0])} by {other:+.3g}" if most != top[0] and other is not None else ""
         return said
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The tokens, the largest share first, and last the constant."""
+        order = sorted(range(len(self.tokens)), key=lambda i: -abs(self.tokens[i]))
+        return [*map(self._row, order), {"place": "", "token": "(constant)", "adds": self.constant}]
+
+    def _row(self, token: int) -> dict[str, Any]:
+        row = {"place": token + 1, "token": self.pieces[token].strip(), "adds": self.tokens[token]}
+        row |= {"replaced": self.replaced[token]} if self.replaced else {}
+        return row | ({"argues for": " ".join(map(repr, self.argued[token]))} if self.argued else {})
+
+    @property
+    def exactness(self) -> str:
+        """What the certificate says, in three lines, or four where every number was split."""
+        c = self.certificate
+        lines = [
+            f"certificate: replay {c['replay']:.1e}, affine {c['affine']:.1e}, adjoint {c['adjoint']:.1e},",
+            f"  dependence {c['dependence']:.2g}, tolerance {c['tolerance']:.0e} ({c['dtype']});",
+            f"  the parts add up to the whole, to {self.gap:.1e} of it",
+        ]
+        if self.slice_gap is not None:
+            split = f"contributions + constant = output to {self.slice_gap:.1e} ({self.numbers:,} numbers)"
+            lines.append(f"every number: {split}")
+        return "\n".join(lines)
+
+    def files(self, out: Path, command: str = "") -> list[Path]:
+        """The fields as JSON, and the page, which says by which command it was made."""
+        from headcount.papers.tensor_lens.lens_pages import lens_page
+
+        fields = write_text(out / "lens.json", json.dumps(self.as_dict(), indent=1) + "\n")
+        return [fields, write_text(out / "lens.html", lens_page(self, command=command))]
 
     def _named(self, token: int) -> str:
         return repr(self.pieces[token].strip())

@@ -1,0 +1,123 @@
+"""The answer to one instance of token selection: the solution with its proof, or the proof that there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headcount.files import write_text
+from headcount.papers.attention_svm.instance_files import SelectionFile, trained_gaps, write_solution
+from headcount.papers.attention_svm.margins import (
+    InfeasibleError,
+    MarginNorm,
+    MaxMargin,
+    constraint_rows,
+    frobenius,
+    max_margin,
+    nuclear,
+)
+from headcount.papers.attention_svm.path_picture import margin_page, solution_rows
+from headcount.refusals import nearest
+
+__all__ = ["NoSelection", "SelectionAnswer", "answer_selection", "margin_norm"]
+
+NORMS = {"frobenius": frobenius, "nuclear": nuclear}
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionAnswer:
+    """The matrices of least norm that put the chosen tokens first, the one of `norm` among them."""
+
+    instance: SelectionFile
+    norm: str
+    solved: dict[str, MaxMargin]
+
+    @property
+    def one(self) -> MaxMargin:
+        """The solution in the norm that was meant."""
+        return self.solved[self.norm]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each norm."""
+        return solution_rows(self.solved)
+
+    @property
+    def sentence(self) -> str:
+        """How small a matrix suffices, and how much smaller none does."""
+        least = f"none with a norm smaller by {max(self.one.gap, 0):.0e} of it does"
+        return f"a matrix of {self.norm} norm {self.one.norm:.6g} puts every chosen token first by 1; {least}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        (row,) = solution_rows({self.norm: self.one})
+        found = row | {"feasible": True, "chosen": self.instance.chosen.tolist()}
+        return found | {"support": self.one.support, "singular values": self.one.singular_values.tolist()}
+
+    def files(
+        self, out: Path, command: str = "", *, steps: int = 2000, choices: Sequence[dict[str, Any]] = ()
+    ) -> list[Path]:
+        """The page, with a path trained for so many steps where the instance has labels, and the solution."""
+        lead = f"{self.sentence[:1].upper()}{self.sentence[1:]}."
+        paths = trained_gaps(self.instance, steps)
+        page = margin_page(self.solved, self.instance.sizes, paths, lead, command, choices)
+        return [
+            write_text(out / "margin.html", page),
+            write_solution(out / "margin.npz", self.instance, self.one),
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class NoSelection:
+    """No matrix: weights of constraints that add up to nothing, so that no margins can all be positive (Farkas)."""
+
+    instance: SelectionFile
+    reason: InfeasibleError
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The constraints of the combination, the heaviest first."""
+        held = self.instance
+        _, names = constraint_rows(held.tokens, held.queries, held.chosen)
+        rows = [
+            {"weight": float(w), "sequence": i, "chosen": int(held.chosen[i]), "token": t}
+            for w, (i, t) in zip(self.reason.combination, names, strict=True)
+            if w > 1e-12
+        ]
+        return sorted(rows, key=lambda row: -row["weight"])
+
+    @property
+    def sentence(self) -> str:
+        return f"no matrix puts these tokens first: {len(self.rows)} of the constraints, so weighted, vanish (to 1e-9)"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {"feasible": False, "combination": self.rows}
+
+
+def margin_norm(name: str) -> MarginNorm:
+    """The norm of this name.
+
+    >>> margin_norm("nuclera")
+    Traceback (most recent call last):
+    ...
+    ValueError: unknown norm 'nuclera'; did you mean 'nuclear'?
+    """
+    if name not in NORMS:
+        raise ValueError(f"unknown norm {name!r}; {nearest(name, NORMS)}")
+    return NORMS[name]
+
+
+def answer_selection(
+    instance: SelectionFile, norm: str = "frobenius", *, both: bool = False
+) -> SelectionAnswer | NoSelection:
+    """Solve an instance in one norm, or in `both`, or prove that nothing solves it."""
+    names = tuple(NORMS) if both else (norm,)
+    given = instance.tokens, instance.queries, instance.chosen
+    try:
+        solved = {name: max_margin(*given, margin_norm(name)) for name in names}
+    except InfeasibleError as none:
+        return NoSelection(instance, none)
+    return SelectionAnswer(instance, norm, solved)
