@@ -25,8 +25,10 @@ from headcount.papers.induction.stages_picture import stages_picture
 from headcount.papers.ssm.pictures import bits_picture
 from headcount.report import figure
 from headcount.reproduction import read_records, theorems
+from headcount.reproduction.index import listing
 from headcount.reproduction.side_by_side import html, markdown
 from headcount.results import read_study
+from headcount.tasks.catalogue import catalogue
 from studies.shape import page as shape_page
 from studies.worst import page as worst_page
 
@@ -40,12 +42,18 @@ def _json(name: str) -> Any:
     return json.loads((DATA / name).read_text())
 
 
+def _rows(rows: Any) -> str:
+    return json.dumps(rows, indent=1) + "\n"
+
+
 def _speech_filter() -> str:
     data = _json("speech_filter.json")
     return bits_picture(data["panels"], data["title"]).standalone()
 
 
 GENERATED: dict[str, Callable[[], str]] = {
+    "headcount/listings/tasks.json": lambda: _rows(catalogue()),
+    "headcount/listings/reproductions.json": lambda: _rows(listing()),
     "docs/theorems.md": theorems.table,
     "docs/reproduction.md": lambda: markdown(read_records(DATA / "reproduction")),
     "docs/reproduction.html": lambda: html(read_records(DATA / "reproduction")),

@@ -92,7 +92,8 @@ def large_member(row: Any) -> dict[str, Any]:
 
 def measured_command(command: str, folder: Path) -> dict[str, float]:
     """Seconds by the clock and of the processor, and megabytes, that a command takes as a process of its own."""
-    done = subprocess.run([sys.executable, "-c", MEASURED, *command.split(), str(folder)], capture_output=True, text=True)
+    words = [sys.executable, "-c", MEASURED, *command.split(), str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True)
     spent = json.loads(done.stderr.splitlines()[-1])
     return {**{name: round(value, 1) for name, value in spent.items()}, "load": round(os.getloadavg()[0], 1)}
 

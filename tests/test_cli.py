@@ -5,6 +5,7 @@ import json
 import pytest
 
 from headcount.cli import main
+from headcount.cli.surface import PANELS
 from headcount.results import Store, read_study
 from headcount.tasks.catalogue import SHIPPED
 from tests.app_commands import commands
@@ -37,7 +38,10 @@ def test_help_lists_every_command(call):
     code, out, _ = call("--help")
     assert code == 0
     every = {words.split()[0] for words in commands()}
-    assert {line.split()[0] for line in out.split("Commands:")[1].splitlines() if line[2:3].strip()} == every
+    listed = out.split("Your data:")[1]
+    assert {line.split()[0] for line in listed.splitlines() if line.startswith("  ")} == every
+    assert [line.rstrip(":") for line in listed.splitlines() if line and line[0] != " "] == [*PANELS][1:]
+    assert len(out.splitlines()) <= 44 and max(map(len, out.splitlines())) <= 80 and "..." not in listed
 
 
 def test_tasks_as_json_carry_their_structure(call):

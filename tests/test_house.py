@@ -36,6 +36,7 @@ FLOORS = (
         "code_cache",
         "visible",
         "limits",
+        "listings",
     ),
 )
 NEIGHBOURS = {("report", "fits"), ("__main__", "cli")}
@@ -209,6 +210,14 @@ def test_what_promises_to_be_light_loads_nothing_heavy(names):
     code = f"import sys, {', '.join(names)}; print(*[h for h in {HEAVY!r} if h in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("words", [["tasks"], ["reproduce"], ["runs", "."], ["--help"], ["theory", "--help"]], ids=str)
+def test_a_list_is_printed_without_torch(words, tmp_path):
+    code = f"import sys\nfrom headcount.cli import main\ntry:\n    main({words!r})\nexcept SystemExit:\n    pass\n"
+    code += "print('loaded:', *[h for h in ('torch', 'scipy') if h in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == "loaded:", done.stdout
 
 
 def test_the_top_names_what_the_type_checker_sees_and_what_is_loaded_lazily_alike():

@@ -47,7 +47,7 @@ def certify(
     spec: SpecName = None,
     out: Out = None,
 ) -> Printout:
-    """Prove the worst error of trained networks over their whole domain.
+    """Prove the worst error of trained networks over a domain.
 
     A RUN: every network kept, and the page of the best one; rows with worst_lower and worst_upper are written as a
     study that `headcount fit --norm worst` reads. A FILE: that network, on the task named.

@@ -9,6 +9,7 @@ import typer
 
 from headcount.cli.options import Device
 from headcount.cli.printing import Listing, Printout, say
+from headcount.listings import known_reproductions
 
 if TYPE_CHECKING:
     from headcount.reproduction.side_by_side import SideBySide
@@ -35,8 +36,6 @@ def reproduce(
     ] = None,
 ) -> Printout:
     """Reproduce published tables; without a name, list them."""
-    from headcount.reproduction.index import chosen
-
     if redraw is not None:
         from headcount.reproduction.runner import read_records
         from headcount.reproduction.side_by_side import SideBySide
@@ -44,6 +43,7 @@ def reproduce(
         return _drawn(SideBySide(read_records(redraw)), out)
     if not names:
         return _listed(out)
+    from headcount.reproduction.index import chosen
     from headcount.results.record import Setting
     from headcount.training.sweeps import check_device
 
@@ -54,9 +54,7 @@ def reproduce(
 
 
 def _listed(out: Path) -> Printout:
-    from headcount.reproduction.index import known_rows
-
-    rows = known_rows(out)
+    rows = known_reproductions(out)
     so = f"{len(rows)} reproductions are known, and {sum(row['done'] for row in rows)} of them have results in {out}"
     return Printout(rows, [Listing(rows, ("name", "quick", "CPU", "GPU", "needs")), HOW], so)
 

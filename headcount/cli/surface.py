@@ -43,7 +43,7 @@ def _commands(file: str, *names: str) -> tuple[Command, ...]:
 
 THEORY = CommandGroup(
     "theory",
-    "Theorems at your sizes: bound, collide, interpolate, margin, prompt, allocate.",
+    "Theorems at your sizes: bounds, collisions, margins, prompts.",
     (
         *_commands("bounding", "bound"),
         *_commands("colliding", "collide"),
@@ -55,7 +55,7 @@ THEORY = CommandGroup(
 )
 SSM = CommandGroup(
     "ssm",
-    "State-space systems and filters: the same response with small parameters.",
+    "State-space systems and filters, deep with small parameters.",
     (
         *_commands("ssm", "deepen", "flatten", "depth", "table", "quantise", "train"),
         Command("export", "ssm:export_system"),
@@ -63,7 +63,7 @@ SSM = CommandGroup(
 )
 RUNS = CommandGroup(
     "runs",
-    "The studies of a folder: list them, export, verify, repair, merge.",
+    "List the studies of a folder; export, verify, repair, merge.",
     (Command("list", "storing:list_runs"), *_commands("storing", "export", "verify", "repair", "merge")),
     usual="list",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from headcount.papers.allocation.reproduce import ALLOCATION
@@ -22,7 +21,7 @@ from headcount.papers.ssm.reproduce import SSM
 from headcount.refusals import nearest
 from headcount.results.record import Reproduction
 
-__all__ = ["REPRODUCTIONS", "chosen", "known_rows", "named"]
+__all__ = ["REPRODUCTIONS", "chosen", "listing", "named"]
 
 REPRODUCTIONS: tuple[Reproduction, ...] = (
     *SYNTHETIC,
@@ -57,10 +56,10 @@ def named(name: str) -> Reproduction:
     return found[name]
 
 
-def known_rows(out: Path) -> list[dict[str, Any]]:
-    """Every reproduction: what it makes again, what it takes, and whether `out` holds a result of it.
+def listing() -> list[dict[str, Any]]:
+    """Every reproduction: what it makes again, what it takes, and the files in which its results would be.
 
-    >>> known_rows(Path("nowhere"))[0]["name"]
+    >>> listing()[0]["name"]
     'head-count:table-2'
     """
     return [
@@ -69,7 +68,7 @@ def known_rows(out: Path) -> list[dict[str, Any]]:
             "reproduces": r.says,
             **dict(zip(("quick", "CPU", "GPU"), r.times, strict=True)),
             "needs": r.needs or None,
-            "done": any((out / r.file(quick=quick)).exists() for quick in (True, False)),
+            "files": [r.file(quick=quick) for quick in (True, False)],
         }
         for r in REPRODUCTIONS
     ]
