@@ -137,11 +137,11 @@ def test_collide_stays_in_the_box_of_the_file(run, tmp_path):
         (("build", "LinearMax", "--radius", "-1"), "radius must be"),
         (("build", "--onnx"), "--out DIR"),
         (("build", "LinearMax", "--windows"), "windows"),
-        (("bound", "--heads", "0"), "heads must be at least 1, got 0"),
-        (("collide", "--free", "80"), "positions free at length"),
-        (("collide", "--retrievals", "1"), "at least 2 retrievals"),
-        (("collide", "--net", "absent.safetensors"), "absent.safetensors: no such file"),
-        (("bound", "--lenght", "3"), "--lenght"),
+        (("theory", "bound", "--heads", "0"), "heads must be at least 1, got 0"),
+        (("theory", "collide", "--free", "80"), "positions free at length"),
+        (("theory", "collide", "--retrievals", "1"), "at least 2 retrievals"),
+        (("theory", "collide", "--net", "absent.safetensors"), "absent.safetensors: no such file"),
+        (("theory", "bound", "--lenght", "3"), "--lenght"),
     ],
 )
 def test_a_mistake_is_one_line_and_code_2(run, arguments, sentence):

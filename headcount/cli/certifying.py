@@ -85,7 +85,7 @@ def _of_file(file: Path, name: str, length: int | None, fields: list[str] | None
 def _of_run(folder: Path, spec: str | None, ends: tuple[float, float] | None, search: Any) -> tuple[Study, Any, Task]:
     """The rows kept with their worst errors, and the best network with its task."""
     from headcount.certificates.worst_case.certified_rows import certified_study, certify_all
-    from headcount.cli.sweeping import one_spec
+    from headcount.cli.opening import one_spec
     from headcount.training.kept_networks import kept_study
 
     kept = kept_study(folder, one_spec(folder, spec))

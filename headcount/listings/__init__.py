@@ -27,5 +27,5 @@ def known_reproductions(out: Path) -> list[dict[str, Any]]:
     >>> known_reproductions(Path("nowhere"))[0]["done"]
     False
     """
-    rows = listed("reproductions")
-    return [{**row, "done": any((out / file).exists() for file in row.pop("files"))} for row in rows]
+    rows = [(row.pop("files"), row) for row in listed("reproductions")]
+    return [{**row, "done": any((out / file).exists() for file in files)} for files, row in rows]

@@ -124,7 +124,7 @@ def test_a_link_that_leads_outside_a_models_folder_is_not_copied(tmp_path):
     (model / "deep").mkdir(parents=True)
     (model / "token.json").symlink_to(secret)
     (model / "deep" / "up.txt").symlink_to("../../secret.json")
-    (model / "twice.md").symlink_to("token.json")
+    (model / "twice.txt").symlink_to("token.json")
     (model / "folder").symlink_to(tmp_path)
     (model / "vocab.json").write_text("{}")
     (model / "merges.txt").symlink_to("vocab.json")
@@ -140,7 +140,7 @@ def test_a_link_that_leads_outside_a_models_folder_is_not_copied(tmp_path):
         checkpoint._settings(type("Model", (), {"config": Config()})(), scratch, model)
     assert sorted(p.name for p in scratch.rglob("*") if p.is_file()) == ["merges.txt", "vocab.json"]
     assert not [p for p in scratch.rglob("*") if p.is_file() and "SECRET" in p.read_text()]
-    assert {str(t.message).split("/")[-1].split(" ")[0] for t in told} >= {"token.json", "up.txt", "twice.md"}
+    assert {str(t.message).split("/")[-1].split(" ")[0] for t in told} >= {"token.json", "up.txt", "twice.txt"}
 
 
 def test_a_hubs_snapshot_links_to_its_blobs(tmp_path):

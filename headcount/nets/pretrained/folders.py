@@ -44,6 +44,7 @@ WEIGHTS = "model.safetensors"
 FEWEST_BYTES = 4  # of a layer
 KERNEL = re.compile(r"implementation|^_?(use_)?kernels?(_config)?$|^auto_map$")  # fields that may name code
 SHIPPED = ("eager", "sdpa")
+OWN = "modeling_headcount."  # the file that `compress` writes beside its weights; read here by ours, never run
 COUNTS = ("num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim", "n_head", "n_embd", "vocab_size")
 
 
@@ -102,9 +103,10 @@ def _without_kernels(config: Any, name: str) -> Any:
 
 
 def _names_code(value: Any) -> bool:
-    """Whether a choice of implementation is anything but one that ships with the library."""
+    """Whether a choice of implementation is anything but one that ships with the library, or with `compress`."""
     given = list(value.values()) if isinstance(value, dict) else [value]
-    return any(isinstance(one, str | dict | list) and one not in SHIPPED for one in given)
+    ours = [one for one in given if isinstance(one, str) and one.startswith(OWN)]
+    return any(isinstance(one, str | dict | list) and one not in (*SHIPPED, *ours) for one in given)
 
 
 def build(config: Any) -> nn.Module:
