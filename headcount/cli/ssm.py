@@ -150,7 +150,7 @@ def _depths(modes: int | None) -> Printout:
     return Printout(rows, [Listing(rows, shown, "least depth from entries of c_1 (from) to c_2 (to)")], so)
 
 
-def _at(side: str, value: float, vacuous: bool) -> str:
+def _at(side: str, value: float | None, vacuous: bool) -> str:
     return "says nothing" if vacuous else f"{'at least' if side == 'lower' else 'at most'} {value:g}"
 
 

@@ -123,15 +123,8 @@ def deepening_page(
     ]  # fmt: skip
     facts = {"modes": system.modes, "kernel": "real" if system.is_real else "complex",
              "depth": deep.depth, "width": deep.width, "largest entry": f"{deep.largest_entry:.3g}"}  # fmt: skip
-    return article(
-        headline,
-        f"{sentence[:1].upper()}{sentence[1:]}.",
-        sections,
-        subject=name,
-        facts=facts,
-        command=command,
-        date=date,
-    )
+    lead = f"{sentence[:1].upper()}{sentence[1:]}."
+    return article(headline, lead, sections, subject=name, facts=facts, command=command, date=date)
 
 
 SAME = f"The impulse responses differ by {{lost:.1e}} of their size over {SAMPLES} samples."
