@@ -11,7 +11,7 @@ from headcount.cli.options import Device
 from headcount.cli.printing import Listing, Printout, say
 
 if TYPE_CHECKING:
-    from headcount.reproduction.side_by_side import SideBySide
+    from headcount.reproduction.side_by_side import ComparedRecords
     from headcount.results.record import Record, Reproduction, Setting
 
 HOW = "One: headcount reproduce allocation:e-128. Everything, smaller: headcount reproduce --quick all --data DIR"
@@ -39,9 +39,9 @@ def reproduce(
 
     if redraw is not None:
         from headcount.reproduction.runner import read_records
-        from headcount.reproduction.side_by_side import SideBySide
+        from headcount.reproduction.side_by_side import ComparedRecords
 
-        return _drawn(SideBySide(read_records(redraw)), out)
+        return _drawn(ComparedRecords(read_records(redraw)), out)
     if not names:
         return _listed(out)
     from headcount.results.record import Setting
@@ -64,7 +64,7 @@ def _listed(out: Path) -> Printout:
 def _run(wanted: list[Reproduction], setting: Setting, out: Path, again: bool) -> Printout:
     from headcount.cli.door import Interrupted
     from headcount.reproduction.runner import read_records, reproduce
-    from headcount.reproduction.side_by_side import SideBySide
+    from headcount.reproduction.side_by_side import ComparedRecords
 
     missing: list[str] = []
     done: dict[str, Record] = {}
@@ -77,7 +77,7 @@ def _run(wanted: list[Reproduction], setting: Setting, out: Path, again: bool) -
             missing.append(f"{reproduction.name} skipped: {problem}")
         except KeyboardInterrupt:
             raise Interrupted(f"Finished tables are kept in {out}; run the same command to go on.") from None
-    return _drawn(SideBySide({**read_records(out), **done}, frozenset(done)), out, missing)
+    return _drawn(ComparedRecords({**read_records(out), **done}, frozenset(done)), out, missing)
 
 
 def _tell(reproduction: Reproduction, record: Record | None) -> None:
@@ -90,7 +90,7 @@ def _tell(reproduction: Reproduction, record: Record | None) -> None:
         say(f"  {line}")
 
 
-def _drawn(found: SideBySide, out: Path, missing: list[str] | None = None) -> Printout:
+def _drawn(found: ComparedRecords, out: Path, missing: list[str] | None = None) -> Printout:
     """The page of all records, and the verdicts of those that were run now."""
     skipped, files = missing or [], found.files(out)
     told = [Listing(found.rows, ("name", "table", "verdict", "run")), *skipped]
