@@ -45,6 +45,17 @@ def test_a_network_of_other_data_is_said_to_fail(capsys, data):
     code, said = run(capsys, "theory", "interpolate", data / "sets.npz", "--net", data / "net" / "net.safetensors")
     assert code == 0 and "does not give these outputs" in said.out
     assert "promises 0 of these 5 sequences" in said.out
+    other = (
+        "theory",
+        "interpolate",
+        data / "sets.npz",
+        "--net",
+        data / "net" / "net.safetensors",
+        "--out",
+        data / "no",
+    )
+    assert run(capsys, *other)[0] == 0
+    assert "5 sequences, not interpolated" in (data / "no" / "interpolation.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -149,3 +149,14 @@ def test_a_deep_file_is_not_deepened_nor_a_flat_one_flattened(run, system, tmp_p
     run("deepen", system, "--depth", 2)
     assert "is deep already" in run("deepen", tmp_path / "system-deep.json", "--depth", 2)[2]
     assert "is one layer already" in run("flatten", system)[2]
+
+
+def test_a_goal_that_no_argument_reaches_is_said_and_not_stumbled_over(run):
+    code, out, _ = run("depth", 10, 1)
+    assert code == 0 and "So: no depth is known that brings entries of 10 down to 1 for any poles." in out
+
+
+def test_what_flatten_prints_for_programs_is_a_system_again(run, system, tmp_path):
+    run("deepen", system, "--depth", 2)
+    (tmp_path / "again.json").write_text(run("flatten", tmp_path / "system-deep.json", "--json")[1])
+    assert gap(load(tmp_path / "again.json").impulse(100), load(system).impulse(100)) < 1e-12

@@ -29,6 +29,7 @@ from headcount.shrinking import (  # noqa: E402
     tensor_bytes,
 )
 from headcount.shrinking.bench_table import beaten, bench_verdict  # noqa: E402
+from headcount.shrinking.keep_curve import KeepCurve  # noqa: E402
 from headcount.shrinking.loss_bench import benched, trials  # noqa: E402
 from headcount.shrinking.loss_plan import (  # noqa: E402
     carried_means,
@@ -317,6 +318,13 @@ def test_a_loss_is_kept_on_the_windows_it_was_chosen_by(text):
     again = compared(losses_of(made.model, seen.split.judging), seen.judged_by, 32)
     assert made.quality.ratio == pytest.approx(again.ratio, rel=1e-6)
     assert made.costs[1].cache_per_token < made.costs[0].cache_per_token
+
+
+def test_a_curve_on_which_every_budget_loses_much_says_so():
+    rows = [{"keep": keep, "perplexity x": 1.5} for keep in (1.0, 0.5)]
+    assert KeepCurve("one", 10, rows).sentence == "none of these budgets loses at most 3% of perplexity"
+    rows.append({"keep": 0.9, "perplexity x": 1.03})
+    assert KeepCurve("one", 10, rows).sentence == "keeping 0.9 of the attention loses at most 3% of perplexity"
 
 
 def test_curve_and_bench_print_and_write(text, tmp_path, capsys):

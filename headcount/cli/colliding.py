@@ -60,8 +60,8 @@ def _built(net: Path) -> tuple[Task, Any, float, float | None]:
     from headcount.tasks import LinearMax
 
     built = load(net)
-    boxed = isinstance(built.task, LinearMax) and isinstance(built.domain, Box)
-    return built.task, built.net, built.certificate.error, built.domain.high if boxed else None
+    domain = built.domain if isinstance(built.task, LinearMax) else None
+    return built.task, built.net, built.certificate.error, domain.high if isinstance(domain, Box) else None
 
 
 def _random(heads: int, head_dim: int, target: Task, seed: int) -> Transformer:

@@ -27,7 +27,7 @@ def interpolate(
 
     A hardmax network takes every sequence to its label, output or set of outputs.
     """
-    from headcount.papers.hardmax.interpolation_page import Interpolation
+    from headcount.papers.hardmax.interpolation_page import InterpolationReport
     from headcount.papers.hardmax.network_files import read_network
     from headcount.papers.hardmax.networks import interpolate as construct
     from headcount.papers.hardmax.pair_files import read_pairs
@@ -38,10 +38,10 @@ def interpolate(
     if net is None:
         start = time.perf_counter()
         built = construct(rows, outputs, seed)
-        found = Interpolation.of(built, seconds=round(time.perf_counter() - start, 3))
+        found = InterpolationReport.of(built, seconds=round(time.perf_counter() - start, 3))
     else:
         built, promised = read_network(net, rows, outputs)
-        found = Interpolation.of(built, promised_for=promised)
+        found = InterpolationReport.of(built, promised_for=promised)
     facts = found.facts
     told = [Listing(found.rows, COUNTS), "", Listing(found.terms, ("term", "at most", "because"))]
     if facts["promised_for"] < facts["sequences"]:

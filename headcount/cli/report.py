@@ -63,7 +63,7 @@ def report(
     pages = _pages(run, study, predicted, spec)
     paths = {name: out_file(folder, name, content) for name, content in pages.items()}
     so = f"open {paths['report.html']} in a browser: one page that needs no other file and no network"
-    return Printout({name: str(path) for name, path in paths.items()}, [], so, paths.values())
+    return Printout({}, [], so, paths.values())
 
 
 def _pages(run: Path, study: Study, predicted: int | None, spec: str | None) -> dict[str, str]:

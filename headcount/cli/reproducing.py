@@ -12,7 +12,7 @@ from headcount.cli.printing import Listing, Printout, say
 from headcount.listings import known_reproductions
 
 if TYPE_CHECKING:
-    from headcount.reproduction.side_by_side import SideBySide
+    from headcount.reproduction.side_by_side import ComparedRecords
     from headcount.results.record import Record, Reproduction, Setting
 
 HOW = "One: headcount reproduce allocation:e-128. Everything, smaller: headcount reproduce --quick all --data DIR"
@@ -38,9 +38,9 @@ def reproduce(
     """Reproduce published tables; without a name, list them."""
     if redraw is not None:
         from headcount.reproduction.runner import read_records
-        from headcount.reproduction.side_by_side import SideBySide
+        from headcount.reproduction.side_by_side import ComparedRecords
 
-        return _drawn(SideBySide(read_records(redraw)), out)
+        return _drawn(ComparedRecords(read_records(redraw)), out)
     if not names:
         return _listed(out)
     from headcount.reproduction.index import chosen
@@ -62,7 +62,7 @@ def _listed(out: Path) -> Printout:
 def _run(wanted: list[Reproduction], setting: Setting, out: Path, again: bool) -> Printout:
     from headcount.cli.door import Interrupted
     from headcount.reproduction.runner import read_records, reproduce
-    from headcount.reproduction.side_by_side import SideBySide
+    from headcount.reproduction.side_by_side import ComparedRecords
 
     missing: list[str] = []
     done: dict[str, Record] = {}
@@ -75,7 +75,7 @@ def _run(wanted: list[Reproduction], setting: Setting, out: Path, again: bool) -
             missing.append(f"{reproduction.name} skipped: {problem}")
         except KeyboardInterrupt:
             raise Interrupted(f"Finished tables are kept in {out}; run the same command to go on.") from None
-    return _drawn(SideBySide({**read_records(out), **done}, frozenset(done)), out, missing)
+    return _drawn(ComparedRecords({**read_records(out), **done}, frozenset(done)), out, missing)
 
 
 def _tell(reproduction: Reproduction, record: Record | None) -> None:
@@ -88,7 +88,7 @@ def _tell(reproduction: Reproduction, record: Record | None) -> None:
         say(f"  {line}")
 
 
-def _drawn(found: SideBySide, out: Path, missing: list[str] | None = None) -> Printout:
+def _drawn(found: ComparedRecords, out: Path, missing: list[str] | None = None) -> Printout:
     """The page of all records, and the verdicts of those that were run now."""
     skipped, files = missing or [], found.files(out)
     told = [Listing(found.rows, ("name", "table", "verdict", "run")), *skipped]

@@ -62,10 +62,21 @@ def shape(
     from headcount.files import write_text
     from headcount.sizing.ranked_shapes import shape as ranked
 
-    sizes = {"width": width, "layers": layers, "context": context, "vocab": vocab, "encoder": encoder}
-    limits = {"cache_per_token": _bytes(cache_per_token), "memory": _bytes(memory), "bandwidth": _bytes(bandwidth)}
-    wanted = None if task is None else task_of(task, None)
-    answer = ranked(budget, model=model, **sizes, **limits, speed=speed, worth=worth, task=wanted)
+    answer = ranked(
+        budget,
+        model=model,
+        width=width,
+        layers=layers,
+        context=context,
+        vocab=vocab,
+        encoder=encoder,
+        cache_per_token=_bytes(cache_per_token),
+        memory=_bytes(memory),
+        speed=speed,
+        bandwidth=_bytes(bandwidth),
+        worth=worth,
+        task=None if task is None else task_of(task, None),
+    )
     files = [] if out is None else answer.files(out, _called())
     planned = None if experiment is None else _planned(answer, text, flops)
     told: list[str | Listing] = [Listing(answer.short_rows[:8], SHAPE), "", Listing(answer.beside(), BESIDE), ""]

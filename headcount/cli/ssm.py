@@ -46,11 +46,11 @@ def deepen(
     The result, a picture and a page go beside the file, or into --out. Give the largest entry wanted, or a depth.
     What is small already stays at depth 1, and nothing is written.
     """
-    from headcount.papers.ssm.deepening_page import Deepening
+    from headcount.papers.ssm.deepening_page import DeepenedSystem
     from headcount.papers.ssm.system_files import load_shallow
 
     shallow = load_shallow(system)
-    found = Deepening(shallow, _deepened(shallow, max_entry, depth, width, deal, route))
+    found = DeepenedSystem(shallow, _deepened(shallow, max_entry, depth, width, deal, route))
     small = max_entry is not None and found.deep.depth == 1
     wanted = f"--max-entry {max_entry:g}" if max_entry is not None else f"--depth {depth}"
     command = f"headcount ssm deepen {system.name} {wanted}"
@@ -150,7 +150,7 @@ def _depths(modes: int | None) -> Printout:
     return Printout(rows, [Listing(rows, shown, "least depth from entries of c_1 (from) to c_2 (to)")], so)
 
 
-def _at(side: str, value: float, vacuous: bool) -> str:
+def _at(side: str, value: float | None, vacuous: bool) -> str:
     return "says nothing" if vacuous else f"{'at least' if side == 'lower' else 'at most'} {value:g}"
 
 

@@ -18,7 +18,7 @@ from headcount.results.literature import Cells
 from headcount.results.record import Record, Reproduction
 from headcount.sources import PAPERS
 
-__all__ = ["PageEntry", "SideBySide", "entries", "html", "markdown", "outcome_lines"]
+__all__ = ["PageEntry", "ComparedRecords", "entries", "html", "markdown", "outcome_lines"]
 
 TITLES = {
     "head-count": PAPERS["yu2025heads"].title,
@@ -120,7 +120,7 @@ class PageEntry:
 
 
 @dataclass(frozen=True)
-class SideBySide:
+class ComparedRecords:
     """Records beside the published tables; `shown` names those whose verdicts are rows (None: all)."""
 
     records: Mapping[str, Record]

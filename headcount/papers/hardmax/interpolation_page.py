@@ -19,7 +19,7 @@ from headcount.papers.hardmax.narrow import Hats, NarrowNet
 from headcount.papers.hardmax.sequence_pairs import SequencePairs, hausdorff
 from headcount.report import Exhibit, Passage, article
 
-__all__ = ["Interpolation", "interpolation_page"]
+__all__ = ["InterpolationReport", "interpolation_page"]
 
 WIDE, NARROW, HEIGHT = 860, 380, 320
 GAPS = "Sorted gaps, and the promise above them; no gap at all is drawn at 1e-17."
@@ -30,7 +30,7 @@ KEYS_APART = (
 
 
 @dataclass(frozen=True, eq=False)
-class Interpolation:
+class InterpolationReport:
     """What was built, and what it does on every given sequence, as it stands and backwards.
 
     `promised_for`: of how many of the sequences the certificate speaks; `seconds` that the construction took.
@@ -40,7 +40,7 @@ class Interpolation:
     facts: dict[str, Any]
 
     @classmethod
-    def of(cls, built: Built, *, promised_for: int | None = None, seconds: float | None = None) -> Interpolation:
+    def of(cls, built: Built, *, promised_for: int | None = None, seconds: float | None = None) -> InterpolationReport:
         """The network tried on its pairs; all of them are promised where nothing else is said."""
         net, pairs = built.net, built.task
         assert isinstance(net, NarrowNet) and isinstance(pairs, SequencePairs)
@@ -97,7 +97,7 @@ class Interpolation:
         return [net, page, *([self.built.export(out / "net.onnx")] if onnx else [])]
 
 
-def interpolation_page(found: Interpolation) -> str:
+def interpolation_page(found: InterpolationReport) -> str:
     """The page: counts beside the published ones, the certificate, and how the error and the keys are spread."""
     built, facts = found.built, found.facts
     gaps, keys = _gaps(built), _key_gaps(built)

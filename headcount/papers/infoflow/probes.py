@@ -250,9 +250,11 @@ def probe_network(net: Transformer, task: Task, *, name: str = "", nmse: float |
 
     >>> from headcount.nets import Architecture
     >>> from headcount.tasks import PositionSum
-    >>> net = Transformer(Architecture(((1, 4),), width=8, positions=2), 1, seed=0)
-    >>> probe_network(net, PositionSum((0,), length=4)).contains
-    ()
+    >>> task = PositionSum((0,), length=4)
+    >>> net = Transformer(Architecture(((1, 4),), width=8, positions=2), task.token_dim, seed=0)
+    >>> probes = probe_network(net, task)
+    >>> len(probes.attends), probes.contains, probes.asks
+    (1, (), None)
     """
     return NetworkProbes(
         name or type(task).__name__,

@@ -18,7 +18,7 @@ from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 from headcount.report import Exhibit, Passage, article
 from headcount.results.claim import conclusion
 
-__all__ = ["Deepening", "comparison", "deepening_page", "deepening_sentence"]
+__all__ = ["DeepenedSystem", "comparison", "deepening_page", "deepening_sentence"]
 
 BITS = (6, 8, 10, 12, 14, 16)
 SAMPLES = 256
@@ -31,7 +31,7 @@ hc.ssm.export(deep, "filter.onnx")      # also .pt2, and .json for second-order 
 
 
 @dataclass(frozen=True, eq=False)
-class Deepening:
+class DeepenedSystem:
     """A system before and after it was written deep."""
 
     shallow: DiagonalSSM

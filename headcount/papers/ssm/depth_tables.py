@@ -80,12 +80,8 @@ def _whole(value: float) -> int | None:
 
 def depth_words(row: dict[str, Any]) -> dict[str, Any]:
     """A row of `depth_rows` as text, three digits after the point."""
-    names = {
-        "largest entry": "entry",
-        "sharper bound": "bound",
-        "paper's bound": "paper",
-        "c1^(2/(l+1))": "c1^(2/(l+1))",
-    }
+    names = {"largest entry": "entry", "sharper bound": "bound", "paper's bound": "paper"}
+    names["c1^(2/(l+1))"] = "c1^(2/(l+1))"
     sizes = {"depth": row["depth"], "width": row["width"]}
     bounds = {name: f"{row[key]:.3f}" for key, name in names.items()}
     return sizes | bounds | {"parameters": row["parameters"], "gap": f"{row['gap']:.0e}"}

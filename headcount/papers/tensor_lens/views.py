@@ -79,7 +79,8 @@ class LensView:
     def rows(self) -> list[dict[str, Any]]:
         """The tokens, the largest share first, and last the constant."""
         order = sorted(range(len(self.tokens)), key=lambda i: -abs(self.tokens[i]))
-        return [*map(self._row, order), {"place": "", "token": "(constant)", "adds": self.constant}]
+        constant = {"place": "", "token": "(constant)", "adds": self.constant, "argues for": ""}
+        return [*map(self._row, order), constant]
 
     def _row(self, token: int) -> dict[str, Any]:
         row = {"place": token + 1, "token": self.pieces[token].strip(), "adds": self.tokens[token]}
