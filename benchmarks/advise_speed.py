@@ -11,7 +11,7 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from headcount.cli.printing import say, show_table
+from headcount.cli.printing import Listing, Printout, say, show
 from headcount.papers.infoflow import advise, structure_from_toml
 from headcount.structure import Retrieval, Structure
 from headcount.tasks import named
@@ -77,7 +77,7 @@ def main() -> None:
     if times:
         for name, seconds in (("median", statistics.median(times)), ("slowest", times[-1])):
             rows.append({"task": f"{name} of {len(times)} drawn", "seconds": f"{seconds:.3f}", "best shape": ""})
-    show_table(rows, ("task", "seconds", "best shape"))
+    show(Printout(None, [Listing(rows, ("task", "seconds", "best shape"))]), as_json=False)
     say(f"length {asked.length}, at most {asked.max_layers} layers of {asked.max_heads} heads; processor seconds")
     if times:
         say(f"drawn mixtures within a second: {sum(t < 1 for t in times)} of {len(times)}")

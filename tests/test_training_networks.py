@@ -177,14 +177,14 @@ def run(tmp_path_factory):
 
 def test_the_command_prints_the_matrix_and_writes_the_page(run, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["attention", str(run), "--out", str(tmp_path), "--inputs", "2"])
+        main(["report", "--attention", str(run), "--out", str(tmp_path), "--inputs", "2"])
     out = capsys.readouterr().out
     assert stop.value.code == 0 and "max 1" in out
     assert out.strip().splitlines()[-1].startswith("So: two of 2 retrievals are looked up by a head of their own")
     page = (tmp_path / "attention.html").read_text()
     assert "Input 2" in page and "Input 3" not in page and "https://" not in page
     with pytest.raises(SystemExit):
-        main(["attention", str(run), "--heads", "1", "--json", "--out", str(tmp_path)])
+        main(["report", "--attention", str(run), "--heads", "1", "--json", "--out", str(tmp_path)])
     told = json.loads(capsys.readouterr().out)
     assert told["layers"] == "1x4" and len(told["hits"]) == 1 and len(told["found"]) <= 1
 
@@ -204,7 +204,7 @@ def test_what_cannot_be_looked_at_is_refused_with_the_way_out(run, tmp_path, cap
     bare_run = [str(tmp_path / "bare")]
     for options, words in ((bare_run, "`save` is best or all"), ([str(run), "--heads", "9"], "no row with 9 heads")):
         with pytest.raises(SystemExit) as stop:
-            main(["attention", *options])
+            main(["report", "--attention", *options])
         assert stop.value.code == 2 and words in capsys.readouterr().err
 
 
