@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from headcount.fits.cells import Cells
 from headcount.fits.profile import NUMBERS, standing
-from headcount.fits.seed_noise import normal_seeds, smooth_spread
+from headcount.fits.seed_spread import normal_seeds, smooth_spread
 from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Estimate, Verdict, judge
 from headcount.refusals import nearest

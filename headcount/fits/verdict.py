@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from headcount.results.claim import Claim
+from headcount.results.verdicts import Predicate
+
 __all__ = ["Estimate", "Outcome", "Verdict", "judge"]
 
 Outcome = Literal["consistent", "refuted", "unresolved"]
@@ -37,6 +40,16 @@ class Verdict:
 
     def __str__(self) -> str:
         return f"predicted {self.predicted:g}: {self.outcome}, {self.reason}"
+
+    @classmethod
+    def of(cls, claim: Claim, predicted: float) -> Verdict:
+        """The word of a claim that judges a prediction, and its reason."""
+        words: dict[Predicate, Outcome] = {
+            Predicate.CONSISTENT: "consistent",
+            Predicate.REFUTED: "refuted",
+            Predicate.UNRESOLVED: "unresolved",
+        }
+        return cls(words[claim.predicate], predicted, claim.reason)
 
     def as_row(self) -> dict[str, Any]:
         """The verdict as one flat machine-readable row."""

@@ -70,6 +70,7 @@ class Predicate(StrEnum):
 
 
 Kind = Literal["proved", "constructed", "calculus", "measured", "habit"]
+PLACES = ("here", "elsewhere")
 STRENGTH: tuple[Kind, ...] = ("proved", "constructed", "calculus", "measured", "habit")
 
 
@@ -83,6 +84,8 @@ class Basis:
     Basis(kind='calculus', where='', n=0)
     >>> str(Basis("measured", "lengths 8 to 32", 4))
     'measured at lengths 8 to 32, n = 4'
+    >>> (Basis("measured", "here") & Basis("measured", "elsewhere")).mark
+    'measured elsewhere'
     """
 
     kind: Kind
@@ -91,13 +94,19 @@ class Basis:
 
     def __str__(self) -> str:
         if self.kind == "measured":
-            return f"measured{f' at {self.where}' if self.where else ''}{f', n = {self.n}' if self.n else ''}"
+            return self.mark + (f", n = {self.n}" if self.n else "")
         named = {"proved": "by proof", "constructed": "by construction", "habit": "by habit"}
         return named.get(self.kind, "by the calculus, unproved")
 
+    @property
+    def mark(self) -> str:
+        """Without the number: the kind, and where a measurement was made."""
+        at = "" if not self.where else f" {self.where}" if self.where in PLACES else f" at {self.where}"
+        return f"{self.kind}{at if self.kind == 'measured' else ''}"
+
     def __and__(self, other: Basis) -> Basis:
-        """The weaker of two."""
-        return max(self, other, key=lambda basis: STRENGTH.index(basis.kind))
+        """The weaker of two; what was measured elsewhere is weaker than what was measured here."""
+        return max(self, other, key=lambda basis: (STRENGTH.index(basis.kind), basis.where == "elsewhere"))
 
 
 @dataclass(frozen=True)
