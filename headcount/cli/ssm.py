@@ -171,9 +171,7 @@ def depth(
         sign = "at least" if row["side"] == "lower" else "at most"
         row["depth"] = "says nothing" if row["vacuous"] else f"{sign} {row['value']:g}"
     show_table(rows, ("argument", "depth", "source"))
-    least = max((row["value"] for row in rows if row["side"] == "lower" and not row["vacuous"]), default=1)
-    enough = f"{counted(int(bounds.sharper.value), 'layer')} bring entries of {c_from:g} down to {c_to:g} for any poles"
-    conclude(f"{enough}; fewer than {least:g} never do" if least > 1 else enough)
+    conclude(bounds.claim())
 
 
 def table(
