@@ -111,7 +111,9 @@ def test_the_one_design_that_does_not_cover_says_on_what_its_claim_rests():
         assert rests or found.shared > 0 or found.failed > 0
 
 
-@pytest.mark.parametrize("name", [name for name in BY_NAME if "seeds fail" in name and "head" in name and "0.85" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in BY_NAME if "seeds fail" in name and "head" in name and "0.85" not in name]
+)
 def test_seeds_that_fail_are_seen_and_stand_under_the_claim(name):
     found = studied(name)
     assert np.mean([k.failed > 0 for k in found]) >= 0.6

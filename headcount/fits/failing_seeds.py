@@ -46,9 +46,9 @@ def two_kinds(cells: Cells) -> TwoKinds:
 
     Normal seeds have gaps as well, so the mean gap over the cells is held against that of drawn normal seeds.
 
-    >>> logs = np.array([[[[-3.0, -3.1, -3.2, -1.0]], [[-4.0, -4.1, -1.9, -2.0]]]])
-    >>> two_kinds(Cells((1, 2), (8,), logs, 0)).share
-    0.375
+    >>> logs = -np.array([[[[3.0, 3.1, 3.2, 1.0]], [[4.0, 4.1, 4.2, 2.0]], [[4.0, 4.1, 4.2, 4.3]]]])
+    >>> two_kinds(Cells((1, 2, 3), (8,), logs, 0)).failed.sum(-1).tolist()
+    [[1, 1, 0]]
     """
     seeds = np.sort(cells.seeds, -1)
     nothing = TwoKinds(np.zeros(seeds.shape, dtype=bool), np.zeros(len(cells.points)))

@@ -6,12 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from headcount.results.bound import Hypothesis
 from headcount.results.claim import Claim
-from headcount.results.verdicts import Predicate
+from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, strongest, withheld
 
-__all__ = ["Estimate", "Outcome", "Verdict", "judge"]
+__all__ = ["Estimate", "Outcome", "Verdict", "judge", "judged"]
 
-Outcome = Literal["consistent", "refuted", "unresolved"]
+Outcome = Literal["consistent", "refuted", "does not hold here", "unresolved"]
+OFFERED: dict[Outcome, tuple[Predicate, ...]] = {
+    "consistent": (Predicate.CONSISTENT, Predicate.UNRESOLVED),
+    "refuted": (Predicate.REFUTED, Predicate.FAILS, Predicate.UNRESOLVED),
+    "unresolved": (Predicate.UNRESOLVED,),
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Verdict:
         words: dict[Predicate, Outcome] = {
             Predicate.CONSISTENT: "consistent",
             Predicate.REFUTED: "refuted",
+            Predicate.FAILS: "does not hold here",
             Predicate.UNRESOLVED: "unresolved",
         }
         return cls(words[claim.predicate], predicted, claim.reason)
@@ -75,6 +82,31 @@ def judge(predicted: float, low: float, high: float, *, resolution: float | None
     if high - low <= resolution:
         return Verdict("consistent", predicted, f"it lies in the interval {_span(low, high)}")
     return Verdict("unresolved", predicted, f"the interval {_span(low, high)} is too wide to tell")
+
+
+def judged(
+    subject: str,
+    read: Verdict,
+    evidence: Evidence,
+    compared: Comparison,
+    conditions: tuple[Hypothesis, ...] = (),
+) -> Claim:
+    """What an interval says of a prediction, in the strongest word that the evidence allows.
+
+    >>> seen = Evidence(planned=5, entered=5, diverged=1, interval=(1.8, 2.25), level=0.95)
+    >>> print(judged("the exponent", judge(3.0, 1.8, 2.25), seen, Comparison("3", "printed")))
+    the exponent: unresolved, it lies above the interval [1.8, 2.25], but some of the runs diverged
+    """
+    words = OFFERED[read.outcome]
+
+    def made(word: Predicate, reason: str = read.reason) -> Claim:
+        basis = Basis("measured", n=evidence.entered)
+        return Claim(subject, word, read.predicted, basis, None, conditions, compared, evidence, reason)
+
+    found = strongest(words, made)
+    if found.predicate is not Predicate.UNRESOLVED or read.outcome == "unresolved":
+        return found
+    return made(found.predicate, f"{read.reason}, but {withheld(words[-2], made)}")
 
 
 def _span(low: float, high: float) -> str:
