@@ -102,8 +102,15 @@ def turn(
     noise: tuple[float, float] = (2 * NOISE, 2 * NOISE),
     lengths: int = 1,
     varied: float = 0.0,
+    shared: float = 0.0,
+    success: float = 1.0,
+    failing: str = "one head fewer",
 ) -> Callable[[np.random.Generator], Trial]:
-    """A curve over head counts whose knee is that of the curve without noise."""
+    """A curve over head counts whose knee is that of the curve without noise.
+
+    `shared` is the deviation of what all seeds of a cell have in common, `success` the share of seeds that reach the
+    curve; `failing` says where the others stay.
+    """
 
     def trial(generator: np.random.Generator) -> Trial:
         levels = curve(generator)
@@ -113,7 +120,9 @@ def turn(
         study = []
         for length in range(1, lengths + 1):
             moved = levels * (1 + varied * generator.standard_normal())
-            logs = moved[:, None] + spread * generator.standard_normal((len(levels), seeds))
+            moved = moved + shared * generator.standard_normal(len(levels))
+            reached = _reached(moved, seeds, success, failing, generator)
+            logs = reached + spread * generator.standard_normal((len(levels), seeds))
             study += rows("heads", tuple(heads.tolist()), logs, 8 * length)
         answer = knee(Study(tuple(study)), predicted=truth)
         high = math.inf if answer.high is None else answer.high
@@ -125,6 +134,20 @@ def turn(
         )
 
     return trial
+
+
+def _reached(levels: Levels, seeds: int, success: float, failing: str, generator: np.random.Generator) -> Levels:
+    """What each seed reaches: the level of its count, or that of a smaller one where it fails."""
+    if success >= 1:
+        return np.repeat(levels[:, None], seeds, 1)
+    before = np.concatenate([[0.3 * levels[0]], levels])
+    own = np.arange(1, len(before))[:, None]
+    stays = {
+        "one head fewer": own - 1,
+        "no head": np.zeros_like(own),
+        "some fewer": generator.integers(0, own, (len(levels), seeds)),
+    }[failing]
+    return before[np.where(generator.random((len(levels), seeds)) < success, own, stays)]
 
 
 def gradual(most: float, rate: float, heads: int = 8) -> Callable[[np.random.Generator], Levels]:
@@ -199,6 +222,45 @@ DESIGNS = (
         "three seeds at each of five lengths whose falls differ by a tenth",
         turn(gradual(4, 0.5), seeds=3, lengths=5, varied=0.1),
     ),
+    *(
+        Design(
+            f"knee: seeds fail, {success:g} succeed, {seeds} seeds, {failing}",
+            f"four of six heads; the others stay where {failing} would be",
+            turn(sharp(4), seeds=seeds, noise=(NOISE, NOISE), success=success, failing=failing),
+        )
+        for success, seeds, failing in (
+            (0.85, 5, "one head fewer"),
+            (0.7, 5, "one head fewer"),
+            (0.7, 5, "no head"),
+            (0.7, 5, "some fewer"),
+            (0.5, 5, "one head fewer"),
+            (0.5, 3, "one head fewer"),
+            (0.5, 5, "no head"),
+            (0.5, 3, "some fewer"),
+            (0.3, 5, "one head fewer"),
+            (0.3, 8, "one head fewer"),
+            (0.3, 5, "no head"),
+            (0.3, 8, "some fewer"),
+        )
+    ),
+    Design(
+        "knee: seeds fail, five lengths",
+        "a third of three seeds succeeds at each of five lengths",
+        turn(sharp(4), seeds=3, lengths=5, noise=(NOISE, NOISE), success=0.33, failing="some fewer"),
+    ),
+    *(
+        Design(
+            f"knee: shared effects, {shared:g}, {heads} counts",
+            f"{shared:g} decades common to all seeds of a cell, 0.1 of a seed, one length",
+            turn(sharp(4, heads), noise=(NOISE, NOISE), shared=shared),
+        )
+        for shared, heads in ((0.1, 6), (0.2, 6), (0.4, 6), (0.4, 8))
+    ),
+    Design(
+        "knee: shared effects, five lengths",
+        "0.4 decades common to a cell's three seeds, five lengths",
+        turn(sharp(4), seeds=3, lengths=5, noise=(NOISE, NOISE), shared=0.4),
+    ),
 )
 
 
@@ -215,6 +277,7 @@ def measure(design: Design, studies: int, seed: int) -> dict[str, Any]:
         "refuted": float(np.mean([t.refuted for t in trials])),
         "decided": float(np.mean([t.decided for t in trials])),
         "width": float(np.median([t.width for t in trials])),
+        "mean_width": float(np.mean([t.width for t in trials])),
         "seconds": round((time.perf_counter() - start) / studies, 4),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
     }
@@ -254,7 +317,8 @@ Written by `python -m benchmarks.coverage` from `docs/data/coverage.json`; measu
 {short} at least {wanted} of the time. The standard error of a share near 0.95 is 0.015.
 
 *covers*: share of studies whose interval holds the planted exponent, or the knee of the curve without noise. *before*:
-the same studies under the percentile bootstrap over seeds that stood here earlier. *truth refuted*: share in which the
+the same studies under the percentile bootstrap over seeds that stood here earlier; for seeds that fail and effects
+shared by a cell, under the rule that looked at neither. *truth refuted*: share in which the
 verdict on the truth is "refuted". *verdict given*: share in which it is not "unresolved". *width*: the median width,
 for a law as a share of the exponent, for a knee as the number of tested counts inside.
 
@@ -263,10 +327,13 @@ TAIL = """
 What was left: for laws, resampling cells and seeds (six cells leave draws with fewer sizes than the law has numbers,
 so the profile takes its place; not measured); for knees, inverting tests of each count with Student's quantiles (0.99
 to 1.00 over 100 studies per design, at twice the width: most intervals are everything tested). Where seeds spread
-further at few heads than at many, the knee's interval lies too high; a study whose seeds are seen to spread twice as
-far there refutes nothing, and its verdict says that they are too few to tell (three seeds do not always show it). Fewer
-than four seeds single out no count. A law through three sizes has nothing to be held against, and its
-verdict says the same.
+further at few heads than at many, the knee's interval lies too low; a study whose seeds are seen to spread twice as
+far there refutes nothing, and its verdict says that they are too few to tell (three seeds do not always show it); from
+four times on the interval of fewer than four seeds reaches to the next larger count. They single out no count. Seeds
+that succeed or fail are told apart by gaps that normal seeds do not have; every second curve is then that of the seeds
+that succeed, and a cell may hold none. What all seeds of a cell share is seen at one length only where the curve rises
+by it: the claim of a knee at one or two lengths says "given no effect shared by a cell's seeds". A law through three
+sizes has nothing to be held against, and its verdict says the same.
 """
 
 

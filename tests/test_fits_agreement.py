@@ -98,6 +98,26 @@ def test_agreement_with_our_own_numbers_is_a_check_of_consistency(origin, outcom
     assert compare(table, cells(lambda h, v: 1e-2)).verdict.outcome == "differs"
 
 
+def test_one_formula_on_both_sides_is_compared_with_nothing():
+    table = replace(PLANTED, origin="same formula")
+    for measured in (cells(lambda h, v: v), cells(lambda h, v: 1e-2)):
+        assert compare(table, measured).verdict.outcome == "not comparable"
+
+
+def test_the_distance_stands_beside_the_same_shape_and_the_claim_knows_it():
+    verdict = compare(PLANTED, cells(lambda h, v: 7 * v)).verdict
+    claim = verdict.claim()
+    assert claim.word == "same shape" and "7 times the published" in verdict.reason
+    assert claim.compared.ratio == pytest.approx(7) and claim.compared.side == "printed"
+
+
+def test_runs_of_which_half_diverged_have_neither_the_same_shape_nor_do_they_match():
+    for factor in (1, 7):
+        found = compare(PLANTED, cells(lambda h, v, factor=factor: factor * v))
+        lost = replace(found, diverged=sum(cell.seeds for cell in found.cells))
+        assert lost.verdict.outcome in ("undecided", "consistent") and found.verdict.outcome != lost.verdict.outcome
+
+
 def test_no_published_table_without_printed_numbers_says_that_the_paper_printed_them():
     from headcount.papers.allocation.reproduce import E_128, FOUR_GRAM
     from headcount.papers.head_count.published import EXPONENTS, TABLE_2

@@ -197,7 +197,7 @@ LIGHT = {
     ],
     "what shapes cost and what is known of them": [
         f"headcount.sizing.{name}"
-        for name in ("basis", "costing", "evidence", "expectation", "known_models", "meta_analysis", "model_configs")
+        for name in ("costing", "evidence", "expectation", "known_models", "meta_analysis", "model_configs")
     ]
     + ["headcount.sizing.ranked_shapes", "headcount.sizing.settling", "headcount.sizing.shape_page"],
     "every paper's bounds": [m for m in modules() if m.endswith(".bounds")],

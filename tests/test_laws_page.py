@@ -23,16 +23,33 @@ def test_every_law_of_the_house_stands_on_the_page_with_its_command(rows):
     assert all(row.command and row.claimed and row.verdict for row in rows)
 
 
-def test_the_verdict_of_consistency_is_refuted_at_one_dimension_with_noise_alone(rows):
-    found = {row.law: row.verdict for row in rows if row.room == "Consistency"}
-    assert [law for law, verdict in found.items() if verdict == "refuted"] == ["d = 1, noise 1, beta = t^0.667"]
-    assert len(found) == 8
+def test_errors_at_new_points_are_not_compared_with_a_theorem_on_those_given(rows):
+    found = {row.law: row for row in rows if row.room == "Consistency"}
+    assert len(found) == 8 and {row.verdict for row in found.values()} == {"not comparable"}
+    assert [law for law, row in found.items() if row.reason.startswith("below")] == ["d = 1, noise 1, beta = t^0.667"]
+
+
+def test_nothing_is_refuted_by_runs_that_failed_or_by_a_fit_at_the_end_of_its_box(rows):
+    for row in rows:
+        seen = row.claim.evidence
+        if row.verdict in ("refuted", "does not hold here"):
+            assert not seen.at_edge and seen.settled and not seen.diverged and row.reason
+        if seen.interval and max(map(abs, seen.interval)) > 10:
+            assert row.verdict == "unresolved"
+
+
+def test_a_statement_of_a_limit_names_the_sizes_at_which_it_does_not_hold(rows):
+    found = {row.law: row for row in rows}
+    row = found["rate against width, factors by width, LinearMax"]
+    assert row.verdict == "does not hold here" and "at widths 32 to 256" in row.reason
+    assert not [row for row in rows if row.verdict == "refuted"]
 
 
 def test_a_rate_stays_where_its_whole_interval_does_and_moves_where_none_of_it_does():
     ends = {"within": (-0.05, 0.08), "across": (-0.2, 0.05), "beyond": (-0.5, -0.2)}
     found = {name: _within(Estimate(sum(e) / 2, *e), -0.1, 0.1) for name, e in ends.items()}
-    assert found == {"within": "consistent", "across": "unresolved", "beyond": "refuted"}
+    outcomes = {name: read.outcome for name, read in found.items()}
+    assert outcomes == {"within": "consistent", "across": "unresolved", "beyond": "refuted"}
 
 
 @pytest.fixture
@@ -52,4 +69,8 @@ def test_what_is_not_measured_is_said_and_what_is_written_is_shown(copied):
     (copied / "lr_law.json").write_text(json.dumps({"wells": {"date": "2026-11-15", "laws": [law]}}))
     after = [row for row in laws(copied) if row.room == "Learning rate"]
     assert [row.verdict for row in after] == ["consistent", "refuted"] and after[0].interval == "[-0.3, -0.1]"
+    broken = {**law, "diverged": 1, "runs": 480}
+    (copied / "lr_law.json").write_text(json.dumps({"wells": {"date": "2026-11-15", "laws": [broken]}}))
+    after = [row for row in laws(copied) if row.room == "Learning rate"]
+    assert [row.verdict for row in after] == ["consistent", "unresolved"] and "diverged" in after[1].reason
     assert "Laws of the house" in page(copied)

@@ -8,10 +8,9 @@ import pytest
 
 import headcount as hc
 from headcount.cli.options import task_of
-from headcount.sizing.basis import Basis
 from headcount.sizing.equal_shapes import candidates, parameters_from
 from headcount.sizing.evidence import EvidenceRow, EvidenceTable, SeedNoise, evidence_table
-from headcount.sizing.expectation import expected
+from headcount.sizing.expectation import ELSEWHERE, HABIT, HERE, expected
 from headcount.sizing.forbidden import every_pattern, forbidding, memorised, task_bounds
 from headcount.sizing.model_shape import LayerShape
 from headcount.sizing.ranked_shapes import shape
@@ -52,7 +51,7 @@ def test_every_shape_of_an_answer_has_the_budgets_parameters(asked):
 
 def test_a_time_series_encoder_says_habit():
     answer = shape("10M", context=512, encoder=True)
-    assert answer.mark == Basis.HABIT.value and "what people do" in answer.sentence
+    assert answer.mark == HABIT.mark and "what people do" in answer.sentence
     assert all(r.expectation.percent is None for r in answer.ranked if r.expectation.parts)
     assert answer.first.shape.layers[0].head_dim == 64 and answer.first.shape.layers[0].ratio == 1
 
@@ -88,7 +87,7 @@ def test_quality_decides_when_half_the_bytes_are_worth_nothing():
 def test_expected_differences_add_up_by_steps():
     table, one = planted(0.3), LayerShape(8, 64, 8, 1)
     two = expected(LayerShape(8, 64, 2, 1), one, table)
-    assert two.percent == pytest.approx(0.6) and two.basis is Basis.ELSEWHERE and two.mark.endswith("3 sources")
+    assert two.percent == pytest.approx(0.6) and two.basis == ELSEWHERE and two.mark.endswith("3 sources")
     low, high = two.interval
     assert low < 0.6 < high
     back = expected(one, LayerShape(8, 64, 2, 1), table)
@@ -106,7 +105,7 @@ def test_expected_differences_add_up_by_steps():
 )
 def test_what_nobody_measured_is_not_known(layer, reason):
     found = expected(layer, LayerShape(8, 64, 8, 1), planted(0.3))
-    assert found.percent is None and found.interval is None and found.basis is Basis.HABIT
+    assert found.percent is None and found.interval is None and found.basis == HABIT
     assert reason in str(found)
 
 
@@ -119,11 +118,7 @@ def test_two_sources_are_not_enough_and_ours_alone_is_shown_as_ours():
         (SeedNoise("n", "", 0.05, 10),),
     )  # fmt: skip
     found = expected(LayerShape(8, 64, 4, 1), one, ours)
-    assert (
-        found.percent is None
-        and found.basis is Basis.HERE
-        and "measured here alone, +1.00 ± 0.20% at 4 M" in str(found)
-    )
+    assert found.percent is None and found.basis == HERE and "measured here alone, +1.00 ± 0.20% at 4 M" in str(found)
 
 
 def test_a_change_measured_with_few_heads_says_nothing_of_many():
@@ -148,7 +143,7 @@ def test_attention_may_be_divided_over_layers():
     answer = shape("135M", context=2048, vocab=32768)
     uneven = [r for r in answer.ranked if not r.shape.is_uniform]
     assert uneven and all("by layer" in r.as_row() and r.as_row()["by layer"] for r in uneven)
-    assert all(r.expectation.basis in (Basis.HERE, Basis.HABIT) for r in uneven)
+    assert all(r.expectation.basis in (HERE, HABIT) for r in uneven)
 
 
 @pytest.mark.parametrize(

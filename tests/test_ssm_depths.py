@@ -119,3 +119,16 @@ def test_bounds_say_when_they_say_nothing():
 def test_nonsense_is_refused(call, says):
     with pytest.raises(ValueError, match=says):
         call()
+
+
+@pytest.mark.parametrize(("residues", "width"), [((100.0,) * 5, 60), ((100.0, 1.0, 1.0, 1.0, 1.0), 16)])
+def test_a_wider_layer_or_another_system_does_in_one_layer_what_the_bound_says_of_the_worst(residues, width):
+    poles = (0.9, 0.8, 0.7, 0.6, 0.5)
+    copies = [width // 5] * 5 if width == 60 else [12, 1, 1, 1, 1]
+    wide = DiagonalSSM(np.repeat(poles, copies), np.repeat(np.array(residues) / copies, copies))
+    assert wide.largest_entry <= 3 and len(wide.poles) <= width
+    found = minimal_depth(10, 3, modes=5)
+    assert found.lower.value == 2 and "5 states" in found.lower.assumed[0]
+    assert all("never" not in line for line in found.claim().lines)
+    assert "some system of 5 modes" in str(found.claim()) and "at most 5 states" in str(found.claim())
+    assert minimal_depth(10, 3, modes=5, width=60).lower.value == 1

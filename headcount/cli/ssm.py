@@ -128,7 +128,7 @@ def depth(
 
     With the number of modes all six bounds speak. Without sizes, a table.
     """
-    from headcount.papers.ssm.depths import depth_sentence, minimal_depth
+    from headcount.papers.ssm.depths import minimal_depth
 
     if c_from is None:
         return _depths(modes)
@@ -137,7 +137,7 @@ def depth(
     bounds = minimal_depth(c_from, c_to, modes=modes, width=width)
     rows = [{"argument": name} | bound.as_row() for name, bound in bounds._asdict().items()]
     shown = [{**row, "depth": _at(row["side"], row["value"], row["vacuous"])} for row in rows]
-    return Printout(rows, [Listing(shown, ("argument", "depth", "source"))], depth_sentence(bounds, c_from, c_to))
+    return Printout(rows, [Listing(shown, ("argument", "depth", "source"))], bounds.claim())
 
 
 def _depths(modes: int | None) -> Printout:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -11,8 +11,11 @@ import numpy as np
 
 from headcount.fits.cells import level
 from headcount.fits.knee import change_point
-from headcount.results.literature import Cells, Published
+from headcount.numerals import short
+from headcount.results.claim import Claim
+from headcount.results.literature import Cells, Origin, Published, Ratio
 from headcount.results.record import Record, Reproduction, Stated
+from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, has_verdict_word, strongest
 
 __all__ = [
     "ComparedCell",
@@ -25,7 +28,13 @@ __all__ = [
     "knee_of",
 ]
 
-Outcome = Literal["matches", "same shape", "differs", "undecided", "consistent"]
+Outcome = Literal["matches", "same shape", "differs", "undecided", "consistent", "not comparable"]
+SIDES: dict[Origin, Literal["printed", "summary", "typed", "ours"]] = {
+    "paper": "printed",
+    "second-hand": "summary",
+    "derived here": "typed",
+    "same formula": "ours",
+}
 Against = Literal["published spread", "reading", "seeds"]
 SPREADS = 2.0  # published standard deviations within which a cell agrees
 MOST = 0.8  # the share of agreeing cells from which a table matches
@@ -51,6 +60,11 @@ class ComparedCell:
         return len(self.values)
 
     @property
+    def ratio(self) -> float | None:
+        """How many times the published value ours is; None where that has no meaning."""
+        return self.ours / self.published if self.published * self.ours > 0 else None
+
+    @property
     def agrees(self) -> bool:
         """Whether ours lies in the published spread or, without one, the published value among our seeds."""
         return self.low <= (self.published if self.against == "seeds" else self.ours) <= self.high
@@ -58,10 +72,23 @@ class ComparedCell:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The outcome and its reason in words."""
+    """A claim about a published table or list of statements, in a word and its reason."""
 
-    outcome: Outcome
-    reason: str
+    judged: Claim
+
+    @property
+    def outcome(self) -> Outcome:
+        """The word."""
+        return self.judged.word  # type: ignore[return-value]
+
+    @property
+    def reason(self) -> str:
+        """Why, in words that decide nothing."""
+        return self.judged.reason
+
+    def claim(self) -> Claim:
+        """The verdict as a claim: with what it compares, how many times that ours is, and the runs behind it."""
+        return self.judged
 
     def __str__(self) -> str:
         return f"{self.outcome}: {self.reason}"
@@ -69,12 +96,23 @@ class Agreement:
 
 @dataclass(frozen=True)
 class TableComparison:
-    """A published table beside ours: every common cell, pairs (ordered alike, compared), knees (stated, ours)."""
+    """A published table beside ours: every common cell, pairs (ordered alike, compared), knees (stated, ours).
+
+    `kept` says what of the seeds was kept where it was not every one.
+    """
 
     published: Published
     cells: tuple[ComparedCell, ...]
     ordered: tuple[int, int]
     knees: tuple[Any, Any] | None
+    diverged: int = 0
+    kept: str = ""
+
+    @property
+    def farthest(self) -> ComparedCell | None:
+        """The cell that lies farthest from the published one, by the table's own measure."""
+        apart = self.published.measure.apart
+        return max(self.cells, key=lambda c: apart(c.published, c.ours), default=None)
 
     @property
     def agreeing(self) -> int:
@@ -96,16 +134,42 @@ class TableComparison:
     def verdict(self) -> Agreement:
         """Matches where most cells agree; same shape where order and knee do; else differs.
 
-        Numbers that were derived here cannot be matched, for nobody else printed them: there it is consistent.
+        Numbers that were derived here cannot be matched, for nobody else printed them: there it is consistent. Where
+        one formula stands on both sides nothing was compared.
         """
         if not self.cells:
-            return Agreement("undecided", "nothing measured stands in the published table")
-        words = f"{self.agreeing} of {len(self.cells)} {self._yardstick}; {self._shape}{self._read}"
+            return Agreement(self._claim(Predicate.UNDECIDED, "nothing measured stands in the published table"))
+        words = f"{self.agreeing} of {len(self.cells)} {self._yardstick}; {self._shape}{self._distance}{self._read}"
+        return Agreement(strongest(self._words, lambda word: self._claim(word, words)))
+
+    @property
+    def _words(self) -> tuple[Predicate, ...]:
+        """The words that the cells offer, the strongest first."""
+        if self.published.origin == "same formula":
+            return (Predicate.NOT_COMPARABLE,)
         if self.agreeing >= MOST * len(self.cells):
-            return Agreement("consistent" if self.published.origin == "derived here" else "matches", words)
+            return (Predicate.MATCHES, Predicate.CONSISTENT, Predicate.UNDECIDED)
         if not self.ordered[1] and self.knees is None:
-            return Agreement("undecided", words)
-        return Agreement("same shape" if self.same_order and self.same_knee else "differs", words)
+            return (Predicate.UNDECIDED,)
+        same = self.same_order and self.same_knee
+        return (Predicate.SAME_SHAPE, Predicate.UNDECIDED) if same else (Predicate.DIFFERS,)
+
+    def _claim(self, word: Predicate, reason: str) -> Claim:
+        far, seeds = self.farthest, sum(cell.seeds for cell in self.cells)
+        against = Comparison(str(self.published.source), SIDES[self.published.origin], far.ratio if far else None)
+        seen = Evidence(planned=seeds, entered=seeds, diverged=self.diverged, rows=len(self.cells))
+        return Claim(self.published.title, word, None, Basis("measured", n=seeds), None, (), against, seen, reason)
+
+    @property
+    def _distance(self) -> str:
+        """How far the farthest cell lies, so that a shape is not read as a level."""
+        far = self.farthest
+        if far is None or far.agrees:
+            return ""
+        where = f"at {far.row} and {far.column}"
+        if isinstance(self.published.measure, Ratio) and far.ratio:
+            return f"; farthest {where}, {short(far.ratio, 2)} times the published"
+        return f"; farthest {where}, {far.ours - far.published:+.2g}"
 
     @property
     def _read(self) -> str:
@@ -113,6 +177,7 @@ class TableComparison:
             "paper": "",
             "second-hand": "; the numbers are known from a summary of the paper only",
             "derived here": "; the numbers were derived here, so this is a check of consistency",
+            "same formula": "; the paper's formula was typed in on both sides, and no table of it was seen",
         }[self.published.origin]
 
     @property
@@ -120,7 +185,7 @@ class TableComparison:
         return {
             "published spread": f"cells within {SPREADS:g} published standard deviations",
             "reading": f"cells equal up to {self.published.read_to}, as far as the published number can be read",
-            "seeds": "published values within the range of our seeds",
+            "seeds": f"published values between our {self.kept or 'smallest and largest seed'}",
         }[self.cells[0].against]
 
     @property
@@ -155,14 +220,33 @@ def compare(published: Published, cells: Cells) -> TableComparison:
 def comparisons(record: Record, reproduction: Reproduction) -> list[TableComparison]:
     """Every published table that was measured, beside ours."""
     tables = record.measured.tables
-    return [compare(table, tables[table.title]) for table in reproduction.published if table.title in tables]
+    lost = record.measured.setup.get("diverged", 0)
+    found = [compare(table, tables[table.title]) for table in reproduction.published if table.title in tables]
+    kept = record.measured.kept
+    return [replace(one, diverged=lost if isinstance(lost, int) else 0, kept=kept) for one in found]
 
 
-def judge_claims(claims: Sequence[Stated]) -> Agreement:
+def judge_claims(claims: Sequence[Stated], diverged: int = 0) -> Agreement:
     """The verdict on statements without numbers: there is no level to match, so the best is the same shape."""
-    held = sum(claim.holds for claim in claims)
-    words = f"{held} of {len(claims)} statements hold in what was measured"
-    return Agreement("same shape" if held == len(claims) else "differs", words)
+    held = [claim for claim in claims if claim.holds]
+    words = f"{len(held)} of {len(claims)} statements are borne out by what was measured"
+    failing = [claim.says for claim in claims if not claim.holds]
+    words += f"; not {_quoted(failing[0])}" if failing else ""
+    words += f" nor {len(failing) - 1} more" if len(failing) > 1 else ""
+    against = Comparison("the paper's statements", "printed")
+    seen = Evidence(planned=len(claims), entered=len(claims), diverged=diverged, rows=len(claims))
+    basis = Basis("measured", n=len(claims))
+    return Agreement(
+        strongest(
+            (Predicate.DIFFERS,) if failing else (Predicate.SAME_SHAPE, Predicate.UNDECIDED),
+            lambda word: Claim("statements", word, None, basis, None, (), against, seen, words),
+        )
+    )
+
+
+def _quoted(says: str) -> str:
+    """A statement as far as a reason has room for it; words that decide are the paper's and stay on the table."""
+    return "one that decides" if has_verdict_word(says) else f'"{says}"'
 
 
 def knee_of(published: Published, cells: Sequence[ComparedCell]) -> Any:

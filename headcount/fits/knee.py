@@ -10,12 +10,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from headcount.fits.cells import Cells
-from headcount.fits.seed_noise import has_noise, level_noise, smooth_spread
+from headcount.fits.failing_seeds import TwoKinds, success_draws, two_kinds
+from headcount.fits.seed_noise import LENGTHS, has_noise, level_noise, seen_effect
+from headcount.fits.seed_spread import smooth_spread
 from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Verdict
 from headcount.notebook import html_table, html_words, within_columns
 from headcount.numerals import counted
-from headcount.results import Study
+from headcount.results import Basis, Claim, Comparison, Evidence, Hypothesis, Predicate, Study
+from headcount.results.verdicts import strongest
 
 __all__ = ["Knee", "change_point", "knee", "knees", "predicted_heads"]
 
@@ -24,6 +27,7 @@ SLOWER = 1 / 3
 RESAMPLES = 2000
 # Where seeds spread this many times as far at few heads as at many, the interval does not cover.
 UNEVEN = 2.0
+VERY_UNEVEN = 4.0  # and from here on it reaches to the next larger count tested
 # Fewer seeds than this at one or two lengths never single out a count.
 FEW_SEEDS, FEW_LENGTHS = 4, 3
 # Seeds this many times apart at the knee: training did not settle, and more of it may move the knee.
@@ -40,9 +44,11 @@ class Knee:
     next smaller count tested, for between two tested counts the data say nothing. `shares` is the part of the
     drawn curves that put the knee at each count tested, the last one standing for "there or beyond". `best` is the
     lowest level of NMSE at any count. `uneven` is how many times as far the seeds spread at the fewest heads as at the
-    most; from 2 on the interval has been measured to lie too high (docs/coverage.md), and
+    most; from 2 on the interval has been measured to lie too low (docs/coverage.md), and
     nothing is called refuted. `apart` is how many times the error of the best seed at the knee the worst one has, in
-    the middle of the lengths; from 10 on training did not settle, and nothing is called refuted either.
+    the middle of the lengths; from 10 on training did not settle, and nothing is called refuted either. `failed` is the
+    share of seeds that fail where they succeed or fail, `shared` what the seeds of a cell have in common, in decades,
+    as far as rises of the curve show it; both are in the interval. `runs` were entered and planned.
     """
 
     value: int
@@ -58,6 +64,9 @@ class Knee:
     apart: float = 1.0
     diverged: int = 0
     predicted: int | None = None
+    failed: float = 0.0
+    shared: float = 0.0
+    runs: tuple[int, int] = (0, 0)
 
     def __str__(self) -> str:
         return f"{self.text} {self.interval}"
@@ -104,12 +113,64 @@ class Knee:
     @property
     def verdict(self) -> Verdict | None:
         """What the interval says about the predicted count; None without a prediction."""
-        return None if self.predicted is None else _verdict(self, self.predicted)
+        judged = self.judged()
+        return None if judged is None or self.predicted is None else Verdict.of(judged, self.predicted)
 
     @property
     def finding(self) -> str:
         """What was found, in words, without the prediction."""
-        return _finding(self)
+        return str(self.claim())
+
+    @property
+    def inside(self) -> tuple[int, ...]:
+        """The counts tested that lie in the interval."""
+        return tuple(c for c in self.tested if c >= self.low and (self.high is None or c <= self.high))
+
+    @property
+    def conditions(self) -> tuple[Hypothesis, ...]:
+        """What the interval rests on: one or two lengths do not show all that the seeds of a cell share."""
+        found = [Hypothesis(f"seeds succeed or fail, {self.failed:.0%} of them fail", "holds")] if self.failed else []
+        if self.shared:
+            seen = f"an effect of {self.shared:.2g} decades that the seeds of a cell share, in the interval"
+            return (*found, Hypothesis(seen, "holds"))
+        if len(self.lengths) >= LENGTHS or self.seeds[0] < 2:
+            return tuple(found)
+        unseen = "no effect that all seeds of a cell share, beyond what a rise with more heads would show"
+        return (*found, Hypothesis(unseen, short="no effect shared by a cell's seeds"))
+
+    @property
+    def evidence(self) -> Evidence:
+        """The runs and the interval as a claim takes them; too uneven seeds settle nothing."""
+        entered, planned = self.runs
+        return Evidence(
+            planned=planned,
+            entered=entered,
+            diverged=self.diverged,
+            interval=(self.low, self.high),
+            level=self.confidence,
+            settled=self.settled and self.uneven < UNEVEN,
+            rows=entered,
+        )
+
+    def claim(self) -> Claim:
+        """How many heads are enough, as a claim with its interval.
+
+        >>> rows = tuple({"heads": h, "length": 8, "seed": s, "nmse": 10.0 ** -min(h, 3) * (1 + s / 9)}
+        ...              for h in (1, 2, 3, 4, 5) for s in range(4))
+        >>> print(knee(Study(rows)).claim())
+        3 heads are enough (95% interval [3, 3]), given no effect shared by a cell's seeds
+        """
+        if not self.learned:
+            subject, word, why = str(self.tested[-1]), Predicate.UNLEARNED, ""
+        else:
+            subject, why = counted(self.value, "head"), "fewer were not tested" if self.from_above else ""
+            word = Predicate.ENOUGH if self.reached else Predicate.FALLS
+        basis = Basis("measured", f"lengths {self.lengths[0]} to {self.lengths[-1]}", self.runs[0])
+        return Claim(subject, word, self.inside, basis, None, self.conditions, evidence=self.evidence, reason=why)
+
+    def judged(self) -> Claim | None:
+        """What the interval says of the predicted count, by the one rule for verdict words."""
+        return None if self.predicted is None else _judged(self, self.predicted)
 
     @property
     def sentence(self) -> str:
@@ -160,16 +221,18 @@ def knee(
     The interval is that of the turning points of curves drawn around the levels (`level_noise`): by the differences of
     the lengths where there are three or more, else by the noise of the seeds of all cells together. With one seed per
     cell and fewer than three lengths there is no spread to draw from and the interval is everything tested. An effect
-    that all seeds of a cell share cannot be seen at one length, and the interval does not speak of it. Fewer than four
-    seeds at one or two lengths single no count out: the interval then reaches to the next larger count tested.
+    that all seeds of a cell share cannot be seen at one length unless the curve rises by it, and the claim says so.
+    Where seeds succeed or fail (`two_kinds`), every second curve is that of those that succeed. Fewer than four
+    seeds at one or two lengths single no count out: the interval then reaches to the next larger count tested, and so it
+    does where few seeds spread four times as far at few heads as at many.
 
     Departs: the head-count paper reads the transition off a figure of best seeds.
 
     >>> rows = tuple({"heads": h, "length": 8, "seed": s, "nmse": 10.0 ** -min(h, 3) * (1 + s / 9)}
     ...              for h in (1, 2, 3, 4, 5) for s in range(4))
     >>> print(knee(Study(rows), predicted=3).sentence)
-    3 heads are enough (95% interval [3, 3]); predicted 3: consistent, the data single it out.
-    """
+    3 heads are enough (95% interval [3, 3]), given no effect shared by a cell's seeds; predicted 3: consistent, the data single it out.
+    """  # noqa: E501
     refuse_settings(confidence, resamples)
     if predicted is not None and predicted < 1:
         raise ValueError(f"predicted heads must be at least 1, got {predicted}")
@@ -179,7 +242,8 @@ def knee(
     cells = _common(Cells.of(chosen, "heads"))
     heads = np.array(cells.points, dtype=float)
     index = int(change_point(cells.levels().mean(0), heads))
-    shares = _shares(cells, heads, resamples, np.random.default_rng(seed))
+    kinds = two_kinds(cells)
+    shares = _shares(cells, kinds, heads, resamples, np.random.default_rng(seed))
     first, last = _ends(cells, shares, confidence, index)
     return Knee(
         value=cells.points[index],
@@ -195,6 +259,9 @@ def knee(
         apart=_apart(cells, index),
         diverged=cells.diverged,
         predicted=predicted_heads(study) if predicted is None else predicted,
+        failed=kinds.share,
+        shared=seen_effect(cells),
+        runs=_runs(chosen, study),
     )
 
 
@@ -243,10 +310,12 @@ def _common(cells: Cells) -> Cells:
 
 
 def _shares(
-    cells: Cells, heads: Float[np.ndarray, " heads"], resamples: int, generator: np.random.Generator
+    cells: Cells, kinds: TwoKinds, heads: Float[np.ndarray, " heads"], resamples: int, generator: np.random.Generator
 ) -> Float[np.ndarray, " heads"]:
     """The part of the drawn curves that turns at each count."""
     drawn = cells.levels().mean(0) + level_noise(cells, resamples, generator)
+    if kinds.seen:  # every second curve is that of the seeds that succeed
+        drawn[1::2] = success_draws(cells, kinds, len(drawn[1::2]), generator)
     return np.bincount(change_point(drawn, heads), minlength=len(heads)) / resamples
 
 
@@ -261,7 +330,8 @@ def _ends(cells: Cells, shares: Float[np.ndarray, " heads"], confidence: float, 
     first, last = min(first, index), max(last, index)
     few = cells.counts.min() < FEW_SEEDS and len(cells.groups) < FEW_LENGTHS
     # Training fails upwards only, so what few seeds hide is that more heads can do better.
-    return first, min(last + 1, len(shares) - 1) if few and first == last else last
+    hidden = first == last or _uneven(cells) >= VERY_UNEVEN
+    return first, min(last + 1, len(shares) - 1) if few and hidden else last
 
 
 def _uneven(cells: Cells) -> float:
@@ -281,34 +351,57 @@ def _after(points: tuple[int, ...], index: int) -> int:
     return points[index - 1] + 1 if index else 1
 
 
-def _finding(knee: Knee) -> str:
-    interval = f"({knee.confidence:.0%} interval {knee.interval})"
-    if not knee.learned:
-        return f"no head count tested up to {knee.tested[-1]} explains half of the variance"
-    if not knee.reached:
-        return f"the error still falls at {counted(knee.value, 'head')}, the most tested {interval}"
-    few = f"{counted(knee.value, 'head')} {'is' if knee.value == 1 else 'are'}"
-    note = ", and fewer were not tested" if knee.from_above else ""
-    return f"{few} enough {interval}{note}"
+def _runs(chosen: Study, study: Study) -> tuple[int, int]:
+    """How many runs entered, and how many were planned where the whole study is asked about."""
+    planned = study.spec.get("asked", 0) if len(chosen) == len(study) else 0
+    return len(chosen), max(int(planned), len(chosen))
 
 
-def _verdict(knee: Knee, predicted: int) -> Verdict:
+def _judged(knee: Knee, predicted: int) -> Claim:
+    """The verdict on a predicted count: refuted only where nothing but the count itself explains the distance."""
+    words, reason = _read(knee, predicted)
+
+    def made(word: Predicate) -> Claim:
+        why = reason if word is words[0] else _held_back(knee)
+        return Claim(
+            f"predicted {predicted}",
+            word,
+            knee.inside,
+            Basis("measured", n=knee.runs[0]),
+            None,
+            knee.conditions,
+            Comparison(f"predicted {predicted}", "asked"),
+            knee.evidence,
+            why,
+        )
+
+    return strongest(words, made)
+
+
+def _read(knee: Knee, predicted: int) -> tuple[tuple[Predicate, ...], str]:
+    """The words that the interval offers, the strongest first, and the reason of the first."""
+    open_, inside = (Predicate.UNRESOLVED,), knee.inside
     if not knee.learned:
-        return Verdict("unresolved", predicted, "nothing was learned, which says nothing about heads")
-    inside = [count for count in knee.tested if count >= knee.low and (knee.high is None or count <= knee.high)]
+        return open_, "nothing was learned, which says nothing about heads"
     if predicted < knee.low or (knee.high is not None and predicted > knee.high):
-        if knee.uneven >= UNEVEN:
-            few = f"too few to tell: seeds spread {knee.uneven:.2g} times as far at the fewest heads as at the most"
-            return Verdict("unresolved", predicted, few)
-        if not knee.settled:
-            where = f"seeds lie a factor {knee.apart:.2g} apart at {counted(knee.value, 'head')}"
-            return Verdict("unresolved", predicted, f"training did not settle: {where}; train longer or add seeds")
-        return Verdict("refuted", predicted, f"it lies outside the interval {knee.interval}")
+        return (Predicate.REFUTED, *open_), f"it lies outside the interval {knee.interval}"
     if knee.high is None:
-        return Verdict("unresolved", predicted, f"nothing bounds the knee from above: test more than {knee.tested[-1]}")
+        return open_, f"nothing bounds the knee from above: test more than {knee.tested[-1]}"
     if knee.high == knee.tested[0] and knee.high > 1:
-        return Verdict("unresolved", predicted, f"{knee.tested[0]} was the smallest count tested: test fewer")
+        return open_, f"{knee.tested[0]} was the smallest count tested: test fewer"
     if len(inside) > 2:
-        return Verdict("unresolved", predicted, f"the seeds do not decide between {inside[0]} and {inside[-1]}")
-    reason = "the data single it out" if knee.low == knee.high else f"it lies in the interval {knee.interval}"
-    return Verdict("consistent", predicted, reason)
+        return open_, f"the seeds do not decide between {inside[0]} and {inside[-1]}"
+    single = "the data single it out" if knee.low == knee.high else f"it lies in the interval {knee.interval}"
+    return (Predicate.CONSISTENT,), single
+
+
+def _held_back(knee: Knee) -> str:
+    """Why a count outside the interval is not refuted."""
+    if knee.uneven >= UNEVEN:
+        return f"too few to tell: seeds spread {knee.uneven:.2g} times as far at the fewest heads as at the most"
+    if not knee.settled:
+        where = f"seeds lie a factor {knee.apart:.2g} apart at {counted(knee.value, 'head')}"
+        return f"training did not settle: {where}; train longer or add seeds"
+    entered, planned = knee.runs
+    short = f"{entered} of {planned} runs entered" if entered < planned else f"{knee.diverged} of {entered} diverged"
+    return f"it lies outside the interval {knee.interval}, but {short}"

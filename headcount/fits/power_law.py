@@ -11,11 +11,12 @@ from jaxtyping import Float
 
 from headcount.fits.cells import Cells
 from headcount.fits.profile import NUMBERS, standing
-from headcount.fits.seed_noise import normal_seeds, smooth_spread
+from headcount.fits.projection import EXPONENTS
+from headcount.fits.seed_spread import normal_seeds, smooth_spread
 from headcount.fits.settings import refuse_settings
-from headcount.fits.verdict import Estimate, Verdict, judge
+from headcount.fits.verdict import Estimate, Verdict, judge, judged
 from headcount.refusals import nearest
-from headcount.results import Study
+from headcount.results import Claim, Comparison, Evidence, Study
 
 __all__ = ["PowerLaw", "power_law", "power_laws"]
 
@@ -30,6 +31,8 @@ SIZES = {
     "parameters": "width",
     "feedforward_parameters": "width",
 }
+EDGE = 0.9  # of the largest exponent tried: a bound that ends there was not found
+LEARNED = float(np.log10(0.5))  # half of the variance explained
 APART = ("task", "positions", "layers", "length", "heads", "head_dim", "width")
 
 
@@ -38,7 +41,9 @@ class PowerLaw:
     """NMSE = floor + scale * size^(-exponent), each number with its interval; where it grows the exponent is negative.
 
     `gap` is the root mean square distance of the levels from the law, in decades; `shared` the standard deviation of
-    what the seeds of a cell have in common and the law does not explain, None where single seeds cannot tell.
+    what the seeds of a cell have in common and the law does not explain, None where single seeds cannot tell;
+    `unlearned` the number of sizes at which the network explains less than half of the variance: a law through those
+    is one of failing to train.
     """
 
     column: str
@@ -52,6 +57,7 @@ class PowerLaw:
     shared: float | None = None
     diverged: int = 0
     predicted: float | None = None
+    unlearned: int = 0
 
     def __call__(self, size: float) -> float:
         """The law at a size."""
@@ -64,12 +70,33 @@ class PowerLaw:
     @property
     def verdict(self) -> Verdict | None:
         """What the interval of the exponent says about the predicted one; None without a prediction."""
+        claim = self.judged()
+        return None if claim is None or self.predicted is None else Verdict.of(claim, self.predicted)
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether the interval of the exponent ends where the exponents tried do."""
+        return max(abs(self.exponent.low), abs(self.exponent.high)) > EDGE * float(max(EXPONENTS))
+
+    def judged(self, compared: Comparison | None = None, *, sizes: str = "") -> Claim | None:
+        """What the interval of the exponent says of the predicted one, by the one rule for verdict words."""
         if self.predicted is None:
             return None
+        seen = Evidence(
+            planned=len(self.sizes),
+            entered=len(self.sizes),
+            diverged=self.diverged,
+            interval=(self.exponent.low, self.exponent.high),
+            level=self.confidence,
+            at_edge=self.at_edge,
+            settled=not self.unlearned,
+            sizes=sizes,
+        )
+        read = judge(self.predicted, self.exponent.low, self.exponent.high)
         if len(self.sizes) <= NUMBERS:
             few = f"too few to tell: a law of {NUMBERS} numbers passes through any {NUMBERS} sizes"
-            return Verdict("unresolved", self.predicted, few)
-        return judge(self.predicted, self.exponent.low, self.exponent.high)
+            read = Verdict("unresolved", self.predicted, few)
+        return judged("the exponent", read, seen, compared or Comparison(f"{self.predicted:g}", "asked"))
 
     def as_row(self) -> dict[str, Any]:
         """The law as one flat machine-readable row."""
@@ -133,6 +160,7 @@ def power_law(
         shared=stands.shared**0.5 if counts[0] > 1 else None,
         diverged=cells.diverged,
         predicted=predicted,
+        unlearned=int((levels > LEARNED).sum()),
     )
 
 

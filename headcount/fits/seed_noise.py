@@ -1,63 +1,18 @@
-"""How far the seeds of a cell lie apart, and how far that moves what they are summed up to. No torch."""
+"""How far the noise of seeds moves what the cells of a study are summed up to. No torch."""
 
 from __future__ import annotations
-
-from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from headcount.fits.cells import Cells
+from headcount.fits.failing_seeds import two_kinds
+from headcount.fits.seed_spread import normal_seeds, smooth_spread
 
-__all__ = ["NormalSeeds", "has_noise", "level_noise", "normal_seeds", "robust_spread", "smooth_spread"]
+__all__ = ["has_noise", "level_noise", "seen_effect"]
 
-DRAWS = 20_000
-MANY = 400  # seeds from which on the summaries are normal themselves, and drawing them would take gigabytes
 LENGTHS = 3  # from so many lengths on their differences are the noise
-SMALLEST = 1e-12  # a spread below this is that of equal numbers
-
-
-class NormalSeeds(NamedTuple):
-    """What n normal seeds of standard deviation 1 give: the spread of their summaries, and their own deviation.
-
-    `level` and `median` are standard deviations of the best half's mean and of the median; `deviation` is exp of the
-    mean logarithm of the median absolute deviation, so that dividing by it makes logarithms of spreads unbiased.
-    """
-
-    level: float
-    median: float
-    deviation: float
-
-
-@lru_cache
-def normal_seeds(seeds: int) -> NormalSeeds:
-    """The constants of n seeds, from 20,000 drawn samples; beyond 400 seeds, by the law of the square root of n.
-
-    >>> normal_seeds(1).median.__round__(1), normal_seeds(2).median.__round__(1)
-    (1.0, 0.7)
-    """
-    if seeds > MANY:
-        level, median, deviation = normal_seeds(MANY)
-        return NormalSeeds(level * (MANY / seeds) ** 0.5, median * (MANY / seeds) ** 0.5, deviation)
-    drawn = np.sort(np.random.default_rng(0).standard_normal((DRAWS, seeds)), axis=-1)
-    best = drawn[:, : -(-seeds // 2)].mean(-1)
-    deviation = _deviation(drawn)
-    logs = np.log(np.maximum(deviation, SMALLEST)).mean() if seeds > 1 else 0.0
-    return NormalSeeds(float(best.std()), float(np.median(drawn, -1).std()), float(np.exp(logs)))
-
-
-def robust_spread(logs: Float[np.ndarray, "*cell seed"]) -> Float[np.ndarray, "*cell"]:
-    """The standard deviation of each cell's seeds, from the median absolute deviation: a failed seed does not move it.
-
-    NaN where a cell has one seed. Unbiased in logarithms for normal seeds.
-
-    >>> bool(robust_spread(np.array([[0.0, 1.0, 2.0, 50.0, np.nan]])) < 3)
-    True
-    """
-    counts = np.isfinite(logs).sum(-1)
-    constants = np.array([normal_seeds(int(n)).deviation if n > 1 else np.nan for n in counts.ravel()])
-    return np.maximum(_deviation(logs), SMALLEST) / constants.reshape(counts.shape)
+RISES = 3.0  # deviations by which seeds alone do not lift a level above that of fewer heads
 
 
 def has_noise(cells: Cells) -> bool:
@@ -90,30 +45,45 @@ def _of_seeds(cells: Cells, resamples: int, generator: np.random.Generator) -> F
     a cell's first: about what the median absolute deviation is worth. Every second draw is around the median in place
     of the best half, which lies lower the more the seeds of a cell spread.
     """
-    sizes = np.array([[normal_seeds(int(n)).level for n in line] for line in cells.counts])
-    deviation = smooth_spread(cells) * np.sqrt((sizes**2).sum(0)) / len(cells.groups)
+    deviation = np.hypot(_deviations(cells), seen_effect(cells))
     free = max(1.0, float((cells.counts - 1).sum()) / 2)
     drawn = _heavy(deviation * generator.standard_normal((resamples, len(deviation))), free, generator)
     drawn[::2] += (cells.medians() - cells.levels()).mean(0)
     return drawn
 
 
-def smooth_spread(cells: Cells) -> Float[np.ndarray, " point"]:
-    """The standard deviation of a seed at each point, on a straight line in logarithms through all cells.
+def _deviations(cells: Cells) -> Float[np.ndarray, " point"]:
+    """The standard deviation of the mean level of each point by its seeds."""
+    sizes = np.array([[normal_seeds(int(n)).level for n in line] for line in cells.counts])
+    return smooth_spread(cells) * np.sqrt((sizes**2).sum(0)) / len(cells.groups)
 
-    The logarithm of the spread of a cell's few seeds is off by half its size and more; a line through all is not.
+
+def seen_effect(cells: Cells) -> float:
+    """What rises of the curve show of effects shared by a cell's seeds; 0 where lengths or failing seeds tell more."""
+    if len(cells.groups) >= LENGTHS or cells.counts.min() < 2 or two_kinds(cells).seen:
+        return 0.0  # a cell whose seeds failed rises by that
+    return shared_effect(cells.levels().mean(0), _deviations(cells))
+
+
+def shared_effect(levels: Float[np.ndarray, " point"], deviation: Float[np.ndarray, " point"]) -> float:
+    """What the seeds of a cell have in common, as rises show it: more heads can do all that fewer do.
+
+    A level that lies above that of fewer heads by more than three deviations of the two owes it to no seed; the effect
+    is then the root mean square of all rises beyond what seeds explain. 0 where nothing rises so far, which does not
+    say that there is no such effect.
+
+    >>> shared_effect(np.array([-1.0, -3.0, -2.0, -3.0]), np.full(4, 0.1)).__round__(2)
+    0.7
     """
-    places = np.log(np.array(cells.points, dtype=float))
-    spread = np.log(robust_spread(cells.seeds)).mean(0)
-    slope, middle = np.polyfit(places, spread, 1)
-    return np.exp(middle + slope * places)
+    rise = levels[None, :] - levels[:, None]
+    noise = np.hypot(deviation[None, :], deviation[:, None])
+    upwards = np.triu(rise > 0, 1)
+    if not (upwards & (rise > RISES * noise)).any():
+        return 0.0
+    return float(np.sqrt(max(0.0, (rise**2 - noise**2)[upwards].mean()) / 2))
 
 
 def _heavy(
     drawn: Float[np.ndarray, "r point"], free: float, generator: np.random.Generator
 ) -> Float[np.ndarray, "r point"]:
     return drawn * np.sqrt(free / generator.chisquare(free, len(drawn)))[:, None]
-
-
-def _deviation(logs: Float[np.ndarray, "*cell seed"]) -> Float[np.ndarray, "*cell"]:
-    return np.asarray(np.nanmedian(np.abs(logs - np.nanmedian(logs, -1, keepdims=True)), -1))

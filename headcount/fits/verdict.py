@@ -6,9 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Estimate", "Outcome", "Verdict", "judge"]
+from headcount.results.bound import Hypothesis
+from headcount.results.claim import Claim
+from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, strongest, withheld
 
-Outcome = Literal["consistent", "refuted", "unresolved"]
+__all__ = ["Estimate", "Outcome", "Verdict", "judge", "judged"]
+
+Outcome = Literal["consistent", "refuted", "does not hold here", "unresolved"]
+OFFERED: dict[Outcome, tuple[Predicate, ...]] = {
+    "consistent": (Predicate.CONSISTENT, Predicate.UNRESOLVED),
+    "refuted": (Predicate.REFUTED, Predicate.FAILS, Predicate.UNRESOLVED),
+    "unresolved": (Predicate.UNRESOLVED,),
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,17 @@ class Verdict:
     def __str__(self) -> str:
         return f"predicted {self.predicted:g}: {self.outcome}, {self.reason}"
 
+    @classmethod
+    def of(cls, claim: Claim, predicted: float) -> Verdict:
+        """The word of a claim that judges a prediction, and its reason."""
+        words: dict[Predicate, Outcome] = {
+            Predicate.CONSISTENT: "consistent",
+            Predicate.REFUTED: "refuted",
+            Predicate.FAILS: "does not hold here",
+            Predicate.UNRESOLVED: "unresolved",
+        }
+        return cls(words[claim.predicate], predicted, claim.reason)
+
     def as_row(self) -> dict[str, Any]:
         """The verdict as one flat machine-readable row."""
         return {"outcome": self.outcome, "predicted": self.predicted, "reason": self.reason}
@@ -62,6 +82,31 @@ def judge(predicted: float, low: float, high: float, *, resolution: float | None
     if high - low <= resolution:
         return Verdict("consistent", predicted, f"it lies in the interval {_span(low, high)}")
     return Verdict("unresolved", predicted, f"the interval {_span(low, high)} is too wide to tell")
+
+
+def judged(
+    subject: str,
+    read: Verdict,
+    evidence: Evidence,
+    compared: Comparison,
+    conditions: tuple[Hypothesis, ...] = (),
+) -> Claim:
+    """What an interval says of a prediction, in the strongest word that the evidence allows.
+
+    >>> seen = Evidence(planned=5, entered=5, diverged=1, interval=(1.8, 2.25), level=0.95)
+    >>> print(judged("the exponent", judge(3.0, 1.8, 2.25), seen, Comparison("3", "printed")))
+    the exponent: unresolved, it lies above the interval [1.8, 2.25], but some of the runs diverged
+    """
+    words = OFFERED[read.outcome]
+
+    def made(word: Predicate, reason: str = read.reason) -> Claim:
+        basis = Basis("measured", n=evidence.entered)
+        return Claim(subject, word, read.predicted, basis, None, conditions, compared, evidence, reason)
+
+    found = strongest(words, made)
+    if found.predicate is not Predicate.UNRESOLVED or read.outcome == "unresolved":
+        return found
+    return made(found.predicate, f"{read.reason}, but {withheld(words[-2], made)}")
 
 
 def _span(low: float, high: float) -> str:

@@ -9,12 +9,21 @@ from statistics import median
 from typing import Any
 
 from headcount.files import write_text
-from headcount.fits.agreement import MOST, ORDERED, SPREADS, Agreement, TableComparison, comparisons, judge_claims
+from headcount.fits.agreement import (
+    MOST,
+    ORDERED,
+    SPREADS,
+    Agreement,
+    ComparedCell,
+    TableComparison,
+    comparisons,
+    judge_claims,
+)
 from headcount.numerals import counted, short
 from headcount.report.rendering import render
 from headcount.reproduction.index import REPRODUCTIONS
 from headcount.results.claim import conclusion
-from headcount.results.literature import Cells
+from headcount.results.literature import Cells, Published, Ratio
 from headcount.results.record import Record, Reproduction
 from headcount.sources import PAPERS
 
@@ -33,6 +42,7 @@ TITLES = {
 }
 
 MEANT = {
+    "not comparable": "cannot be compared",
     "matches": "match",
     "consistent": "are consistent",
     "same shape": "have the same shape",
@@ -85,7 +95,18 @@ class PageEntry:
         """A verdict for each published table, and one for the statements without numbers."""
         found = [table.verdict for table in self.tables if table.verdict is not None]
         claims = self.record.measured.claims if self.record else ()
-        return [*found, *([judge_claims(claims)] if claims else [])]
+        return [*found, *([judge_claims(claims, self.diverged)] if claims else [])]
+
+    @property
+    def diverged(self) -> int:
+        """How many runs diverged, as the set-up says."""
+        lost = self.record.measured.setup.get("diverged", 0) if self.record else 0
+        return lost if isinstance(lost, int) else 0
+
+    @property
+    def brackets(self) -> str:
+        """What stands in brackets where it is not the smallest and the largest seed."""
+        return self.record.measured.kept if self.record else ""
 
     @property
     def outcomes(self) -> list[tuple[str, Agreement]]:
@@ -178,7 +199,8 @@ def _entry(reproduction: Reproduction, record: Record | None) -> PageEntry:
         return PageEntry(reproduction, None, tuple(replace(table, verdict=None) for table in empty))
     compared = comparisons(record, reproduction)
     known = {c.published.title for c in compared}
-    rest = [_alone(title, cells) for title, cells in record.measured.tables.items() if title not in known]
+    kept = bool(record.measured.kept)
+    rest = [_alone(title, cells, kept=kept) for title, cells in record.measured.tables.items() if title not in known]
     return PageEntry(reproduction, record, (*(_beside(c) for c in compared), *rest))
 
 
@@ -193,24 +215,40 @@ def _beside(comparison: TableComparison) -> PageTable:
             theirs = short(published.at(row, column)) + (f" ± {short(spread)}" if spread else "")
             ours, around = ("", "") if cell is None else (short(cell.ours), _range(cell.values))
             line.append(ShownTable(theirs, ours, around, None if cell is None else cell.agrees))
-        rows.append((str(row), tuple(line)))
-    corner, columns = f"{published.row} \\ {published.column}", tuple(map(str, published.columns))
+        measured = [found[row, column] for column in published.columns if (row, column) in found]
+        rows.append((str(row), (*line, _distance(published, measured))))
+    unit = "ours / published" if isinstance(published.measure, Ratio) else "ours - published"
+    corner, columns = f"{published.row} \\ {published.column}", (*map(str, published.columns), unit)
     return PageTable(
         published.title, published.quantity, corner, columns, tuple(rows), comparison.verdict, str(published.source)
     )
 
 
-def _alone(title: str, cells: Cells) -> PageTable:
+def _distance(published: Published, cells: Sequence[ComparedCell]) -> ShownTable:
+    """How far a row lies from the published one, from its smallest to its largest distance."""
+    if isinstance(published.measure, Ratio):
+        far = [short(value, 2) for value in sorted(c.ratio for c in cells if c.ratio is not None)]
+    else:
+        far = [f"{value:+.2g}" for value in sorted(c.ours - c.published for c in cells)]
+    ends = list(dict.fromkeys(far[:1] + far[-1:]))
+    return ShownTable(" to ".join(ends), "", "", None)
+
+
+def _alone(title: str, cells: Cells, *, kept: bool = False) -> PageTable:
     columns = list(dict.fromkeys(column for _, column in cells))
     names = list(dict.fromkeys(row for row, _ in cells))
     if all(isinstance(name, int | float) for name in names):
         names = sorted(names)
-    rows = tuple((str(row), tuple(_only(cells.get((row, column), ())) for column in columns)) for row in names)
+    rows = tuple(
+        (str(row), tuple(_only(cells.get((row, column), ()), kept=kept) for column in columns)) for row in names
+    )
     return PageTable(title, "", "", tuple(map(str, columns)), rows, None)
 
 
-def _only(values: Sequence[float]) -> ShownTable:
-    return ShownTable("", short(median(values)) if values else "", _range(values), None)
+def _only(values: Sequence[float], *, kept: bool = False) -> ShownTable:
+    """The median of the seeds; of best and median, the second."""
+    middle = (values[-1] if kept else median(values)) if values else None
+    return ShownTable("", "" if middle is None else short(middle), _range(values), None)
 
 
 def _range(values: Sequence[float]) -> str:

@@ -85,8 +85,9 @@ class Difference:
 
 
 Measure = Ratio | Difference
-Origin = Literal["paper", "second-hand", "derived here"]
-"""Where a number was read: in the paper or its figures, in a summary of the paper, or in our own derivation."""
+Origin = Literal["paper", "second-hand", "derived here", "same formula"]
+"""Where a number was read: in the paper or its figures, in a summary of it, in our own derivation, or from a formula of
+the paper that we typed in on both sides, so that nothing was compared."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from headcount.files import text_in
 from headcount.results.literature import Cells, Published
@@ -35,11 +35,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Stated:
-    """A published statement without numbers, what was measured, and whether it holds there."""
+    """A published statement without numbers, what was measured, and whether it holds there.
+
+    `statement` says whose it is: a reading of ours that fails refutes nobody.
+    """
 
     says: str
     ours: str
     holds: bool
+    statement: Literal["theirs", "ours"] = "theirs"
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,11 @@ class Measured:
     setup: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     reduced: str = ""
+
+    @property
+    def kept(self) -> str:
+        """What of the seeds a cell holds, where it is not every seed; empty where it is."""
+        return str(self.setup.get("values", ""))
 
     @property
     def remarks(self) -> list[str]:

@@ -21,6 +21,7 @@ __all__ = [
     "has_verdict_word",
     "objections",
     "strongest",
+    "withheld",
 ]
 
 # Words that decide. They are written by `Claim.__str__` alone, from a predicate that `allowed` has looked at.
@@ -70,6 +71,7 @@ class Predicate(StrEnum):
 
 
 Kind = Literal["proved", "constructed", "calculus", "measured", "habit"]
+PLACES = ("here", "elsewhere")
 STRENGTH: tuple[Kind, ...] = ("proved", "constructed", "calculus", "measured", "habit")
 
 
@@ -83,6 +85,8 @@ class Basis:
     Basis(kind='calculus', where='', n=0)
     >>> str(Basis("measured", "lengths 8 to 32", 4))
     'measured at lengths 8 to 32, n = 4'
+    >>> (Basis("measured", "here") & Basis("measured", "elsewhere")).mark
+    'measured elsewhere'
     """
 
     kind: Kind
@@ -91,13 +95,19 @@ class Basis:
 
     def __str__(self) -> str:
         if self.kind == "measured":
-            return f"measured{f' at {self.where}' if self.where else ''}{f', n = {self.n}' if self.n else ''}"
+            return self.mark + (f", n = {self.n}" if self.n else "")
         named = {"proved": "by proof", "constructed": "by construction", "habit": "by habit"}
         return named.get(self.kind, "by the calculus, unproved")
 
+    @property
+    def mark(self) -> str:
+        """Without the number: the kind, and where a measurement was made."""
+        at = "" if not self.where else f" {self.where}" if self.where in PLACES else f" at {self.where}"
+        return f"{self.kind}{at if self.kind == 'measured' else ''}"
+
     def __and__(self, other: Basis) -> Basis:
-        """The weaker of two."""
-        return max(self, other, key=lambda basis: STRENGTH.index(basis.kind))
+        """The weaker of two; what was measured elsewhere is weaker than what was measured here."""
+        return max(self, other, key=lambda basis: (STRENGTH.index(basis.kind), basis.where == "elsewhere"))
 
 
 @dataclass(frozen=True)
@@ -150,6 +160,7 @@ ALL = frozenset(P)
 DECIDING = frozenset({P.ENOUGH, P.CONSISTENT, P.REFUTED, P.MATCHES, P.SAME_SHAPE, P.HOLDS, P.WORTH_IT, P.NEVER})
 FINAL = frozenset({P.REFUTED, P.MATCHES, P.HOLDS, P.NEVER})
 BESIDE = frozenset({P.MATCHES, P.SAME_SHAPE})
+DENYING = frozenset({P.REFUTED, P.FAILS})
 
 
 def _of(claim: Claim, kind: Kind) -> bool:
@@ -185,13 +196,15 @@ RULES = (
     _Rule(frozenset({P.NEVER}), lambda c: not _of(c, "proved") or bool(c.assumed), "assumed and not proved of all"),
     _Rule(DECIDING, lambda c: _of(c, "measured") and c.evidence is None, "measured without evidence"),
     _Rule(FINAL, _seen(lambda e: not e.whole), "not all that was planned entered"),
-    _Rule(DECIDING, _seen(lambda e: e.at_edge), "it lies at the end of what was tried"),
-    _Rule(FINAL, _seen(lambda e: not e.settled), "training did not settle"),
+    _Rule(DECIDING | DENYING, _seen(lambda e: e.at_edge), "the fit lies at the end of what was tried"),
+    _Rule(FINAL | DENYING, _seen(lambda e: not e.settled), "training did not settle"),
     _Rule(DECIDING - {P.CONSISTENT, P.ENOUGH}, _mostly_diverged, "half of the runs or more diverged"),
-    _Rule(frozenset({P.REFUTED}), _seen(lambda e: e.diverged > 0), "some of the runs diverged"),
+    _Rule(DENYING, _seen(lambda e: e.diverged > 0), "some of the runs diverged"),
     _Rule(BESIDE, lambda c: c.compared is None, "compared with nothing"),
     _Rule(BESIDE, lambda c: _side(c, "typed", "ours"), "what we typed in is no table of the paper"),
     _Rule(frozenset({P.REFUTED}), lambda c: _side(c, "typed", "ours"), "the statement is not the authors' own"),
+    _Rule(frozenset({P.REFUTED}), lambda c: _side(c, "summary"), "the statement is known from a summary alone"),
+    _Rule(frozenset({P.REFUTED}), _seen(lambda e: bool(e.sizes)), "sizes are finite and the statement is of a limit"),
     _Rule(
         frozenset({P.REFUTED}),
         lambda c: c.compared is not None and c.compared.statement == "ours",
@@ -214,6 +227,15 @@ def allowed(claim: Claim) -> None:
     """Refuse a claim whose word outruns its evidence, with the first reason."""
     for reason in objections(claim):
         raise ValueError(f"{claim.predicate.value!r} may not be said of {claim.subject or 'this'}: {reason}")
+
+
+def withheld(word: Predicate, make: Callable[[Predicate], Claim]) -> str:
+    """Why a claim may not use a word; empty where it may."""
+    try:
+        make(word)
+    except ValueError as error:
+        return str(error).rpartition(": ")[2]
+    return ""
 
 
 def strongest(words: Iterable[Predicate], make: Callable[[Predicate], Claim]) -> Claim:

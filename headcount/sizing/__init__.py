@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from headcount.lazy import lazily
 
 if TYPE_CHECKING:
-    from headcount.sizing.basis import Basis
     from headcount.sizing.costing import Footprint, footprint
     from headcount.sizing.evidence import EvidenceRow, EvidenceTable, evidence_table
     from headcount.sizing.known_models import known_shape
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from headcount.sizing.settling import SettlingExperiment, settling_experiment
 
 __all__ = [
-    "Basis",
     "EvidenceRow",
     "EvidenceTable",
     "Footprint",
@@ -46,7 +44,6 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "basis": ("Basis",),
         "evidence": ("EvidenceRow", "EvidenceTable", "evidence_table"),
         "costing": ("Footprint", "footprint"),
         "known_models": ("known_shape",),

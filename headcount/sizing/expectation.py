@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
-from headcount.sizing.basis import Basis
+from headcount.results.verdicts import Basis
 from headcount.sizing.evidence import EvidenceTable
 from headcount.sizing.meta_analysis import pooled_change
 from headcount.sizing.model_shape import LayerShape
 
-__all__ = ["Expectation", "ExpectedPart", "expected"]
+__all__ = ["ELSEWHERE", "HABIT", "HERE", "COUNTED", "Expectation", "ExpectedPart", "expected"]
+
+# From firm to loose: a count, seeds trained here, at least three sources elsewhere, or what people do.
+COUNTED, HERE, ELSEWHERE, HABIT = (
+    Basis("proved"),
+    Basis("measured", "here"),
+    Basis("measured", "elsewhere"),
+    Basis("habit"),
+)
 
 GROUPING = "halve key-value heads"
 DOUBLINGS = {(16, 32): "head_dim 16 to 32", (32, 64): "head_dim 32 to 64", (64, 128): "head_dim 64 to 128"}
@@ -37,7 +47,7 @@ class ExpectedPart:
     ours: bool = False  # one of the sources is our own grid
 
     def as_row(self) -> dict[str, Any]:
-        mark = _marked(self.sources, self.ours) if self.basis is Basis.ELSEWHERE else self.basis.value
+        mark = _marked(self.sources, self.ours) if self.basis == ELSEWHERE else self.basis.mark
         ends = None if self.low is None else [self.low, self.high]
         return {"change": self.change, "steps": self.steps, "percent": self.percent, "interval": ends, "basis": mark}
 
@@ -69,15 +79,15 @@ class Expectation:
     @property
     def basis(self) -> Basis:
         """The loosest basis of its parts; a shape that changes nothing rests on the count of its parameters alone."""
-        return Basis.weakest([part.basis for part in self.parts]) if self.parts else Basis.PROVED
+        return reduce(and_, (part.basis for part in self.parts), COUNTED)
 
     @property
     def mark(self) -> str:
         """The basis in words, with the fewest sources that a part has."""
-        if self.basis is Basis.ELSEWHERE:
-            fewest = min((p for p in self.parts if p.basis is Basis.ELSEWHERE), key=lambda p: p.sources)
+        if self.basis == ELSEWHERE:
+            fewest = min((p for p in self.parts if p.basis == ELSEWHERE), key=lambda p: p.sources)
             return _marked(fewest.sources, fewest.ours)
-        return "the reference" if not self.parts else self.basis.value
+        return "the reference" if not self.parts else self.basis.mark
 
     def __str__(self) -> str:
         if not self.parts:
@@ -118,7 +128,7 @@ def expected(
     total, before = one.heads * one.head_dim / wider, reference.heads * reference.head_dim
     if abs(math.log2(total / before)) > 0.1:  # a tenth of a halving is rounding to whole heads
         reason = f"attention {total / before:.2g} times as wide at equal parameters: no three sources"
-        parts.append(ExpectedPart("attention's width", total / before, None, None, None, Basis.HABIT, 0, reason))
+        parts.append(ExpectedPart("attention's width", total / before, None, None, None, HABIT, 0, reason))
     return Expectation((*parts, *([_part(table, plan, 1, language)] if plan else [])))
 
 
@@ -128,7 +138,7 @@ def _marked(sources: int, ours: bool) -> str:
     >>> _marked(4, True), _marked(3, False)
     ('measured elsewhere, 3 sources, and here', 'measured elsewhere, 3 sources')
     """
-    return f"{Basis.ELSEWHERE.value}, {sources - ours} sources" + (", and here" if ours else "")
+    return f"{ELSEWHERE.mark}, {sources - ours} sources" + (", and here" if ours else "")
 
 
 def _doublings(one: LayerShape, other: LayerShape, table: EvidenceTable, language: bool) -> list[ExpectedPart]:
@@ -143,7 +153,7 @@ def _doublings(one: LayerShape, other: LayerShape, table: EvidenceTable, languag
         low *= 2
     if low != high or any(step not in DOUBLINGS for step in steps):
         reason = f"head_dim {head_dim} for {reference}: no three sources"
-        return [ExpectedPart(f"head_dim {reference} to {head_dim}", 1, None, None, None, Basis.HABIT, 0, reason)]
+        return [ExpectedPart(f"head_dim {reference} to {head_dim}", 1, None, None, None, HABIT, 0, reason)]
     width = max(one.heads * head_dim, other.heads * reference)
     return [_within(_part(table, DOUBLINGS[step], sign, language), table, width // step[1]) for step in steps]
 
@@ -154,12 +164,12 @@ def _within(part: ExpectedPart, table: EvidenceTable, heads: int) -> ExpectedPar
     if part.percent is None or not left or heads <= FARTHEST * max(left):
         return part
     reason = f"{part.change}: measured where at most {max(left)} heads were left, here {heads}"
-    return ExpectedPart(part.change, part.steps, None, None, None, Basis.HABIT, part.sources, reason)
+    return ExpectedPart(part.change, part.steps, None, None, None, HABIT, part.sources, reason)
 
 
 def _part(table: EvidenceTable, change: str, steps: float, language: bool) -> ExpectedPart:
     if not language:
-        return ExpectedPart(change, steps, None, None, None, Basis.HABIT, 0, f"{change}: measured on language alone")
+        return ExpectedPart(change, steps, None, None, None, HABIT, 0, f"{change}: measured on language alone")
     pooled = pooled_change(table, change)
     if pooled.mean is not None and pooled.prediction is not None:
         ends = sorted(steps * end for end in pooled.prediction)
@@ -167,12 +177,10 @@ def _part(table: EvidenceTable, change: str, steps: float, language: bool) -> Ex
         reason = f"measured up to {most:g} steps" if abs(steps) > most else ""
         ours = any(effect.source == OURS for effect in pooled.effects)
         middle = steps * pooled.mean
-        return ExpectedPart(change, steps, middle, ends[0], ends[1], Basis.ELSEWHERE, pooled.sources, reason, ours)
+        return ExpectedPart(change, steps, middle, ends[0], ends[1], ELSEWHERE, pooled.sources, reason, ours)
     if [effect.source for effect in pooled.effects] == [OURS]:
         only = pooled.effects[0]
         shown = f"{only.value:+.2f} ± {2 * only.error:.2f}% at {only.rows[0].size.split(',')[0]}"
-        return ExpectedPart(change, steps, None, None, None, Basis.HERE, 1, f"{change}: measured here alone, {shown}")
+        return ExpectedPart(change, steps, None, None, None, HERE, 1, f"{change}: measured here alone, {shown}")
     found = "one source" if pooled.sources == 1 else f"{pooled.sources} sources" if pooled.sources else "no source"
-    return ExpectedPart(
-        change, steps, None, None, None, Basis.HABIT, pooled.sources, f"{change}: {found}, three are needed"
-    )
+    return ExpectedPart(change, steps, None, None, None, HABIT, pooled.sources, f"{change}: {found}, three are needed")

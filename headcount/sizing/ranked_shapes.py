@@ -12,11 +12,10 @@ from headcount.notebook import html_table, html_words
 from headcount.numerals import spoken_bytes
 from headcount.refusals import at_least_one, positive
 from headcount.results import Bound
-from headcount.sizing.basis import Basis
 from headcount.sizing.costing import Footprint, footprint
 from headcount.sizing.equal_shapes import USUAL, base_shape, candidates, divided, reference_shape, spoken_count
 from headcount.sizing.evidence import EvidenceTable, evidence_table
-from headcount.sizing.expectation import Expectation, expected
+from headcount.sizing.expectation import COUNTED, HABIT, Expectation, expected
 from headcount.sizing.forbidden import forbidding
 from headcount.sizing.known_models import BESIDE, KNOWN, known_shape
 from headcount.sizing.model_shape import LayerShape, ModelShape
@@ -154,7 +153,7 @@ class ShapeAnswer:
     def mark(self) -> str:
         """What the choice rests on: the first shape's own difference, or its rivals' where it is the reference."""
         if not self.language:
-            return Basis.HABIT.value
+            return HABIT.mark
         shown = self.first if self.first.expectation.parts else self.second
         return shown.expectation.mark
 
@@ -313,7 +312,7 @@ def _layer_words(one: LayerShape) -> str:
 
 def marks(answer: ShapeAnswer) -> list[dict[str, Any]]:
     """What each part of the first shape rests on."""
-    depth = {"part": "layers and embed_dim", "basis": Basis.HABIT.value, "why": "what models of this size have"}
+    depth = {"part": "layers and embed_dim", "basis": HABIT.mark, "why": "what models of this size have"}
     parts = [{"part": p.change, "basis": p.as_row()["basis"], "why": p.reason} for p in answer.first.expectation.parts]
-    sizes = {"part": "costs", "basis": Basis.PROVED.value, "why": "counted; equal to the built models'"}
+    sizes = {"part": "costs", "basis": COUNTED.mark, "why": "counted; equal to the built models'"}
     return [depth, *parts, sizes]

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.load import large_store
 from benchmarks.load import main as main_of_load
 from headcount.cli import main
-from headcount.fits.seed_noise import normal_seeds
+from headcount.fits.seed_spread import normal_seeds
 from headcount.training import Sweep
 from headcount.training.sweeps import banks
 from tests.effort import lines_run, steps_of_databases

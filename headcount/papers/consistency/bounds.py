@@ -12,7 +12,7 @@ __all__ = ["consistency_rate", "lipschitz_rate", "spacing_rate"]
 @implements(
     Source("ghosh2025consistent", "the rate of consistency"),
     test="tests/test_consistency_rates.py::test_the_claim_is_impossible_at_one_dimension_sharp_at_two_and_loose_beyond",
-    status="refuted here",
+    status="conjectured",
     hypotheses=("claimed, not proved here", "error: root mean square over new points"),
 )
 def consistency_rate(token_dim: int) -> Bound:

@@ -25,7 +25,7 @@ def read_network(path: str | Path, sequences: Any, outputs: Any) -> ReadNetwork:
     built, pairs = load(path), as_pairs(sequences, outputs)
     if not isinstance(built.net, NarrowNet):
         kind = type(built.net).__name__
-        raise ValueError(f"{path} holds a {kind}; `headcount theory interpolate --out` writes a NarrowNet")
+        raise ValueError(f"{path} holds a {kind}; what `headcount theory interpolate` writes is a NarrowNet")
     if pairs.token_dim != built.net.shape.token_dim:
         raise ValueError(f"{path} takes tokens of {built.net.shape.token_dim} numbers, the data have {pairs.token_dim}")
     own = built.task

@@ -68,7 +68,7 @@ def icl_transition(examples: int, levels: int) -> Bound:
 @implements(
     Source(PAPER, "the effective step"),
     test="tests/test_icl_descent.py::test_the_claimed_step_is_far_worse_than_a_constant_one",
-    status="refuted here",
+    status="conjectured",
     hypotheses=(CLAIMED,),
 )
 def effective_step(layers: int, width: int) -> Bound:

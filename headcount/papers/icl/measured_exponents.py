@@ -8,6 +8,7 @@ from typing import Any
 from headcount.fits.power_law import PowerLaw, power_law
 from headcount.papers.icl.bounds import icl_exponent
 from headcount.papers.icl.experiments import exponent_study, shape_study
+from headcount.results import Comparison
 
 __all__ = ["AXES", "claims_table", "measured_laws", "shape_contrast"]
 
@@ -32,11 +33,11 @@ def claims_table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each attention, level and axis: the claimed exponent, the measured one with its interval, verdict."""
     made = []
     for (attention, levels, axis), law in measured_laws(rows).items():
-        verdict = law.verdict
-        assert verdict is not None
-        sizes = {"attention": attention, "levels": levels, "axis": AXES[axis], "claimed": verdict.predicted}
+        claim = law.judged(Comparison(f"{law.predicted:g}", "summary"))
+        assert claim is not None
+        sizes = {"attention": attention, "levels": levels, "axis": AXES[axis], "claimed": law.predicted}
         ends = {"exponent": law.exponent.value, "low": law.exponent.low, "high": law.exponent.high}
-        made.append({**sizes, **ends, "floor": law.floor.value, "gap": law.gap, "verdict": verdict.outcome})
+        made.append({**sizes, **ends, "floor": law.floor.value, "gap": law.gap, "verdict": claim.word, "claim": claim})
     return made
 
 

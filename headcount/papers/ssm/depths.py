@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from headcount.numerals import counted
 from headcount.papers.ssm.deepen import gain_stage_depth
 from headcount.refusals import at_least_one, positive
-from headcount.results import Bound
+from headcount.results import Bound, Claim, Hypothesis
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["EntryBounds", "MinimalDepth", "depth_sentence", "entry_bounds", "minimal_depth"]
+__all__ = ["EntryBounds", "MinimalDepth", "entry_bounds", "minimal_depth"]
 
 PAPER = Source("ssm2025depth", "Theorem 4.2")
 SHARPER = Source("headcount", "Nested chains")
@@ -42,6 +42,21 @@ class MinimalDepth(NamedTuple):
     padded: Bound
     gain_stages: Bound
     lower: Bound
+
+    def claim(self) -> Claim:
+        """The depth that is enough for every system, and below which layers of the width asked about leave some out.
+
+        >>> print(minimal_depth(10, 3, modes=5).claim().reason)
+        with at most 5 states in each layer some system of 5 modes needs 2 layers or more
+        """
+        sizes, least = self.lower.sizes, int(self.lower.value)
+        subject = f"the depth that brings entries of {sizes['c_from']:g} down to {sizes['c_to']:g}"
+        claim = self.sharper.claim(subject)
+        if self.lower.vacuous or least < 2:
+            return claim
+        modes, states = sizes["modes"], sizes["width"] or sizes["modes"]
+        needs = f"with at most {states} states in each layer some system of {modes} modes needs {least} layers or more"
+        return replace(claim, reason=needs)
 
 
 @implements(
@@ -115,19 +130,21 @@ def minimal_depth(c_from: float, c_to: float, *, modes: int | None = None, width
     floor = count if modes and width else 1
     sizes = {"c_from": c_from, "c_to": c_to, "modes": modes, "width": width}
 
-    def bound(value: float, side: Side, source: Source, *hypotheses: str, known: bool = True) -> Bound:
+    def bound(value: float, side: Side, source: Source, *hypotheses: str | Hypothesis, known: bool = True) -> Bound:
         value = float(max(value, floor)) if known else (math.inf if side == "upper" else 1.0)
         vacuous = not known or (math.isinf(value) and side == "upper")
         return Bound("depth", value, side, source, hypotheses, vacuous, sizes=sizes)
 
-    fits = () if modes and width else ("modes <= depth * (width - 1) + 1",)
+    fits = () if modes and width else (Hypothesis("modes <= depth * (width - 1) + 1", short="room for all modes"),)
+    narrow = f"at most {m} states in each layer" + ("" if width else ", as many as modes")
+    worst = f"a system of {n} equal residues, which is the worst and not every one"
     return MinimalDepth(
         bound(_paper(c_from, c_to), "upper", PAPER, *fits),
         bound(_sharper(c_from, c_to), "upper", SHARPER, *fits),
         bound(_positive_real(c_from, c_to), "upper", RAY, POSITIVE, *fits),
         bound(_padded(c_from, c_to, count), "upper", PADDED, known=bool(modes)),
         bound(_gain(c_from, c_to, m), "upper", GAIN, "width >= modes", known=bool(modes) and m >= n),
-        bound(_lower(c_from, c_to, n, m), "lower", FIRST_SAMPLE, known=bool(modes)),
+        bound(_lower(c_from, c_to, n, m), "lower", FIRST_SAMPLE, narrow, worst, known=bool(modes)),
     )
 
 
@@ -222,19 +239,3 @@ def _check_counts(modes: int | None, width: int | None) -> None:
             at_least_one(**{name: value})
     if width is not None and modes is None:
         raise ValueError("a width needs the number of modes beside it")
-
-
-def depth_sentence(bounds: MinimalDepth, c_from: float, c_to: float) -> str:
-    """How many layers suffice, whatever the poles, and how many never do.
-
-    >>> depth_sentence(minimal_depth(10, 3), 10, 3)
-    '7 layers bring entries of 10 down to 3 for any poles'
-    """
-    lower = bounds.lower
-    fewer = f"fewer than {lower.value:g} never do" if lower.value > 1 and not lower.vacuous else ""
-    if not math.isfinite(bounds.sharper.value):
-        said = f"no depth is known that brings entries of {c_from:g} down to {c_to:g} for any poles"
-    else:
-        layers = counted(int(bounds.sharper.value), "layer")
-        said = f"{layers} bring entries of {c_from:g} down to {c_to:g} for any poles"
-    return f"{said}; {fewer}" if fewer else said
