@@ -153,7 +153,7 @@ def test_a_deep_file_is_not_deepened_nor_a_flat_one_flattened(run, system, tmp_p
 
 def test_a_goal_that_no_argument_reaches_is_said_and_not_stumbled_over(run):
     code, out, _ = run("depth", 10, 1)
-    assert code == 0 and "So: no depth is known that brings entries of 10 down to 1 for any poles." in out
+    assert code == 0 and "So: nothing follows for the depth that brings entries of 10 down to 1." in out
 
 
 def test_what_flatten_prints_for_programs_is_a_system_again(run, system, tmp_path):
