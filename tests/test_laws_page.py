@@ -23,10 +23,29 @@ def test_every_law_of_the_house_stands_on_the_page_with_its_command(rows):
     assert all(row.command and row.claimed and row.verdict for row in rows)
 
 
-def test_the_verdict_of_consistency_is_refuted_at_one_dimension_with_noise_alone(rows):
+def test_a_decay_below_our_reading_of_the_rate_is_not_comparable_at_one_dimension_with_noise_alone(rows):
     found = {row.law: row.verdict for row in rows if row.room == "Consistency"}
-    assert [law for law, verdict in found.items() if verdict == "refuted"] == ["d = 1, noise 1, beta = t^0.667"]
-    assert len(found) == 8
+    below = "d = 1, noise 1, beta = t^0.667, t from 256 to 262,144"
+    assert [law for law, verdict in found.items() if verdict == "not comparable"] == [below]
+    assert len(found) == 8 and "refuted" not in found.values()
+
+
+def test_no_exponent_of_diverged_runs_or_at_the_end_of_the_search_is_refuted(rows):
+    mine = [row for row in rows if row.room == "In-context learning"]
+    ends = [[float(v) for v in row.interval.strip("[]").split(",")] for row in mine]
+    assert not any(row.verdict == "refuted" and max(map(abs, end)) > 10 for row, end in zip(mine, ends, strict=True))
+    by = {row.law: row for row in mine}
+    assert by["level 0 in depth, linear attention"].verdict == "unresolved"
+    assert by["level 0 in context, softmax attention"].verdict == "not judged"
+
+
+def test_the_contrast_of_depth_is_what_the_table_shows(rows):
+    from headcount.papers.icl.measured_exponents import contrast_words, shape_contrast
+
+    table = shape_contrast(json.loads((DATA / "icl.json").read_text())["rows"])
+    assert "the contrast is not shown" in contrast_words(table) and "18 of 36 cells" in contrast_words(table)
+    turned = [row | ({"gain": 1.0} if row["covariance"] == "isotropic" else {}) for row in table]
+    assert "the contrast is shown" in contrast_words(turned)
 
 
 def test_a_rate_stays_where_its_whole_interval_does_and_moves_where_none_of_it_does():

@@ -59,7 +59,12 @@ def register(app: typer.Typer) -> None:
             _refuse_beside(law, predicted)
             _learning_rate(read_losses(run), confidence, out, as_json, f"headcount fit {run} --learning-rate")
             return
-        study = read_study(run, one_spec(run, spec))
+        if learning_rate and spec is None and run.suffix != ".json":
+            from headcount.papers.lr_law.loss_tables import joined_study
+
+            study = joined_study(run)
+        else:
+            study = read_study(run, one_spec(run, spec))
         tell_damaged(run, study)
         study = _in_norm(study, norm)
         if learning_rate:

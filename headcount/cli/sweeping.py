@@ -65,10 +65,16 @@ def register(app: typer.Typer) -> None:
             _settled(spec, store, device, as_json=as_json)
             return
         from headcount.results import Store
+        from headcount.training.horizons import horizons_of
         from headcount.training.progress import bar
         from headcount.training.spec import Sweep
         from headcount.training.sweeps import banks, check_device, refuse_what_cannot_fit, run
 
+        home = store or Path("runs") / spec.stem
+        if (parts := horizons_of(spec, home / "horizons")) != [spec]:
+            for part in parts:
+                sweep(part, home, device, checkpoint, save, workers, backend, address, take_over, as_json)
+            return
         asked = Sweep.read(spec)
         folder = store or Path("runs") / asked.name
         kept = Store.open(folder, create=True)

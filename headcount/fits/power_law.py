@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from headcount.fits.cells import Cells
 from headcount.fits.profile import NUMBERS, standing
+from headcount.fits.projection import EXPONENTS
 from headcount.fits.seed_noise import normal_seeds, smooth_spread
 from headcount.fits.settings import refuse_settings
 from headcount.fits.verdict import Estimate, Verdict, judge
@@ -19,6 +20,7 @@ from headcount.results import Study
 
 __all__ = ["PowerLaw", "power_law", "power_laws"]
 
+EDGE = 0.9  # of the largest exponent searched: beyond it an interval is as wide as the search, not as the data
 # Sizes a law may run in, each with the size that follows it and so does not tell two laws apart.
 SIZES = {
     "length": "",
@@ -62,6 +64,12 @@ class PowerLaw:
         return f"NMSE = {floor}{self.scale.value:.3g} {self.column}^{-self.exponent.value:.3g}"
 
     @property
+    def at_edge(self) -> bool:
+        """Whether the exponent or an end of its interval lies at the end of the range that is searched."""
+        ends = (self.exponent.value, self.exponent.low, self.exponent.high)
+        return max(map(abs, ends)) > EDGE * EXPONENTS[1]
+
+    @property
     def verdict(self) -> Verdict | None:
         """What the interval of the exponent says about the predicted one; None without a prediction."""
         if self.predicted is None:
@@ -69,7 +77,15 @@ class PowerLaw:
         if len(self.sizes) <= NUMBERS:
             few = f"too few to tell: a law of {NUMBERS} numbers passes through any {NUMBERS} sizes"
             return Verdict("unresolved", self.predicted, few)
-        return judge(self.predicted, self.exponent.low, self.exponent.high)
+        if self.at_edge:
+            ends = f"[{self.exponent.low:.4g}, {self.exponent.high:.4g}]"
+            return Verdict(
+                "unresolved", self.predicted, f"the interval {ends} ends where the search for exponents does"
+            )
+        found = judge(self.predicted, self.exponent.low, self.exponent.high)
+        if found.outcome == "refuted" and self.diverged:
+            return Verdict("unresolved", self.predicted, f"{self.diverged} of the runs diverged and count as NMSE 1")
+        return found
 
     def as_row(self) -> dict[str, Any]:
         """The law as one flat machine-readable row."""

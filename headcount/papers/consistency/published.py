@@ -12,4 +12,5 @@ RATE_CLAIM = Published(
     "claimed decay", Source("ghosh2025consistent", "the rate of consistency"), "dimension", (1, 2, 3, 4),
     "quantity", ("exponent",), ((0.5,), (0.25,), (0.1667,), (0.125,)),
     read_to=5e-5, quantity="decay exponent of the error", measure=Difference(0.001),
+    origin="derived here",
 )  # fmt: skip

@@ -16,10 +16,10 @@ ORIGINS = {
 EXPONENT_CLAIM = Published(
     "claimed exponents", Source("mehta2025icl", "the exponent of in-context learning"), "levels", (0, 1, 2, 3),
     "quantity", ("exponent",), ((0.5,), (0.25,), (0.1667,), (0.125,)),
-    read_to=5e-5, quantity="exponent of the error", measure=Difference(0.001),
+    read_to=5e-5, quantity="exponent of the error", measure=Difference(0.001), origin="derived here",
 )  # fmt: skip
 SHAPE_CLAIM = Published(
     "claimed powers of the budget", Source("mehta2025icl", "the best shape"), "size", ("depth", "width"),
     "budget", ("depth x width",), ((0.6667,), (0.3333,)),
-    read_to=5e-5, quantity="power of the budget", measure=Difference(0.001),
+    read_to=5e-5, quantity="power of the budget", measure=Difference(0.001), origin="derived here",
 )  # fmt: skip
