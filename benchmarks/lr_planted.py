@@ -40,6 +40,10 @@ class Planted:
     sizes: tuple[int, ...] = (500, 2000, 8000)
     horizons: tuple[int, ...] = (250, 500, 1000, 2000)
     rates: int = 7
+    factor: float = 2.5  # between neighbouring rates
+    shared: float = 0.0  # scatter of the optimum that all horizons of a size share
+    bad: float = 0.0  # by which one rate lies too high, in log loss, in every cell
+    cliff: float = 0.0  # slope in log loss from 2.7 times the best rate on
 
     def optimum(self, size: int, steps: int) -> float:
         """The planted log of the best rate."""
@@ -49,16 +53,22 @@ class Planted:
         """Rows as a sweep writes them."""
         rows: list[Any] = []
         for size in self.sizes:
+            common = self.shared * generator.standard_normal() if self.shared else 0.0
             for steps in self.horizons:
-                place = self.optimum(size, steps) + self.cells * generator.standard_normal()
+                place = self.optimum(size, steps) + self.cells * generator.standard_normal() + common
                 for i in range(self.rates):
-                    log = math.log(MIDDLE[2]) + (i - self.rates // 2) * math.log(2.5)
-                    level = self._level(size, steps, log - place)
+                    log = math.log(MIDDLE[2]) + (i - self.rates // 2) * math.log(self.factor)
+                    level = self._level(size, steps, log - place) * math.exp(self._trouble(i, log - place))
                     for seed in range(self.seeds):
                         nmse = level * math.exp(self.noise * generator.standard_normal())
                         cell = {"parameters": size, "steps": steps, "lr": math.exp(log), "seed": seed}
                         rows.append({**cell, "nmse": nmse, "status": "done"})
         return Study(tuple(rows))
+
+    def _trouble(self, number: int, away: float) -> float:
+        """What is added to the log loss: one bad rate, and a cliff to the right."""
+        bad = self.bad if number == self.rates // 2 - 2 else 0.0
+        return bad + self.cliff * max(0.0, away - 1.0)
 
     def _level(self, size: int, steps: int, away: float) -> float:
         least = 0.05 * (size / 2000) ** -0.2 * (steps / 700) ** -0.4
@@ -75,7 +85,12 @@ KINDS = {
     "parabola in the loss itself": Planted(loss="plain", curvature=0.2),
     "five seeds": Planted(seeds=5, noise=0.1),
     "one seed": Planted(seeds=1),
+    "one bad rate": Planted(rates=11, factor=2.0, bad=0.4),
+    "optima shared by size, 15%": Planted(rates=11, factor=2.0, shared=0.15),
+    "a cliff to the right": Planted(rates=11, factor=2.0, cliff=2.0),
+    "all three": Planted(rates=11, factor=2.0, bad=0.4, shared=0.15, cliff=2.0),
 }
+TROUBLED = tuple(KINDS)[-4:]
 
 
 def covered(kind: Planted, studies: int, seed: int = 0, resamples: int = 200) -> dict[str, Any]:

@@ -91,6 +91,11 @@ PAPERS = {
         "A. Yang, M. Cadilhac, D. Chiang",
         "NeurIPS 2025, arXiv 2506.16055",
     ),
+    "huang2025framework": Paper(
+        "A Formal Framework for Understanding Length Generalization in Transformers",
+        "X. Huang, A. Yang, S. Bhattamishra, Y. Sarrof, A. Krebs, H. Zhou, P. Nakkiran, M. Hahn",
+        "ICLR 2025, arXiv 2410.02140",
+    ),
     "bhojanapalli2020rank": Paper(
         "Low-Rank Bottleneck in Multi-head Attention Models",
         "S. Bhojanapalli, C. Yun, A. S. Rawat, S. Reddi, S. Kumar",
@@ -148,6 +153,7 @@ SHORT = {
     "mehta2025icl": "Mehta and Gupta 2025 (in-context scaling)",
     "ghosh2025consistent": "Ghosh et al. 2025 (consistency)",
     "yang2025kneedeep": "Yang et al. 2025 (knee-deep)",
+    "huang2025framework": "Huang et al. 2025 (length framework)",
     "bhojanapalli2020rank": "Bhojanapalli et al. 2020 (low rank)",
     "amsel2024rank": "Amsel et al. 2024 (benefits of rank)",
     "mahdavi2024memory": "Mahdavi et al. 2024 (memorisation)",

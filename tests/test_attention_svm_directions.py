@@ -11,9 +11,13 @@ from headcount.papers.attention_svm import (
     decompose,
     direction_gap,
     directions,
+    frobenius,
     infeasible_choices,
     largest_rise,
+    max_margin,
     nonlinear_study,
+    nuclear,
+    regularisation_path,
     select,
     settled,
     summary,
@@ -181,3 +185,25 @@ def test_an_undecided_softmax_is_set_aside():
     x, z = np.eye(2)[None], np.array([[1.0, 0.0]])
     assert decompose(x, z, np.array([[10.0, 0.0], [0.0, 0.0]])) is None  # the lesser weight is 4.5e-5
     assert decompose(x, z, np.array([[30.0, 0.0], [0.0, 0.0]])) is not None
+
+
+@pytest.mark.parametrize(("ball", "norm", "last"), [("frobenius", frobenius, 256.0), ("nuclear", nuclear, 64.0)])
+def test_the_regularisation_path_turns_to_the_solution_of_its_norm(ball, norm, last):
+    """1 - cosine falls like 1/R^2; the other norm's solution stays away."""
+    data = Selection(4, 5, 6).sample(3, generator=torch.Generator().manual_seed(1))
+    path = regularisation_path(data, (1.0, 4.0, 16.0, last), norm=ball, steps=1500)
+    size = path.norm(dim=(2, 3)) if ball == "frobenius" else torch.linalg.svdvals(path).sum(-1)
+    assert (size <= torch.tensor([[1.0], [4.0], [16.0], [last]]) * (1 + 1e-9)).all()
+    for i in range(3):
+        one = max_margin(*data.arrays(i), data.best[i].numpy(), norm)
+        other = max_margin(*data.arrays(i), data.best[i].numpy(), nuclear if ball == "frobenius" else frobenius)
+        gaps = direction_gap(path[:, i].numpy(), one.weights)
+        assert (np.diff(gaps) < 0).all()
+        assert gaps[-1] < min(0.02, direction_gap(path[-1, i].numpy(), other.weights))
+
+
+def test_radii_that_do_not_grow_and_unknown_balls_are_refused():
+    data = Selection(2, 3, 4).sample(1, generator=torch.Generator().manual_seed(0))
+    for radii, ball, says in (((2.0, 1.0), "frobenius", "radii grow"), ((1.0,), "spectral", "no ball is called")):
+        with pytest.raises(ValueError, match=says):
+            regularisation_path(data, radii, norm=ball)

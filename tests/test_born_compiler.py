@@ -187,3 +187,56 @@ def test_what_cannot_be_a_program_is_one_line():
     ):
         with pytest.raises(ValueError, match=says):
             parse_program(text)
+
+
+@pytest.mark.soak
+def test_two_thousand_random_programs_are_exact_on_ten_thousand_strings_each():
+    """Nested places before, weights to 1e9: compiled equals interpreted up to the certified length."""
+    refused = dict.fromkeys((3, 10**4, 10**6, 10**9), 0)
+    for weights in refused:
+        g = np.random.default_rng(weights + 1)
+        for _ in range(500):
+            program = CountingProgram(((1, drawn_condition(g, 5, weights)),))
+            longest = min(24, certified_length(program))
+            if longest < 1:
+                refused[weights] += 1
+                continue
+            built = compile(program, longest)
+            for _ in range(10):
+                ids = words_of(g, 1000, longest)
+                assert (built(ids) == program(ids)).all(), str(program)
+    assert refused[3] == refused[10**4] == 0 and sum(refused.values()) <= 200
+
+
+def words_of(g, count, length):
+    """Strings with letters alike, and with chances of their own: counts near each other and far."""
+    alike = g.integers(0, 3, (count // 2, length))
+    return np.concatenate([alike, g.choice(3, (count - len(alike), length), p=g.dirichlet(np.full(3, 0.5)))])
+
+
+def test_a_string_of_a_hundred_thousand_letters_is_run_not_only_proved():
+    program = parse_program("say 1 if #[x = 1] - #[x = 0] >= 1")
+    ids = np.random.default_rng(0).integers(0, 2, (1, 100_000))
+    assert (compile(program, 100_000)(ids) == program(ids)).all()
+
+
+def test_the_domain_of_a_circuit_knows_its_contexts():
+    from headcount.papers.born.circuits import neighbour, planted
+
+    for side in ("left", "right"):
+        for which in ("only", "first", "last"):
+            task = Neighbour(side, which, letters=2, length=8)
+            domain = neighbour(task, 0.01).domain
+            assert domain.covers(planted(task)).all()
+            assert domain.covers(task.sample(200, generator=torch.Generator().manual_seed(0))[0].double()).all()
+    task = Neighbour("left", "only", letters=2, length=8)
+    twice = torch.eye(2, dtype=torch.float64)[torch.tensor([[1, 1, 1, 1, 1, 0, 0, 0]])]
+    assert not neighbour(task, 0.01).domain.covers(twice).any()
+
+
+def test_of_two_letters_the_program_of_the_last_right_neighbour_says_the_other():
+    task = Neighbour("right", "last", letters=2)
+    strings = task.strings(300, (4, 12), generator=torch.Generator().manual_seed(0))
+    said = task.program().said(strings.ids.numpy())
+    judged = strings.judged.numpy()
+    assert (said[judged] == strings.targets.numpy()[judged]).all() and task.program().depth == 0

@@ -227,7 +227,8 @@ def test_a_sweep_of_letters_has_a_page_with_the_verdict_of_theory_for_every_shap
 def test_a_language_of_the_users_own_is_not_run_to_draw_a_page(tmp_path):
     study = run(Sweep.from_toml(LETTERS), Store.open(tmp_path, create=True))
     toml = LETTERS.replace('"Neighbour"', '"stranger:Task"')
-    assert LengthStudy.of(replace(study, spec={**study.spec, "toml": toml})) == []
+    own = LengthStudy.of(replace(study, spec={**study.spec, "toml": toml}))
+    assert len(own) == 2 and own[0].verdict.proved is None and own[0].task.program() is None
     assert LengthStudy.of(replace(study, spec={**study.spec, "toml": ""})) == []
 
 

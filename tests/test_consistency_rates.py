@@ -49,7 +49,7 @@ def test_verdicts_are_one_sided():
 def test_the_claim_is_refuted_for_this_smoother_at_one_dimension_with_noise():
     """The small sibling of the committed run, which goes to 262144 tokens."""
     found = hc.consistency.decay(replace(NOISY[0], lengths=(256, 1024, 4096, 16384)), repetitions=20)
-    assert found.verdict == "refuted" and 1 / 3 < found.exponent.value < 0.45
+    assert found.verdict == "not comparable" and 1 / 3 < found.exponent.value < 0.45
     assert found.as_row()["possible"] == 1 / 3
 
 

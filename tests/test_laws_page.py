@@ -38,6 +38,22 @@ def test_nothing_is_refuted_by_runs_that_failed_or_by_a_fit_at_the_end_of_its_bo
             assert row.verdict == "unresolved"
 
 
+def test_the_curve_of_the_best_answer_there_is_speaks_of_no_architecture(rows):
+    by = {row.law: row for row in rows if row.room == "In-context learning"}
+    for attention in ("linear", "softmax"):
+        row = by[f"level 0 in context, {attention} attention"]
+        assert row.verdict == "not comparable" and "best answer there is" in row.reason
+
+
+def test_the_contrast_of_depth_is_what_the_table_shows(rows):
+    from headcount.papers.icl.measured_exponents import contrast_words, shape_contrast
+
+    table = shape_contrast(json.loads((DATA / "icl.json").read_text())["rows"])
+    assert "the contrast is not shown" in contrast_words(table) and "18 of 36 cells" in contrast_words(table)
+    turned = [row | ({"gain": 1.0} if row["covariance"] == "isotropic" else {}) for row in table]
+    assert "the contrast is shown" in contrast_words(turned)
+
+
 def test_a_statement_of_a_limit_names_the_sizes_at_which_it_does_not_hold(rows):
     found = {row.law: row for row in rows}
     row = found["rate against width, factors by width, LinearMax"]

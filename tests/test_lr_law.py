@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.lr_planted import Planted, covered
+from benchmarks.lr_planted import KINDS, TROUBLED, Planted, covered
 from headcount.papers.lr_law import PUBLISHED, best_rate, best_rates, extrapolated_law, plan, rate_law
 from headcount.papers.lr_law.paired_slope import paired_width_slope
 from headcount.papers.lr_law.two_roads import width_slope
@@ -280,3 +280,35 @@ def test_a_study_of_rates_is_trained_stored_and_read_back(tmp_path):
     assert {row["schedule"] for row in study} == {"wsd 0.2"} and read_study(tmp_path).rows == study.rows
     with pytest.raises(ValueError, match="multiple of 25 steps, got 30"):
         rate_study(tasks(4)["Wells"], archs, (30,))
+
+
+@pytest.mark.parametrize("name", TROUBLED)
+def test_a_bad_rate_shared_effects_and_a_cliff_leave_nine_of_ten_studies_answered_and_covered(name):
+    found = covered(KINDS[name], studies=40, seed=7, resamples=60)
+    least = 34 if name == "all three" else 36
+    assert found["refused"] <= 4 and min(found["parameters"], found["steps"]) >= least
+
+
+def test_one_command_reads_a_table_of_losses_and_one_spec_lists_its_horizons(tmp_path, monkeypatch, capsys):
+    from headcount.cli import main
+    from headcount.papers.lr_law.loss_tables import joined_study
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rates.toml").write_text(
+        '[task]\nname = "KthLargest"\nrank = 1\n[grid]\nlengths = 4\nheads = 1\nhead_dim = [2, 4]\nwidth = 4\n'
+        "lr = [0.01, 0.1]\n[training]\nsamples = 64\nvalidation = 32\nbatch = 32\nepochs = [1, 2]\n"
+    )
+    with pytest.raises(SystemExit) as left:
+        main(["sweep", "rates.toml"])
+    study = joined_study(tmp_path / "runs/rates")
+    assert left.value.code == 0 and {row["steps"] for row in study} == {2, 4} and len(study) == 8
+    rows = [f"{r['parameters']},{r['steps']},{r['lr']},{7 * r['nmse']}" for r in drawn(Planted(noise=0.01))]
+    (tmp_path / "mine.csv").write_text("\n".join(["parameters,steps,lr,loss", *rows]) + "\n")
+    with pytest.raises(SystemExit) as left:
+        main(["fit", "mine.csv", "--learning-rate", "--out", "law"])
+    assert left.value.code == 0 and "the best rate has exponent" in " ".join(capsys.readouterr().out.split())
+    assert (tmp_path / "law/learning_rate.html").exists()
+    (tmp_path / "rates.toml").write_text((tmp_path / "rates.toml").read_text().replace("[1, 2]", "[2, 2]"))
+    with pytest.raises(SystemExit) as left:
+        main(["sweep", "rates.toml"])
+    assert left.value.code == 2 and "a list of different ones" in capsys.readouterr().err

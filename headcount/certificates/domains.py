@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from headcount.tasks import Induction, Task
+from headcount.tasks import Induction, Neighbour, Task
 
 __all__ = ["Box", "Domain", "Drawn", "SampledDomain", "radius_for"]
 
@@ -110,6 +110,11 @@ def drawable(task: Task, x: Tensor) -> Tensor:
     raise ValueError(
         f"which sequences {type(task).__name__} can draw is not stated; it has samples and no test of them"
     )
+
+
+@drawable.register
+def _(task: Neighbour, x: Tensor) -> Tensor:
+    return task.draws(x)
 
 
 @drawable.register

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.opening import opened
+from headcount.cli.opening import opened, tell_damaged
 from headcount.cli.options import Run, SpecName
 from headcount.cli.printing import Listing, Printout, out_file
 
@@ -61,12 +61,16 @@ def fit(
 
 
 def _losses(run: Path, spec: str | None, norm: str) -> Study:
-    """The rows of a study, or of a CSV of losses."""
-    if run.suffix != ".csv":
-        return _in_norm(opened(run, spec), norm)
-    from headcount.papers.lr_law.loss_tables import read_losses
+    """The rows of a CSV of losses, of one spec, or of all horizons of a store."""
+    from headcount.papers.lr_law.loss_tables import joined_study, read_losses
 
-    return read_losses(run)
+    if run.suffix == ".csv":
+        return read_losses(run)
+    if spec is not None or run.suffix == ".json":
+        return _in_norm(opened(run, spec), norm)
+    study = joined_study(run)
+    tell_damaged(run, study)
+    return _in_norm(study, norm)
 
 
 def _in_norm(study: Study, norm: str) -> Study:

@@ -55,12 +55,17 @@ def sweep(
     from headcount.results import Store
     from headcount.results.overview import best_in_words, cell_rows
     from headcount.sizing.settling import is_trial
+    from headcount.training.horizons import horizons_of
     from headcount.training.progress import bar
     from headcount.training.spec import Sweep
     from headcount.training.sweeps import banks, run
 
     if is_trial(spec):
         return _settled(spec, store, device)
+    home = store or Path("runs") / spec.stem
+    if (parts := horizons_of(spec, home / "horizons")) != [spec]:
+        how = (device, checkpoint, save, workers, backend, address, take_over)
+        return _joined([sweep(part, home, *how) for part in parts])
     asked = Sweep.read(spec)
     folder = store or Path("runs") / asked.name
     kept = Store.open(folder, create=True)
@@ -79,6 +84,12 @@ def sweep(
     rows = f"{counted(len(study), 'row')} in {folder}, path: {study.environment.get('path', '-')}."
     so = f"{best_in_words(study)}; `headcount report {folder}` draws the page"
     return Printout(list(study.rows), [Listing(cell_rows(study), columns), rows], so)
+
+
+def _joined(parts: list[Printout]) -> Printout:
+    """The horizons of one spec, one after the other."""
+    told = [piece for part in parts for piece in part.told]
+    return Printout([row for part in parts for row in part.facts], told, parts[-1].so)
 
 
 def _ready(

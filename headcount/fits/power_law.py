@@ -20,6 +20,7 @@ from headcount.results import Claim, Comparison, Evidence, Study
 
 __all__ = ["PowerLaw", "power_law", "power_laws"]
 
+EDGE = 0.9  # of the largest exponent searched: beyond it an interval is as wide as the search, not as the data
 # Sizes a law may run in, each with the size that follows it and so does not tell two laws apart.
 SIZES = {
     "length": "",
@@ -68,15 +69,16 @@ class PowerLaw:
         return f"NMSE = {floor}{self.scale.value:.3g} {self.column}^{-self.exponent.value:.3g}"
 
     @property
+    def at_edge(self) -> bool:
+        """Whether the exponent or an end of its interval lies at the end of the range that is searched."""
+        ends = (self.exponent.value, self.exponent.low, self.exponent.high)
+        return max(map(abs, ends)) > EDGE * float(max(EXPONENTS))
+
+    @property
     def verdict(self) -> Verdict | None:
         """What the interval of the exponent says about the predicted one; None without a prediction."""
         claim = self.judged()
         return None if claim is None or self.predicted is None else Verdict.of(claim, self.predicted)
-
-    @property
-    def at_edge(self) -> bool:
-        """Whether the interval of the exponent ends where the exponents tried do."""
-        return max(abs(self.exponent.low), abs(self.exponent.high)) > EDGE * float(max(EXPONENTS))
 
     def judged(self, compared: Comparison | None = None, *, sizes: str = "") -> Claim | None:
         """What the interval of the exponent says of the predicted one, by the one rule for verdict words."""

@@ -6,6 +6,7 @@ A task is a frozen value; see `Task` for what it answers.
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.catalogue import catalogue, describe, named, sentence
 from headcount.tasks.copies import Copy
+from headcount.tasks.languages import Dyck, Language, Majority, Parity, Recognition, Spoken
 from headcount.tasks.linear_max import LinearMax
 from headcount.tasks.lookups import LipschitzOuter, Lookups, MaxOf, PlaceOf, RankOf, WellOf
 from headcount.tasks.neighbours import Neighbour
@@ -23,24 +24,30 @@ __all__ = [
     "Affine",
     "Alternation",
     "Copy",
+    "Dyck",
     "Exponential",
     "FunctionTask",
     "Gaussian",
     "Induction",
     "KthLargest",
+    "Language",
     "LinearMax",
     "LipschitzOuter",
     "Lookups",
+    "Majority",
     "MaxOf",
     "Neighbour",
     "NGram",
     "OppositePair",
     "PairMax",
+    "Parity",
     "PlaceOf",
     "PositionSum",
     "RankOf",
+    "Recognition",
     "Ridges",
     "Sine",
+    "Spoken",
     "Square",
     "Task",
     "TriangleCentre",

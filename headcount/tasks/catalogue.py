@@ -14,7 +14,8 @@ from headcount.limits import refuse_sizes
 from headcount.refusals import nearest, refuse_unknown
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.copies import Copy
-from headcount.tasks.letters import Lengths, LetterTask, OnLengths
+from headcount.tasks.languages import Dyck, Majority, Parity, Recognition, Spoken, letter_task_of
+from headcount.tasks.letters import Lengths, OnLengths
 from headcount.tasks.linear_max import LinearMax
 from headcount.tasks.neighbours import Neighbour
 from headcount.tasks.opposite import OppositePair
@@ -27,7 +28,7 @@ from headcount.tasks.wells import Wells
 __all__ = ["SHIPPED", "TYPICAL", "catalogue", "describe", "named", "on_lengths", "sentence", "typical"]
 
 SHIPPED = (LinearMax, Wells, PairMax, OppositePair, TriangleCentre, KthLargest, PositionSum, Induction)
-LETTERS = (Neighbour, Copy, Alternation)
+LETTERS = (Neighbour, Copy, Alternation, Majority, Dyck, Parity, Spoken)
 TOKENS = {"gaussian": Gaussian(), "sphere": UnitSphere()}
 
 # What a task is taken with where only its name is given: its fields, or the sizes of a drawn one.
@@ -90,7 +91,7 @@ def named(name: str, /, length: int, **parameters: Any) -> Task:
 def on_lengths(
     name: str, /, train: Lengths, tests: tuple[Lengths, ...] = (), offsets: bool = True, **parameters: Any
 ) -> OnLengths:
-    """The letter task `name`, one that ships or a user's own `module:Class`, on these lengths.
+    """The letter task or language `name`, one that ships or a user's own `module:Class`, on these lengths.
 
     >>> on_lengths("Neighbour", train=(4, 12), side="left").task
     Neighbour(side='left', which='only', letters=5, length=16)
@@ -101,10 +102,14 @@ def on_lengths(
     """
     make = _class(name, LETTERS)
     refuse_unknown(parameters, [f.name for f in dataclasses.fields(make)], f"task {name}")
-    task = make(**_typed(make, parameters, name))
-    if not isinstance(task, LetterTask):
-        raise ValueError(f"task {name!r} draws no strings: a letter task has vocab, longest and strings")
-    return OnLengths(task, train, tests, offsets)
+    return OnLengths(letter_task_of(_made(make, parameters, name), name), train, tests, offsets)
+
+
+def _made(make: Any, parameters: dict[str, Any], name: str) -> Any:
+    try:
+        return make(**_typed(make, parameters, name))
+    except TypeError as problem:
+        raise ValueError(f"task {name}: {problem}") from None
 
 
 def describe(task: Any) -> dict[str, Any]:
@@ -122,7 +127,8 @@ def sentence(task: Task | OnLengths) -> str:
     >>> sentence(KthLargest(rank=2, length=8))
     'The k-th largest of the tokens, which are numbers in [0, 1]'
     """
-    kind = type(task.task if isinstance(task, OnLengths) else task)
+    inner = task.task if isinstance(task, OnLengths) else task
+    kind = type(inner.language if isinstance(inner, Recognition) else inner)
     text = " ".join((kind.__doc__ or kind.__name__).split("\n\n")[0].split())
     return re.split(r"(?<=[^.])\.(?:\s|$)", text)[0]
 

@@ -77,6 +77,8 @@ class Copy:
     def strings(self, batch: int, lengths: Lengths, *, generator: torch.Generator | None = None) -> Strings:
         """Sources of uniform length, each with its copy."""
         low, high = lengths
+        if not 1 <= low <= high:
+            raise ValueError(f"sources have lengths from 1 on, smallest first, got {low} to {high}")
         if self.distinct and high > self.letters:
             raise ValueError(f"{high} distinct letters asked for, and there are {self.letters}")
         device = generator.device if generator is not None else None

@@ -146,6 +146,10 @@ class CountingProgram:
         letters = [letter for letter, _ in self.answers]
         if not letters or len(set(letters)) < len(letters):
             raise ValueError(f"a program needs answers, each letter once; got {letters}")
+        try:
+            _ = self.parts
+        except RecursionError:
+            raise ValueError("conditions of the program stand too deep inside each other") from None
 
     @cached_property
     def parts(self) -> tuple[Condition, ...]:

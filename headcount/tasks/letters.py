@@ -96,7 +96,7 @@ class OnLengths:
     @property
     def name(self) -> str:
         """That of the letter task."""
-        return type(self.task).__name__
+        return getattr(self.task, "name", type(self.task).__name__)
 
     @property
     def structure(self) -> Structure:

@@ -12,7 +12,7 @@ from torch import Tensor
 from headcount.sources import Source
 from headcount.structure import Retrieval, Structure
 from headcount.tasks.bigram_programs import retrieval
-from headcount.tasks.counting import CountingProgram, LengthVerdict
+from headcount.tasks.counting import CountingProgram, Is, LengthVerdict
 from headcount.tasks.letters import Lengths, Strings
 
 __all__ = ["Neighbour"]
@@ -76,6 +76,8 @@ class Neighbour:
 
     def program(self) -> CountingProgram | None:
         """The counting program of the task, on `BOS context SEP query`; None where there is none."""
+        if self._other_letter:
+            return CountingProgram(((0, Is(1)), (1, Is(0))))
         return None if self.which == "last" else retrieval(self.side, self.letters, first=self.which == "first")
 
     @property
@@ -92,6 +94,22 @@ class Neighbour:
     def domain(self) -> str:
         times = "once" if self.which == "only" else "at least twice"
         return f"one-hot letters whose last one occurred {times} before, the {self.which} copy with a {self.side} side"
+
+    def draws(self, x: Float[Tensor, "batch length token_dim"]) -> Bool[Tensor, " batch"]:
+        """Which one-hot sequences the sampler could have drawn.
+
+        >>> once_and_twice = torch.eye(2)[torch.tensor([[1, 0, 1, 0], [0, 0, 1, 0]])]
+        >>> Neighbour("left", "only", letters=2, length=4).draws(once_and_twice)
+        tensor([ True, False])
+        """
+        letters = x.argmax(dim=-1)
+        one_hot = ((x == 0) | (x == 1)).flatten(1).all(dim=1) & (x.sum(dim=-1) == 1).all(dim=1)
+        copies = letters[:, :-1] == letters[:, -1:]
+        number, places = copies.sum(dim=1), torch.arange(copies.shape[1], device=x.device)
+        last = torch.where(copies, places, -1).amax(dim=1)
+        place = last if self.which == "last" else copies.int().argmax(dim=1)
+        beside = place < copies.shape[1] - 1 if self.side == "right" else place > 0
+        return one_hot & (number == 1 if self.which == "only" else number > 1) & beside
 
     def answer_letters(self, x: Float[Tensor, "batch length token_dim"]) -> Int[Tensor, " batch"]:
         """The letter wanted, as its number."""

@@ -18,6 +18,7 @@ from headcount.nets.architecture import ClassTokenShape
 from headcount.results.store import canonical, digest
 from headcount.results.study import PlannedRow, UnusualColumns
 from headcount.tasks import Task, describe
+from headcount.tasks.languages import Recognition
 from headcount.tasks.letters import OnLengths
 from headcount.training.task_source import source_of
 
@@ -165,9 +166,17 @@ class Member:
             raise ValueError(f"{self.task.name} draws strings, which a DecoderShape reads; got {self.net.name}")
         return self.task
 
+    @property
+    def _source(self) -> str:
+        """The source of a task of one's own, also where lengths and a recognition stand around it."""
+        task: Any = self.task
+        while isinstance(task, OnLengths | Recognition):
+            task = task.task if isinstance(task, OnLengths) else task.language
+        return source_of(type(task))
+
     def content(self, recipe: Recipe) -> dict[str, Any]:
         """Everything that determines this member's row, ready for JSON: also the source of a task of one's own."""
-        source = source_of(type(self.task))
+        source = self._source
         return {
             "task": _described(self.task),
             "arch": _sizes(self.net),
@@ -187,7 +196,7 @@ class Member:
         texts = {"task": _task_text(self.task), "arch": _net_text(self.net), "recipe": _recipe_text(recipe)}
         numbers = {"seed": self.seed, "data_seed": self.data_seed, "lr": self.lr, "weight_decay": self.weight_decay}
         texts |= {key: json.dumps(value) for key, value in {**numbers, "meaning": MEANING}.items()}
-        if source := source_of(type(self.task)):
+        if source := self._source:
             texts["source"] = json.dumps(source)
         if self.base is not None:
             texts["base"] = _net_text(self.base)
@@ -218,7 +227,7 @@ class Member:
             "steps": recipe.steps,
             **self._unusual(recipe),
         }
-        if source := source_of(type(self.task)):
+        if source := self._source:
             known["source"] = source
         return known
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         nuclear,
     )
     from headcount.papers.attention_svm.nonlinear import Decomposition, decompose, nonlinear_study
+    from headcount.papers.attention_svm.regularised import regularisation_path
     from headcount.papers.attention_svm.relu_heads import MixingRun, mixing_rows, mixing_runs
     from headcount.papers.attention_svm.selection import Instances, Selection
 
@@ -67,6 +68,7 @@ __all__ = [
     "nonlinear_study",
     "nuclear",
     "rank_study",
+    "regularisation_path",
     "select",
     "selection_feasible_from",
     "settled",
@@ -82,6 +84,7 @@ __getattr__, __dir__ = lazily(
         "experiments": ("directions", "feasible_share", "infeasible_choices", "rank_study", "summary"),
         "margins": ("InfeasibleError", "MaxMargin", "feasible", "frobenius", "max_margin", "nuclear"),
         "nonlinear": ("Decomposition", "decompose", "nonlinear_study"),
+        "regularised": ("regularisation_path",),
         "relu_heads": ("MixingRun", "mixing_rows", "mixing_runs"),
         "selection": ("Instances", "Selection"),
     },

@@ -120,11 +120,32 @@ def _edges(rows: Sequence[dict[str, Any]]) -> Passage:
                                                     for part in ("keys", "values") for name in EDGES}  # fmt: skip
     order = [line for code in ABLATED for line in ablation_summary(rows) if line["code"] == code]
     note = f"Strings right on the training lengths, medians over {order[0]['seeds']} seeds."
-    return Passage("Edges cut", words, rows=tuple(order), columns=columns, note=note)
+    return Passage("Edges cut", (*words, _against_statement(order)), rows=tuple(order), columns=columns, note=note)
+
+
+STATEMENT = {"induction": "UF", "anti-induction": "UB"}  # a secondary source: each kind of edge kills one copy alone
+KILLED = 0.5  # strings right below which an edge is said to matter
+
+
+def _against_statement(lines: Sequence[Mapping[str, Any]]) -> str:
+    """The paper's sentence on copying beside what the table shows."""
+    by = {line["code"]: line for line in lines}
+    if not {"UF", "UB"} <= set(by):
+        return "Copies were not trained, so what the paper says of them is not looked at."
+    killed = {edge: [c for c in ("UF", "UB") if by[c][f"{edge}, keys"] < KILLED] for edge in STATEMENT}
+    parts = [f"{edge} keys cut leave UF at {by['UF'][f'{edge}, keys']:.2f} and UB at {by['UB'][f'{edge}, keys']:.2f}"
+             for edge in STATEMENT]  # fmt: skip
+    same = all(killed[edge] == [code] for edge, code in STATEMENT.items())
+    seen = "The table shows the same" if same else "The table does not show that"
+    says = "The paper is reported to say that cutting induction edges kills UF only, anti-induction edges UB only."
+    return f"{says} {seen}: {'; '.join(parts)}."
 
 
 def _depth(rows: Sequence[dict[str, Any]], sizes: str) -> Passage:
-    words = ("Predicting the alternation language L_k takes k - 2 counts inside each other, and not fewer.",)
+    words = (
+        "Without positions or the place before, L_k takes k - 2 counts inside each other to predict, and not fewer.",
+        "With the place before, counting changes of letter does every L_k at depth 1, in two layers.",
+    )
     if not rows:
         return Passage("Depth", (*words, "Not measured yet."))
     lines = depth_summary(rows)

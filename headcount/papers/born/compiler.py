@@ -38,7 +38,8 @@ class _Layout:
 class CountingHead(nn.Module):
     """Means over the past and one-place shifts of coordinates, each written into a free coordinate.
 
-    The means are softmax attention with equal logits; the shift is a head that looks one place back.
+    The means are softmax attention with equal logits, computed as running sums, so that memory grows with the length
+    and not with its square; the shift is a head that looks one place back.
     """
 
     def __init__(self, size: int, means: dict[int, int], shifts: dict[int, int]) -> None:
@@ -47,11 +48,10 @@ class CountingHead(nn.Module):
         self.register_buffer("shift", _selection(size, shifts))
 
     def forward(self, state: Float[Tensor, "batch length size"]) -> Float[Tensor, "batch length size"]:
-        n = state.shape[1]
-        ones = torch.ones(n, n, dtype=state.dtype, device=state.device).tril()
-        past = (ones / ones.sum(dim=1, keepdim=True)) @ state
+        places = torch.arange(1, state.shape[1] + 1, dtype=state.dtype, device=state.device)
+        past = (state @ self.get_buffer("mean")).cumsum(dim=1) / places[:, None]
         before = torch.cat([torch.zeros_like(state[:, :1]), state[:, :-1]], dim=1)
-        return state + past @ self.get_buffer("mean") + before @ self.get_buffer("shift")
+        return state + past + before @ self.get_buffer("shift")
 
 
 class ThresholdLayer(nn.Module):

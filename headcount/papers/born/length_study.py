@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, Protocol, cast
+
+import torch
 
 from headcount.papers.born.experiments import TASKS, BornSetting, shares, tested
 from headcount.refusals import nearest
@@ -15,21 +17,43 @@ from headcount.results import Study
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.catalogue import on_lengths
 from headcount.tasks.copies import Copy
-from headcount.tasks.counting import CountingProgram, LengthVerdict
-from headcount.tasks.neighbours import Neighbour
+from headcount.tasks.counting import Before, CountingProgram, LengthVerdict
+from headcount.tasks.languages import OWN, Dyck, Majority, Parity, Recognition, Spoken
+from headcount.tasks.letters import Lengths, LetterTask, Strings
 from headcount.training.loop import train
 from headcount.training.strings import string_recipe
 
-__all__ = ["SMALL", "LengthStudy", "generalise", "letter_task"]
+__all__ = ["SMALL", "Judged", "LengthStudy", "generalise", "letter_task", "own_task"]
 
 SMALL = BornSetting(train=(4, 12), tests=((13, 18), (19, 24), (25, 36)), depth=2, heads=2, embed_dim=32, steps=1500,
                     batch=32, lr=4e-3)  # fmt: skip
 BAR = 0.95
-Judged = Neighbour | Copy | Alternation
+LANGUAGES = {"MAJORITY": Recognition(Majority()), "DYCK": Recognition(Dyck()), "PARITY": Recognition(Parity())}
+
+
+class Stated(Protocol):
+    """What says what is proved of a letter task."""
+
+    @property
+    def length_verdict(self) -> LengthVerdict: ...
+    def program(self) -> CountingProgram | None: ...
+
+
+class Judged(Stated, LetterTask, Protocol):
+    """A letter task of which it is known what is proved."""
+
+
+class OwnLanguage:
+    """A letter task of the user's own, of which nothing is known here: it is code, and not run to draw a page."""
+
+    length_verdict = LengthVerdict(None, OWN, "no counting program of it is known, which predicts nothing")
+
+    def program(self) -> CountingProgram | None:
+        return None
 
 
 def letter_task(name: str) -> Judged:
-    """A task by its code: UR, UL, NRFirst, .., NB, or L3, L4, .. for alternation languages.
+    """A task by its code: UR, UL, NRFirst, .., NB, MAJORITY, DYCK, PARITY, or L3, L4, .. for alternation languages.
 
     >>> letter_task("L5")
     Alternation(blocks=5)
@@ -40,9 +64,55 @@ def letter_task(name: str) -> Judged:
     """
     if name[:1] == "L" and name[1:].isdigit() and int(name[1:]) >= 1:
         return Alternation(int(name[1:]))
+    if name in LANGUAGES:
+        return LANGUAGES[name]
     if name not in TASKS:
-        raise ValueError(f"unknown task {name!r}; {nearest(name, (*TASKS, 'L3', 'L4', 'L5'))}")
+        raise ValueError(f"unknown task {name!r}; {nearest(name, (*TASKS, *LANGUAGES, 'L3', 'L4', 'L5'))}")
     return TASKS[name]
+
+
+def own_task(program: str | None = None, language: str | None = None) -> tuple[str, Judged]:
+    """A name and the task of one's own: the text of a counting program, or a language `module:Class`.
+
+    >>> own_task(program="say 1 if #[x = 1] >= 2")[1].length_verdict.proved
+    True
+    """
+    if (program is None) == (language is None):
+        raise ValueError("give a task, a program or a language, and one of them")
+    if program is not None:
+        return "the program", Recognition(Spoken(program))
+    made = on_lengths(str(language), train=(1, 1)).task
+    return str(language).rpartition(":")[2], _judged(made)
+
+
+def _judged(task: LetterTask) -> Judged:
+    """The task itself, where it says what is proved of it; one of a stranger's says so too."""
+    knows = hasattr(task, "length_verdict") and hasattr(task, "program")
+    return cast(Judged, task) if knows else Unjudged(task)
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """A letter task of which nothing is known."""
+
+    task: LetterTask
+
+    @property
+    def vocab(self) -> int:
+        return self.task.vocab
+
+    @property
+    def length_verdict(self) -> LengthVerdict:
+        return LengthVerdict(None, OWN, "no counting program of it is known, which predicts nothing")
+
+    def program(self) -> CountingProgram | None:
+        return None
+
+    def longest(self, length: int) -> int:
+        return self.task.longest(length)
+
+    def strings(self, batch: int, lengths: Lengths, *, generator: torch.Generator | None = None) -> Strings:
+        return self.task.strings(batch, lengths, generator=generator)
 
 
 @dataclass(frozen=True)
@@ -50,28 +120,29 @@ class LengthStudy:
     """What was measured of one task: the share of right strings in every range of lengths, seed by seed."""
 
     name: str
-    task: Judged
+    task: Stated
     setting: BornSetting
     rows: tuple[dict[str, Any], ...]
 
     @classmethod
     def of(cls, study: Study) -> list[LengthStudy]:
-        """A sweep of decoders on a letter task of the paper, shape by shape; nothing where the task is another."""
-        task = _paper_task(study)
-        if task is None:
+        """A sweep of decoders on a letter task, shape by shape; nothing where the task is another."""
+        stated = tomllib.loads(study.spec.get("toml") or "").get("task", {})
+        if "train" not in stated or not len(study):
             return []
+        task = _stated_task(stated)
         shapes = dict.fromkeys((row["layers"], row["embed_dim"]) for row in study)  # type: ignore[typeddict-item]
         return [cls._of_shape(study, task, layers, width) for layers, width in shapes]
 
     @classmethod
-    def _of_shape(cls, study: Study, task: Judged, layers: str, width: int) -> LengthStudy:
+    def _of_shape(cls, study: Study, task: Stated, layers: str, width: int) -> LengthStudy:
         rows: list[Any] = [row for row in study if (row["layers"], row["embed_dim"]) == (layers, width)]  # type: ignore[typeddict-item]
         ranges = [tuple(test["lengths"]) for test in rows[0]["tests"]]
         blocks = [tuple(map(int, block.split("x"))) for block in layers.split("+")]
         recipe = study.spec["recipe"]
         setting = BornSetting(ranges[0], tuple(ranges[1:]), len(blocks), blocks[0][0], width, rows[0]["steps"],
                               recipe.get("batch", 0), rows[0]["lr"], tuple(row["seed"] for row in rows))  # fmt: skip
-        code = next((code for code, one in TASKS.items() if one == task), type(task).__name__)
+        code = next((code for code, one in TASKS.items() if one == task), str(rows[0]["task"]))
         tests = [{**row, "tests": [{**t, **shares(t)} for t in row["tests"]]} for row in rows]
         return cls(f"{code} by {layers}", task, setting, tuple(tests))
 
@@ -124,14 +195,12 @@ class LengthStudy:
         return {"task": self.name, "verdict": verdict, "setting": setting, "curve": self.curve, **words}
 
 
-def _paper_task(study: Study) -> Judged | None:
-    """The letter task of a sweep, where it is one of the paper's; a task of the user's own is code and not run here."""
-    stated = tomllib.loads(study.spec.get("toml") or "").get("task", {})
-    if "train" not in stated or ":" in str(stated.get("name", ":")):
-        return None
+def _stated_task(stated: Mapping[str, Any]) -> Stated:
+    """The letter task of a spec, where it ships."""
+    if ":" in str(stated.get("name", ":")):
+        return OwnLanguage()
     rest = {key: value for key, value in stated.items() if key not in ("name", "train", "tests", "offsets")}
-    task = on_lengths(stated["name"], train=tuple(stated["train"]), **rest).task
-    return task if isinstance(task, Judged) else None
+    return _judged(on_lengths(stated["name"], train=tuple(stated["train"]), **rest).task)
 
 
 def layers_of(program: CountingProgram) -> int:
@@ -149,18 +218,24 @@ def generalise(
     name: str,
     setting: BornSetting = SMALL,
     *,
+    task: Judged | None = None,
     device: str = "cpu",
     on_progress: Callable[[int], None] = lambda steps: None,
 ) -> LengthStudy:
-    """Train seeds of one task on the training lengths and test them on all."""
-    task = letter_task(name)
+    """Train seeds of one task, named or given, on the training lengths and test them on all."""
+    task = letter_task(name) if task is None else task
     _check(task, setting)
     shape = setting.shape([task])
-    if isinstance(task, Alternation):
+    if isinstance(task, Alternation | Recognition) and not _looks_back(task.program()):
         shape = replace(shape, positions="none")
     recipe = string_recipe(setting.steps, setting.batch, evaluations=4)
     outcome = train(setting.members([task], shape), recipe, device=device, on_progress=on_progress)
     return LengthStudy(name, task, setting, tuple(tested(outcome)))
+
+
+def _looks_back(program: CountingProgram | None) -> bool:
+    """Whether anything is said of the place before, or nothing is known."""
+    return program is None or any(isinstance(part, Before) for part in program.parts)
 
 
 def _check(task: Judged, setting: BornSetting) -> None:

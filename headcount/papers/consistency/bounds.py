@@ -13,7 +13,10 @@ __all__ = ["consistency_rate", "lipschitz_rate", "spacing_rate"]
     Source("ghosh2025consistent", "the rate of consistency"),
     test="tests/test_consistency_rates.py::test_the_claim_is_impossible_at_one_dimension_sharp_at_two_and_loose_beyond",
     status="conjectured",
-    hypotheses=("claimed, not proved here", "error: root mean square over new points"),
+    hypotheses=(
+        "claimed, not proved here",
+        "error: root mean square over new points, Lipschitz f, noise: our reading, the theorem could not be seen",
+    ),
 )
 def consistency_rate(token_dim: int) -> Bound:
     """The claimed decay of the error in the number of labelled tokens, at least t^(-1/(2d)).

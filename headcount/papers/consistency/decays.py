@@ -17,7 +17,7 @@ from scipy.stats import t as student
 from headcount.fits.verdict import Estimate
 from headcount.papers.consistency.bounds import consistency_rate, lipschitz_rate
 
-__all__ = ["NOISY", "QUIET", "Decay", "DecayCase", "decay", "decay_of", "one_sided"]
+__all__ = ["NOISY", "QUIET", "Decay", "DecayCase", "decay", "decay_of", "of_our_reading", "one_sided"]
 
 Errors = Float[np.ndarray, "repetitions lengths"]
 Answer = Callable[[np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]
@@ -72,7 +72,7 @@ class Decay:
         claimed = consistency_rate(self.case.dimension).value
         if max(self.errors) < ROUNDING or (self.later is not None and self.later.high >= claimed > self.exponent.high):
             return "not settled"
-        return one_sided(self.exponent, claimed)
+        return of_our_reading(one_sided(self.exponent, claimed))
 
     def as_row(self) -> dict[str, Any]:
         """The decay as one flat machine-readable row, claimed and minimax rates beside it."""
@@ -97,6 +97,17 @@ def one_sided(measured: Estimate, claimed: float) -> str:
     ('refuted', 'not refuted')
     """
     return "refuted" if measured.high < claimed else "not refuted"
+
+
+def of_our_reading(outcome: str) -> str:
+    """What may be said of a statement that we fixed: the abstract's rate, with noise, new points and a Lipschitz f.
+
+    A decay below it shows that this smoother has not the rate in our reading, and nothing of the authors' theorem.
+
+    >>> of_our_reading("refuted"), of_our_reading("not refuted")
+    ('not comparable', 'not refuted')
+    """
+    return "not comparable" if outcome == "refuted" else outcome
 
 
 def sine(x: Float[np.ndarray, "points dimension"]) -> Float[np.ndarray, " points"]:

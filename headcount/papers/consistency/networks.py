@@ -156,10 +156,13 @@ def smoother(task: Smooth, beta: float | None = None) -> Built:
     far = wide * task.examples * math.exp(-beta * (reach**2 - domain.radius**2))
     # Scores are sums of d + 1 products of size at most 3 beta d; their rounding moves each weight by that part.
     rounding = 16 * (task.dimension + 2) * (3 * beta * task.dimension + task.examples) * 2.0**-53
-    terms = (
+    terms: tuple[Term, ...] = (
         Term("near", task.lipschitz * reach, f"points within {reach:.4g} of the query, times the Lipschitz constant"),
         Term("far", task.lipschitz * far, "points beyond it, by their weights in softmax"),
         Term("rounding", task.lipschitz * wide * rounding, "float64 scores and sums"),
     )
+    if terms[0].value + terms[1].value >= task.span:
+        why = "a mean of labels cannot leave their range: the points are too few to say more"
+        terms = (Term("range", task.span, why), terms[2])
     certificate = Certificate(terms, SOURCE, ("no noise", str(domain)))
     return Built(SmootherNet(SmootherShape(task.dimension, beta)), task, certificate, domain, (Random(),))

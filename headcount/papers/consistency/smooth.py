@@ -19,15 +19,18 @@ __all__ = ["FUNCTIONS", "Smooth", "SmoothFunction"]
 
 @dataclass(frozen=True)
 class SmoothFunction:
-    """A function of the cube, and its Lipschitz constant by the dimension."""
+    """A function of the cube, its Lipschitz constant by the dimension, and how far apart its values lie at most."""
 
     value: Callable[[Tensor], Tensor]
     lipschitz: Callable[[int], float]
+    span: Callable[[int], float]
 
 
 FUNCTIONS = {
-    "sine": SmoothFunction(lambda x: torch.sin(2 * x.sum(-1)), lambda d: 2 * math.sqrt(d)),
-    "slope": SmoothFunction(lambda x: x.sum(-1) / math.sqrt(x.shape[-1]), lambda d: 1.0),
+    "sine": SmoothFunction(
+        lambda x: torch.sin(2 * x.sum(-1)), lambda d: 2 * math.sqrt(d), lambda d: 2.0 if d > 1 else 1.0
+    ),
+    "slope": SmoothFunction(lambda x: x.sum(-1) / math.sqrt(x.shape[-1]), lambda d: 1.0, math.sqrt),
 }
 
 
@@ -64,6 +67,11 @@ class Smooth:
     def lipschitz(self) -> float:
         """A constant L with |f(x) - f(z)| <= L |x - z|."""
         return FUNCTIONS[self.function].lipschitz(self.dimension)
+
+    @property
+    def span(self) -> float:
+        """How far apart two values of f lie at most: a mean of labels is never farther off."""
+        return FUNCTIONS[self.function].span(self.dimension)
 
     @property
     def structure(self) -> Structure:

@@ -61,7 +61,10 @@ def icl_transition(examples: int, levels: int) -> Bound:
     at_least_one(examples=examples)
     if levels < 1:
         raise ValueError(f"the transition (k h)^(2(h+1)) is 0 at h = 0: levels must be at least 1, got {levels}")
-    value = float(examples * levels) ** (2 * (levels + 1))
+    try:
+        value = float(examples * levels) ** (2 * (levels + 1))
+    except OverflowError:
+        raise ValueError(f"(k h)^(2(h+1)) is beyond float64 at k = {examples:.3g}, h = {levels}") from None
     return _claim("transition", value, "the transition", examples=examples, levels=levels)
 
 
@@ -69,7 +72,7 @@ def icl_transition(examples: int, levels: int) -> Bound:
     Source(PAPER, "the effective step"),
     test="tests/test_icl_descent.py::test_the_claimed_step_is_far_worse_than_a_constant_one",
     status="conjectured",
-    hypotheses=(CLAIMED,),
+    hypotheses=(CLAIMED, "what is shown here is that such a step would serve isotropic descent badly"),
 )
 def effective_step(layers: int, width: int) -> Bound:
     """The claimed step of the descent in a forward pass, 1 / sqrt(L d), without its constant.

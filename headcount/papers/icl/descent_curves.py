@@ -104,18 +104,19 @@ def ridge_curve(
 def plateau(spectrum: Spectrum, depth: int, *, dimension: int = 4) -> float:
     """What is left with an infinite context, each layer at its best step: the floor that only depth lowers.
 
-    Isotropic: one step of 1 ends it. A fixed covariance: a layer may learn its inverse, so one ends it too. Rotated
-    anew the layers know the eigenvalues only: the best polynomial of degree L in them, prod (1 - eta_l s), is left.
+    By arithmetic, not measured. A fixed covariance lets a layer learn a step for each of its axes, 1/s, and isotropic
+    ones have one axis only: what those steps leave is computed. Rotated anew the layers know the eigenvalues only: the
+    best polynomial of degree L in them, prod (1 - eta_l s), is left.
 
-    >>> plateau(Spectrum(), 1), plateau(Spectrum(2.0), 1)
-    (0.0, 0.0)
+    >>> plateau(Spectrum(), 1) < 1e-30, plateau(Spectrum(2.0), 1) < 1e-30
+    (True, True)
     >>> round(plateau(Spectrum(2.0, rotated=True), 1), 3)
     0.196
     """
     at_least_one(depth=depth, dimension=dimension)
-    if not (spectrum.rotated and spectrum.decay):
-        return 0.0
     sigma = np.array(spectrum.values(dimension))
+    if not (spectrum.rotated and spectrum.decay):
+        return float((sigma * (1 - (1 / sigma) * sigma) ** (2 * depth)).sum() / sigma.sum())
     if depth >= dimension:  # the polynomial vanishes at every eigenvalue
         return 0.0
 

@@ -34,6 +34,7 @@ __all__ = [
     "train_readers",
 ]
 
+LOST = 1.0  # the relative error of a member that diverged: what saying 0 would score
 CHUNK = 25  # steps drawn, and on a GPU recorded, together
 SETTINGS = {
     "isotropic": Spectrum(),
@@ -251,7 +252,10 @@ def shape_study(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in (_sized(r) for r in rows if r["study"] == "shapes"):
         errors = sorted(seed["nmse"] for seed in _by_seed(row))
         kept = {name: row[name] for name in ("covariance", "length", "depth", "width", "parameters")}
-        made.append({**kept, "median": median(errors), "least": errors[0], "most": errors[-1]})
+        edge = _best_rate(row) in (0, len(row["rates"]) - 1)
+        lost = sum(error >= LOST for error in errors)
+        spread = {"median": median(errors), "least": errors[0], "most": errors[-1]}
+        made.append({**kept, **spread, "diverged": lost, "rate at edge": edge})
     return made
 
 
@@ -269,10 +273,15 @@ def _sized(row: dict[str, Any]) -> dict[str, Any]:
 
 def _by_seed(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A row for every seed at the rate whose median validation error is smallest."""
-    best = min(range(len(row["rates"])), key=lambda i: median(row["validation"][i]))
+    best = _best_rate(row)
     kept = {name: row[name] for name in ("depth", "width", "length", "heads", "parameters")}
     for seed, value in zip(row["seeds"], row["nmse"][best], strict=True):
-        yield {**kept, "seed": seed, "lr": row["rates"][best], "nmse": value, "status": "done"}
+        status = "diverged" if value >= LOST else "done"
+        yield {**kept, "seed": seed, "lr": row["rates"][best], "nmse": value, "status": status}
+
+
+def _best_rate(row: dict[str, Any]) -> int:
+    return min(range(len(row["rates"])), key=lambda i: median(row["validation"][i]))
 
 
 def _short(value: float) -> float:

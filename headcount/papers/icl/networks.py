@@ -97,14 +97,16 @@ def safe_rate(dimension: int, examples: int) -> float:
 
 @dataclass(frozen=True)
 class Conditioned(SampledDomain):
-    """Contexts whose sample covariance has its eigenvalues in [low, high], with query and teacher of norm at most 1.
+    """Contexts whose sample covariance has its eigenvalues in [low, high], with query and teacher of bounded norms.
 
-    Drawn from the task, then the eigenvalues are clipped to the edges and norms to 1: nothing of it is assumed.
+    Drawn from the task, then the eigenvalues are clipped to the edges and norms to theirs: nothing of it is assumed.
     """
 
     task: InContext
     low: float
     high: float
+    query: float = 1.0
+    teacher: float = 1.0
 
     def sample(self, batch: int, *, generator: torch.Generator) -> Contexts:
         x, d = self.task.sample(batch, generator=generator, dtype=torch.float64)[0], self.task.dimension
@@ -112,7 +114,7 @@ class Conditioned(SampledDomain):
         s = (s.square() / self.task.examples).clamp(self.low, self.high).mul(self.task.examples).sqrt()
         inputs = u * s[:, None] @ v
         w = best_linear(x[:, :-1, :d], x[:, :-1, d], 0.0)
-        return _context(inputs, _inside(w), _inside(x[:, -1, :d]))
+        return _context(inputs, _inside(w, self.teacher), _inside(x[:, -1, :d], self.query))
 
     def covers(self, x: Contexts) -> Bool[Tensor, " batch"]:
         """Which contexts have such eigenvalues, norms and a teacher that explains every label, up to rounding."""
@@ -122,15 +124,17 @@ class Conditioned(SampledDomain):
         w = best_linear(inputs, labels, 0.0)
         explained = (torch.einsum("bkd,bd->bk", inputs, w) - labels).abs().amax(dim=1) <= 1e-7
         inside = (values >= self.low * (1 - tiny)).all(dim=1) & (values <= self.high * (1 + tiny)).all(dim=1)
-        return inside & explained & (query.norm(dim=1) <= 1 + tiny) & (w.norm(dim=1) <= 1 + tiny)
+        small = (query.norm(dim=1) <= self.query + tiny) & (w.norm(dim=1) <= self.teacher + tiny)
+        return inside & explained & small
 
     def __str__(self) -> str:
-        return f"contexts with eigenvalues in [{self.low:g}, {self.high:g}], |x_q| <= 1 and |w| <= 1"
+        norms = f"|x_q| <= {self.query:g} and |w| <= {self.teacher:g}"
+        return f"contexts with eigenvalues in [{self.low:g}, {self.high:g}], {norms}"
 
 
 @dataclass(frozen=True)
 class Planted:
-    """The teacher and the query of norm 1 along the eigenvector that descent shrinks least, at either edge."""
+    """Teacher and query of the largest norms along the eigenvector that descent shrinks least, at either edge."""
 
     rate: float
     count: int = 16
@@ -145,7 +149,7 @@ class Planted:
         u, s, v = torch.linalg.svd(x[:, :-1, :d], full_matrices=False)
         slow = abs(1 - self.rate * domain.low) >= abs(1 - self.rate * domain.high)
         s[:, -1] = math.sqrt(k * (domain.low if slow else domain.high))
-        return _context(u * s[:, None] @ v, v[:, -1], v[:, -1])
+        return _context(u * s[:, None] @ v, domain.teacher * v[:, -1], domain.query * v[:, -1])
 
 
 @implements(
@@ -158,16 +162,27 @@ class Planted:
         "eigenvalues of the context within the edges",
     ),
 )
-def descent(task: InContext, layers: int, rate: float | None = None, edges: tuple[float, float] | None = None) -> Built:
+def descent(
+    task: InContext,
+    layers: int,
+    rate: float | None = None,
+    edges: tuple[float, float] | None = None,
+    norms: tuple[float, float] = (1.0, 1.0),
+) -> Built:
     """Linear attention whose forward pass is gradient descent on its context: |answer - <w, x_q>| <= f^L |w| |x_q|.
 
     With S = X^T X / k the L-th step leaves w - w_L = (I - rate S)^L w, so f = max |1 - rate s| over the eigenvalues s
     in `edges`; without edges those of an isotropic sample, (1 -+ sqrt(d/k))^2, and without a rate 2 / (low + high).
+    `norms` are the largest |x_q| and |w|: at norms 1 few of a task's own samples are meant, as |x_q| is about sqrt(d).
     Departs: no softmax, which would need tokens of small norm or a kernel. All layers are equal.
 
     >>> built = descent(InContext(64, 16), layers=8)
     >>> built.net.shape.rate, round(built.certificate.error, 6)
     (0.8, 0.167772)
+    >>> own = descent(InContext(64, 16), layers=32, edges=(0.1, 3.4), norms=(6.5, 1.7))
+    >>> x = own.task.sample(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)[0]
+    >>> bool(own.domain.covers(x).double().mean() > 0.98), round(own.certificate.error, 3)
+    (True, 1.681)
     """
     if task.levels or task.noise:
         raise ValueError(
@@ -176,21 +191,26 @@ def descent(task: InContext, layers: int, rate: float | None = None, edges: tupl
     low, high = edges or sample_edges(task.dimension, task.examples)
     if not 0 < low <= high:
         raise ValueError(f"the eigenvalues of a context need edges 0 < low <= high, got {low:g} and {high:g}")
+    positive(largest_query=norms[0], largest_teacher=norms[1])
     rate = 2 / (low + high) if rate is None else rate
     if not 0 < rate < 2 / high:
         raise ValueError(f"descent needs a rate between 0 and 2/{high:g} = {2 / high:g}, got {rate:g}")
     factor = max(abs(1 - rate * low), abs(1 - rate * high))
     # A layer and the least-squares target each sum k + d products of numbers of size at most high / low; the steps are
     # contractions, so their roundings add.
-    rounding = 8 * (layers + 1) * (task.examples + task.dimension) * UNIT * max(1.0, high) / low
+    size = norms[0] * norms[1]
+    rounding = 8 * (layers + 1) * (task.examples + task.dimension) * UNIT * max(1.0, high) / low * size
     terms = (
-        Term("descent", factor**layers, f"{factor:.4g}^{layers}: the largest |1 - rate s|, once a layer"),
+        Term("descent", factor**layers * size, f"{factor:.4g}^{layers} |x_q| |w|: |1 - rate s|, once a layer"),
         Term("rounding", rounding, "sums of k + d products in float64, once a layer"),
     )
     source = Source("headcount", "descent in the forward pass, for Mehta and Gupta 2025")
-    certificate = Certificate(terms, source, (f"eigenvalues of X^T X / k in [{low:g}, {high:g}], |x_q|, |w| <= 1",))
+    norm_words = "|x_q|, |w| <= 1" if norms == (1.0, 1.0) else f"|x_q| <= {norms[0]:g}, |w| <= {norms[1]:g}"
+    certificate = Certificate(terms, source, (f"eigenvalues of X^T X / k in [{low:g}, {high:g}], {norm_words}",))
     net = DescentNet(DescentShape(task.dimension, layers, float(rate)))
-    return Built(net, task, certificate, Conditioned(task, low, high), (Random(), Planted(float(rate))))
+    return Built(
+        net, task, certificate, Conditioned(task, low, high, *map(float, norms)), (Random(), Planted(float(rate)))
+    )
 
 
 def context_error(x: Contexts, layers: int, rate: float) -> tuple[Float[Tensor, " batch"], Bool[Tensor, " batch"]]:
@@ -213,5 +233,5 @@ def _context(inputs: Tensor, w: Tensor, query: Tensor) -> Contexts:
     return torch.cat([examples, last[:, None]], dim=1)
 
 
-def _inside(v: Tensor) -> Tensor:
-    return v / v.norm(dim=-1, keepdim=True).clamp(min=1.0)
+def _inside(v: Tensor, most: float) -> Tensor:
+    return v / (v.norm(dim=-1, keepdim=True) / most).clamp(min=1.0)

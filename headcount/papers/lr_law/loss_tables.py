@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headcount.refusals import nearest
-from headcount.results import Study
+from headcount.results import Store, Study, read_study
 
-__all__ = ["read_losses"]
+__all__ = ["joined_study", "read_losses"]
 
 NEEDED = ("parameters", "steps", "lr")
 LOSSES = ("nmse", "loss")
@@ -42,6 +43,17 @@ def read_losses(path: Path) -> Study:
         at = (row["parameters"], row["steps"], row["lr"])
         row["seed"] = seen[at] = seen.get(at, -1) + 1
     return Study(tuple(rows))
+
+
+def joined_study(run: Path) -> Study:
+    """All studies of a store as one: the horizons of a spec, or sweeps that followed each other."""
+    specs = Store.open(run).specs()
+    if len(specs) < 2:
+        return read_study(run)
+    studies = [read_study(run, spec.content) for spec in specs]
+    rows = {row["run"]: row for study in studies for row in study}
+    damaged = sum(study.spec.get("damaged", 0) for study in studies)
+    return replace(studies[-1], rows=tuple(rows.values()), spec={**studies[-1].spec, "damaged": damaged})
 
 
 def _row(path: Path, line: int, row: dict[str, str], measure: str) -> dict[str, Any]:

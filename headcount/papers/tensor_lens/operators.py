@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -146,19 +147,21 @@ class Operator:
         """Ctr[i, j] = T[i, :, j, :] x_j, by replaying the tape on one row per token, in pieces that fit the budget.
 
         Each piece brings a row of zeros with it: what the same pass makes of them is subtracted, so that the rounding
-        that all rows share does not add up over the tokens. With the constant the sum is held to the tolerance.
+        that all rows share does not add up over the tokens. A token goes in as many times larger as there are tokens
+        (a power of two), and comes out as much smaller: T is linear, and beside the constant one token of many is
+        lost in rounding. With the constant the sum is held to the tolerance.
         `progress` is called with the tokens done and all of them; None shows a bar where there is a terminal.
         """
         cost, x, constant = self.cost.check(), self.x, self.constant
-        found = constant.new_empty(len(x), *constant.shape)
+        found, scale = constant.new_empty(len(x), *constant.shape), 2.0 ** round(math.log2(len(x)))
         at_once = self.budget.rows(found.numel() * found.element_size())
         with progress_bar(cost, len(x)) if progress is None else nullcontext(progress) as done:
             for first in range(0, len(x), at_once):
                 here = range(first, min(first + at_once, len(x)))
                 rows = x.new_zeros(len(here) + 1, *x.shape)
-                rows[range(len(here)), here] = x[first : here.stop]  # one token each, all others 0
+                rows[range(len(here)), here] = scale * x[first : here.stop]  # one token each, all others 0
                 moved = self.replay(rows)
-                found[first : here.stop] = moved[:-1] - moved[-1]
+                found[first : here.stop] = (moved[:-1] - moved[-1]) / scale
                 done(here.stop, len(x))
         self._held(found.sum(0), "the contributions")
         return found.transpose(0, 1)

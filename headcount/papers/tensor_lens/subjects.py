@@ -99,7 +99,10 @@ def _rectangular(x: Any) -> Tensor:
 def _one(x: Tensor, model: nn.Module) -> Tensor:
     x = x[0] if x.dim() == 3 and len(x) == 1 else x
     if x.dim() != 2:
-        raise ValueError(f"give one text at a time: tokens of shape (length, embed_dim), got {tuple(x.shape)}")
+        raise ValueError(
+            f"give one text at a time: tokens of shape (length, embed_dim), got {tuple(x.shape)}; "
+            "an image goes in as rows of numbers, through a module that gives them their shape again"
+        )
     if x.dtype in HALVES:
         raise ValueError(f"the tokens are {str(x.dtype)[6:]}, too coarse for a certificate; give float32 or float64")
     like = next(model.parameters(), x)

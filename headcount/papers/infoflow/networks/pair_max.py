@@ -123,7 +123,9 @@ def _layout(task: PairMax) -> Layout:
 
 def _sizes(task: PairMax, plan: _Plan) -> tuple[np.ndarray, np.ndarray]:
     D, d = len(task.matrices), task.token_dim
-    largest = [float(torch.tensor(a).abs().sum()) * plan.radius**2 + plan.product for a in task.matrices]
+    largest = [
+        float(torch.tensor(a, dtype=torch.float64).abs().sum()) * plan.radius**2 + plan.product for a in task.matrices
+    ]
     start = [plan.radius] * d + [1.0]
     return (
         np.array(start + [0.0] * (D * d + 2 * D)),
