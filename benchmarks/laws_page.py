@@ -159,10 +159,10 @@ WORDS = {
     "that diverged counts as error 1, and where some did, or where an interval ends with the range of exponents that "
     "is searched, nothing is said to be false.",
     "Consistency": "Decay of the smoother's root mean square error over the number of tokens, 95% over 20 repetitions. "
-    "The function is sin(2 sum x) on the unit cube, analytic; the space is flat (curvature 0). Of the paper its abstract "
-    "was seen; it promises at least this decay of the empirical error, and these are errors at new points of one "
-    "smoother whose bandwidth sets the rate (at d = 1 it alone gives t^(-1/3)): nothing here can be compared with the "
-    "theorem.",
+    "The function is sin(2 sum x) on the unit cube, analytic; the space is flat (curvature 0). Of the paper its "
+    "abstract was seen; it promises at least this decay of the empirical error, and these are errors at new points "
+    "of one smoother whose bandwidth sets the rate (at d = 1 it alone gives t^(-1/3)): nothing here can be compared "
+    "with the theorem.",
 }
 
 

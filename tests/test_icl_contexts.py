@@ -105,14 +105,15 @@ def test_the_grid_is_depth_one_to_eight_width_eight_to_sixty_four_context_eight_
 def test_a_planted_law_in_depth_comes_out_of_the_rows_with_its_verdict():
     def row(depth, rate_errors):
         kept = {"study": "exponents", "attention": "linear", "levels": 1, "width": 32, "examples": 32, "parameters": 1}
-        errors = [[f * (0.02 + 0.5 * depth**-0.8) * (1 + 0.01 * s) for s in (-1, 0, 1)] for f in rate_errors]
+        errors = [[f * (0.02 + 0.2 * depth**-0.8) * (1 + 0.01 * s) for s in (-1, 0, 1)] for f in rate_errors]
         return {**kept, "depth": depth, "rates": [1e-3, 1e-2], "seeds": [0, 1, 2], "validation": errors, "nmse": errors}
 
     rows = [row(depth, (3.0, 1.0)) for depth in (1, 2, 4, 8)]
     study = exponent_study(rows, "linear", 1, "depth")
     assert {r["lr"] for r in study} == {1e-2}  # the better rate was chosen
     (line,) = claims_table(rows)
-    assert line["low"] <= 0.8 <= line["high"] and line["claimed"] == 0.25 and line["verdict"] == "refuted"
+    assert line["low"] <= 0.8 <= line["high"] and line["claimed"] == 0.25
+    assert line["verdict"] == "does not hold here"  # of a summary, at these depths
 
 
 def test_a_tiny_cell_runs_for_every_study():

@@ -127,9 +127,7 @@ def test_a_language_of_ones_own_goes_through_a_sweep_to_a_page(tmp_path, monkeyp
     assert run(["sweep", "own.toml"]) == 0 and run(["report", "runs/own"]) == 0
     page = (tmp_path / "runs/own/report.html").read_text()
     assert "Squares" in page and "As many ones as a square number" in page
-    told = ["--steps", "16", "--seeds", "1", "--batch", "4", "--out", "found"]
-    assert run(["generalise", "--language", "squares_of_my_own:Squares", *told]) == 0
-    assert "no counting program of it is known" in (tmp_path / "found/generalise.html").read_text()
+    assert "no counting program of it is known" in (tmp_path / "runs/own/lengths.html").read_text()
 
 
 def test_an_edited_language_gets_rows_of_its_own(tmp_path, monkeypatch):
@@ -152,18 +150,28 @@ class NoLanguage:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("task", "said"),
     [
-        (["generalise"], "give a task, a program or a language"),
-        (["generalise", "PARTY"], "did you mean 'PARITY'"),
-        (["generalise", "UR", "--program", "say 1 if x = 1"], "give it, --program or --language alone"),
-        (["generalise", "--program", "tell 1 if x = 1"], "reads `say LETTER if CONDITION`"),
-        (["generalise", "--program", "say 1 if #[x = 1] >= 2", "--language", "a:B"], "and one of them"),
-        (["generalise", "--language", "nowhere:B"], "cannot be imported"),
-        (["generalise", "--language", f"{__name__}:NoLanguage"], "is no language"),
+        ('name = "Parrity"', "did you mean 'Parity'"),
+        ('name = "Spoken"', "'text'"),
+        ('name = "Spoken"\ntext = "tell 1 if x = 1"', "reads `say LETTER if CONDITION`"),
+        ('name = "nowhere:B"', "cannot be imported"),
+        (f'name = "{__name__}:NoLanguage"', "is no language"),
     ],
 )
-def test_what_is_no_language_is_one_line(arguments, said, capsys):
-    assert run(arguments) == 2
+def test_what_is_no_language_is_one_line(task, said, capsys, tmp_path):
+    lines = [*SPEC.strip().splitlines()]
+    kept = [line for line in map(str.strip, lines) if not line.startswith(("name = \"squares", "most"))]
+    (tmp_path / "own.toml").write_text("\n".join(kept).replace("[task]", f"[task]\n{task}"))
+    assert run(["sweep", str(tmp_path / "own.toml"), "--store", str(tmp_path / "s")]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1 and said in lines[0]
+    assert len(lines) == 1 and said in lines[0], lines
+
+
+def test_a_program_of_ones_own_is_swept(tmp_path):
+    program = 'text = "say 1 if #[x = 1] >= 2"'
+    text = textwrap.dedent(SPEC).replace('"squares_of_my_own:Squares"', '"Spoken"').replace("most = 5", program)
+    (tmp_path / "own.toml").write_text(text)
+    assert run(["sweep", str(tmp_path / "own.toml"), "--store", str(tmp_path / "s")]) == 0
+    assert run(["report", str(tmp_path / "s")]) == 0
+    assert "length generalisation is proved in the limit" in (tmp_path / "s/lengths.html").read_text()

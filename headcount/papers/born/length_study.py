@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 
@@ -31,7 +31,8 @@ BAR = 0.95
 LANGUAGES = {"MAJORITY": Recognition(Majority()), "DYCK": Recognition(Dyck()), "PARITY": Recognition(Parity())}
 
 
-class Stated(Protocol):
+@runtime_checkable
+class LengthKnowledge(Protocol):
     """What says what is proved of a letter task."""
 
     @property
@@ -39,7 +40,8 @@ class Stated(Protocol):
     def program(self) -> CountingProgram | None: ...
 
 
-class Judged(Stated, LetterTask, Protocol):
+@runtime_checkable
+class Judged(LengthKnowledge, LetterTask, Protocol):
     """A letter task of which it is known what is proved."""
 
 
@@ -92,7 +94,7 @@ def _judged(task: LetterTask) -> Judged:
 
 
 @dataclass(frozen=True)
-class Unjudged:
+class Unjudged(OwnLanguage):
     """A letter task of which nothing is known."""
 
     task: LetterTask
@@ -100,13 +102,6 @@ class Unjudged:
     @property
     def vocab(self) -> int:
         return self.task.vocab
-
-    @property
-    def length_verdict(self) -> LengthVerdict:
-        return LengthVerdict(None, OWN, "no counting program of it is known, which predicts nothing")
-
-    def program(self) -> CountingProgram | None:
-        return None
 
     def longest(self, length: int) -> int:
         return self.task.longest(length)
@@ -120,7 +115,7 @@ class LengthStudy:
     """What was measured of one task: the share of right strings in every range of lengths, seed by seed."""
 
     name: str
-    task: Stated
+    task: LengthKnowledge
     setting: BornSetting
     rows: tuple[dict[str, Any], ...]
 
@@ -135,7 +130,7 @@ class LengthStudy:
         return [cls._of_shape(study, task, layers, width) for layers, width in shapes]
 
     @classmethod
-    def _of_shape(cls, study: Study, task: Stated, layers: str, width: int) -> LengthStudy:
+    def _of_shape(cls, study: Study, task: LengthKnowledge, layers: str, width: int) -> LengthStudy:
         rows: list[Any] = [row for row in study if (row["layers"], row["embed_dim"]) == (layers, width)]  # type: ignore[typeddict-item]
         ranges = [tuple(test["lengths"]) for test in rows[0]["tests"]]
         blocks = [tuple(map(int, block.split("x"))) for block in layers.split("+")]
@@ -195,7 +190,7 @@ class LengthStudy:
         return {"task": self.name, "verdict": verdict, "setting": setting, "curve": self.curve, **words}
 
 
-def _stated_task(stated: Mapping[str, Any]) -> Stated:
+def _stated_task(stated: Mapping[str, Any]) -> LengthKnowledge:
     """The letter task of a spec, where it ships."""
     if ":" in str(stated.get("name", ":")):
         return OwnLanguage()
