@@ -28,8 +28,9 @@ if TYPE_CHECKING:
         training,
     )
     from headcount.certificates import Built, Certificate
-    from headcount.fits import Measurement, knee
-    from headcount.measuring import measure
+    from headcount.fits import knee
+    from headcount.measuring import Measurement, measure
+    from headcount.measuring.estimators import Classifier, Regressor
     from headcount.measuring.fitted import load
     from headcount.nets import Architecture
     from headcount.papers import (
@@ -62,7 +63,9 @@ __all__ = [
     "Bound",
     "Built",
     "Certificate",
+    "Classifier",
     "Measurement",
+    "Regressor",
     "Source",
     "Store",
     "Study",
@@ -109,8 +112,9 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         "certificates": ("Built", "Certificate"),
-        "fits": ("Measurement", "knee"),
-        "measuring": ("measure",),
+        "fits": ("knee",),
+        "measuring": ("Measurement", "measure"),
+        "measuring.estimators": ("Classifier", "Regressor"),
         "measuring.fitted": ("load",),
         "nets": ("Architecture",),
         "papers.infoflow": ("advise", "build", "predict"),

@@ -25,8 +25,7 @@ def register(app: typer.Typer) -> None:
         run: Run, out: To = None, predicted: Predicted = None, spec: SpecName = None, as_json: AsJson = False
     ) -> None:
         """Write the page of a study and its main figure."""
-        from headcount.fits import Measurement
-        from headcount.report import write, write_measured
+        from headcount.report import write
         from headcount.results import read_study
 
         folder = out or (run if run.is_dir() else run.parent)
@@ -35,6 +34,8 @@ def register(app: typer.Typer) -> None:
         tell_damaged(run, study)
         given = study.spec.get("measured", False)  # data of the user's own: `headcount measure` made these rows
         if given:
+            from headcount.measuring import Measurement, write_measured
+
             pages = write_measured(Measurement(study))
         else:
             pages = write(study, predicted=predicted, attention=_attention(run))
