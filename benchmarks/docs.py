@@ -27,6 +27,8 @@ from headcount.report import figure
 from headcount.reproduction import read_records, theorems
 from headcount.reproduction.side_by_side import html, markdown
 from headcount.results import read_study
+from studies.shape import page as shape_page
+from studies.worst import page as worst_page
 
 __all__ = ["GENERATED", "main"]
 
@@ -59,6 +61,10 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/images/head_count.svg": lambda: figure(read_study(DATA / "head_count.json")).standalone(),
     "docs/images/shrink_minilm.svg": lambda: shrink_minilm.picture(_json("shrink_minilm.json")).standalone(),
     "docs/images/speech_filter.svg": _speech_filter,
+    "docs/worst.html": lambda: worst_page.page(_json("worst.json")),
+    "docs/shape.html": shape_page.evidence,
+    "docs/how-many-heads.md": shape_page.answer,
+    "docs/images/shape_evidence.svg": shape_page.picture,
     "docs/images/lens_masking.svg": lambda: lens_masking.picture(_json("lens_masking.json")).standalone(),
 }
 

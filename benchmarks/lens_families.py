@@ -3,8 +3,8 @@
     python -m benchmarks.lens_families            # writes docs/tensor_lens.md between its marks, and the JSON beside it
     python -m benchmarks.lens_families --only gpt2
 
-Float64, three layers where the configuration lets us; families with RMSNorm or softmax in float32 have the tolerance
-of float32. Nothing is downloaded: every configuration is made here.
+Float32, as users load them, experts by the implementation that the library chooses; three layers where the
+configuration lets us. Nothing is downloaded: every configuration is made here.
 """
 
 from __future__ import annotations
@@ -59,6 +59,17 @@ OWN: dict[str, dict[str, Any]] = {  # what a family calls by another name
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
     "olmoe": {"num_experts": 4, "num_experts_per_tok": 2},
+    "qwen2_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
+    "granitemoe": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 24, "moe_layer_start_index": 1},
+    "hunyuan_v1_moe": {"num_experts": 4, "moe_topk": 2},
+    "aria_text": {"moe_num_experts": 4, "moe_topk": 2},
+    "glm4_moe": {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
+    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_shared_experts": 1},
+    "jetmoe": {"num_local_experts": 4, "num_experts_per_tok": 2, "kv_channels": 8},
+    "phimoe": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "flex_olmo": {"num_experts": 4, "num_experts_per_tok": 2},
+    "afmoe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
     "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "mamba": {"state_size": 4},
     "mamba2": {"state_size": 4, "num_heads": 8, "head_dim": 8, "n_groups": 1},
@@ -89,12 +100,15 @@ FAMILIES = (
     "gpt2 llama qwen2 qwen3 mistral gemma gemma2 gemma3_text phi phi3 olmo olmo2 gpt_neox gpt_neo gptj gpt_bigcode opt "
     "bloom falcon mpt smollm3 granite stablelm starcoder2 cohere cohere2 glm helium persimmon nemotron codegen biogpt "
     "bert roberta albert distilbert electra deberta-v2 camembert xlm-roberta modernbert mpnet esm fnet t5 "
-    "mixtral qwen3_moe olmoe gpt_oss mamba mamba2 rwkv recurrent_gemma jamba xlm xglm deepseek_v2 arcee seed_oss"
+    "mixtral qwen2_moe qwen3_moe olmoe gpt_oss deepseek_v2 granitemoe ernie4_5_moe hunyuan_v1_moe aria_text glm4_moe "
+    "dots1 jetmoe phimoe flex_olmo afmoe xlm xglm arcee seed_oss exaone4 olmo3 lfm2 glm4 ernie4_5 nanochat doge "
+    "roberta-prelayernorm rembert roformer megatron-bert openai-gpt mobilebert "
+    "mamba mamba2 rwkv recurrent_gemma jamba apertus yoso ibert canine llama4_text"
 )
 
 
-def made(family: str, seed: int = 0) -> Any:
-    """A tiny random model of that family in float64, in evaluation mode; biases and norms are drawn as well."""
+def made(family: str, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
+    """A tiny random model of that family in evaluation mode; biases and norms are drawn as well."""
     import transformers
 
     kind = transformers.CONFIG_MAPPING[family]
@@ -108,27 +122,30 @@ def made(family: str, seed: int = 0) -> Any:
         model: Any = transformers.T5EncoderModel(config)
     else:
         model = (encoders if both or type(config) not in decoders else decoders)[type(config)](config)
-    model = model.double().eval()
-    if any(name.endswith("experts") for name, _ in model.named_modules()):
+    model = model.to(dtype).eval()
+    if dtype == torch.float64 and any(name.endswith("experts") for name, _ in model.named_modules()):
         model.set_experts_implementation("eager")  # the grouped kernel has no float64
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in model.parameters():
-            p.add_(0.1 * torch.randn(p.shape, generator=generator, dtype=torch.float64))
+            p.add_(0.1 * torch.randn(p.shape, generator=generator, dtype=torch.float64).to(p.dtype))
     return model
 
 
-def looked_at(family: str, length: int = 9) -> dict[str, Any]:
+def looked_at(family: str, length: int = 9, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
     """One row of the table."""
     start = time.perf_counter()
     ids = torch.randint(3, 99, (length,), generator=torch.Generator().manual_seed(1))
     try:
-        model = made(family)
+        model = made(family, dtype=dtype)
     except Exception as problem:
         return {"family": family, "refused": f"not built: {str(problem).strip().splitlines()[0][:120]}", "built": False}
     try:
         found = operator(model, ids)
         gap = found.gap / float(found.output.abs().max())
+        direction = torch.randn(found.output.shape[1], generator=torch.Generator().manual_seed(3)).to(found.output)
+        read = found.read(direction).tokens
+        off = float((read - found.contributions()[-1] @ direction).abs().max() / read.abs().max())
     except ValueError as problem:
         return {"family": family, "class": type(model).__name__, "refused": str(problem), "built": True}
     except Exception as problem:
@@ -141,7 +158,8 @@ def looked_at(family: str, length: int = 9) -> dict[str, Any]:
         "class": type(model).__name__,
         **certificate,
         "sum": gap,
-        "tiled": found.tiled,
+        "read": off,
+        "together": found.together,
         "s": seconds,
     }
 
@@ -152,13 +170,13 @@ def tables(rows: list[dict[str, Any]], device: str) -> str:
     lines = [
         f"{len(good)} families, {device}; regenerate with `python -m benchmarks.lens_families`.",
         "",
-        "| family | model | replay gap | affine gap | dependence | sum against output | coarsest dtype | frozen |",
+        "| family | model | replay | affine | adjoint | slice against output | read-out against slice | frozen |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in good:
         frozen = ", ".join(f"{n} {kind}" for kind, n in row["frozen"].items())
-        numbers = f"{row['replay']:.1e} | {row['affine']:.1e} | {row['dependence']:.2f} | {row['sum']:.1e}"
-        lines.append(f"| {row['family']} | {row['class']} | {numbers} | {row['dtype']} | {frozen} |")
+        numbers = f"{row['replay']:.1e} | {row['affine']:.1e} | {row['adjoint']:.1e} | {row['sum']:.1e}"
+        lines.append(f"| {row['family']} | {row['class']} | {numbers} | {row['read']:.1e} | {frozen} |")
     lines += ["", "Refused, each with the line a user sees:", "", "| family | reason |", "|---|---|"]
     lines += [f"| {row['family']} | {row['refused']} |" for row in rows if "refused" in row and row["built"]]
     return "\n".join(lines)
@@ -178,7 +196,7 @@ def main() -> None:
         return
     import transformers
 
-    device = f"float64, {date.today()}, CPU, torch {torch.__version__}, transformers {transformers.__version__}"
+    device = f"float32, {date.today()}, CPU, torch {torch.__version__}, transformers {transformers.__version__}"
     page = DOCS / "tensor_lens.md"
     before, _, rest = page.read_text().partition(MARKS[0])
     _, _, after = rest.partition(MARKS[1])

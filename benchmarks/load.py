@@ -43,21 +43,51 @@ def large_store(folder: Path, count: int) -> Store:
     store = Store.open(folder, create=True)
     retrieval = {"name": "maxima", "count": 4}
     spec = {"structure": {"length": 8, "token_dim": 4, "retrievals": [retrieval]}}
-    store.state("large", spec, [f"{i:08x}" for i in range(count)])
+    store.state("large", spec, [f"{i:016x}" for i in range(count)])
     for start in range(0, count, TOGETHER):
         places = range(start, min(count, start + TOGETHER))
         noise = rng.random(len(places)).tolist()
         rows = [large_row(i, u) for i, u in zip(places, noise, strict=True)]
-        store.add([(row["run"], {}, row) for row in rows], {"torch": "2", "device": "cpu"})
+        store.add([(row["run"], large_member(row), row) for row in rows], {"torch": "2", "device": "cpu"})
     return store
 
 
 def large_row(i: int, noise: float) -> Any:
-    """The row of a number: its head count, length and seed, and an error that falls until four heads."""
+    """The row of a number, with every column of a true one: an error that falls until four heads."""
     heads, length, seed = i % 8 + 1, LENGTHS[i // 8 % 5], i // 40
-    row = {"run": f"{i:08x}", "task": "LinearMax", "length": length, "heads": heads, "head_dim": 8, "width": 32}
-    row |= {"layers": f"{heads}x8", "seed": seed, "data_seed": seed, "lr": 3e-3, "status": "done", "positions": 0}
-    return {**row, "embed_dim": 8 * heads, "nmse": 10.0 ** -(min(heads, 4) + noise)}
+    error = 10.0 ** -(min(heads, 4) + noise)
+    return {
+        "run": f"{i:016x}",
+        "task": "LinearMax",
+        "length": length,
+        "heads": heads,
+        "head_dim": 8,
+        "layers": f"{heads}x8",
+        "embed_dim": 8 * heads,
+        "width": 32,
+        "positions": 0,
+        "parameters": 4000 + 500 * heads,
+        "feedforward_parameters": 3000,
+        "seed": seed,
+        "data_seed": seed,
+        "lr": 3e-3,
+        "weight_decay": 1e-4,
+        "steps": 20000,
+        "nmse": error,
+        "final_nmse": 1.01 * error,
+        "train_nmse": 0.97 * error,
+        "best_step": 100 * (i % 200),
+        "status": "done",
+    }
+
+
+def large_member(row: Any) -> dict[str, Any]:
+    """What determines a row, as long as a true one is."""
+    task = {"class": "LinearMax", "directions": [[0.1234567 * k, -0.7654321 * k] for k in range(4)]}
+    task |= {"length": row["length"]}
+    arch = {"layers": [[row["heads"], 8]], "width": 32, "positions": 0, "embed_dim": row["embed_dim"]}
+    recipe = {"samples": 8000, "validation": 2000, "epochs": 150, "batch": 100, "dtype": "float32", "evaluations": 60}
+    return {"task": task, "arch": arch, "recipe": recipe, "seed": row["seed"], "data_seed": row["seed"], "lr": 3e-3}
 
 
 def measured_command(command: str, folder: Path) -> dict[str, float]:

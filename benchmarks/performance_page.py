@@ -41,9 +41,10 @@ products in TF32 on a GPU).
 Collapsed (`headcount/kernels/plain.py`), a token costs d N + 2 N h products, 416 instead of 3,232 here. Fused
 (`headcount/kernels/fused.py`), a step is seven kernels: compose each member's small matrices; features,
 scores, softmax and pooling; the tail with the squared gap and its gradient; the pooling backwards, with everything
-recomputed; the composition backwards; AdamW's schedule and its update. From width 33 on a head stays two thin maps
+recomputed; the composition backwards; AdamW's schedule and its update. From width 17 on a head stays two thin maps
 instead of one matrix (`split_heads.py`), which is one kernel more. Between them only one vector per head and sample
-goes to memory and back.
+goes to memory and back. The tables below are of the pooling before it was transposed; since then one-layer banks are 5
+to 39% faster at these shapes (docs/log.md, "one bank", and docs/data/race_one_bank.json).
 Stretches of up to 32 steps are recorded as one CUDA graph. Factors of products are rounded to float16 and summed in
 float32 ("half"): as many bits as TF32, but rounded instead of cut off; the first layer and the composed matrices keep
 twice the bits, gradients are scaled to size one, and evaluation pools with twice the bits ("fine").

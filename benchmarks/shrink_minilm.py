@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.ranking import Encoded, cranfield, interval, trec_dl
 from headcount.drawing.axes import Frame
 from headcount.drawing.panels import figure_of, frames, legend, plain_panel
 from headcount.drawing.svg import Figure
@@ -32,6 +31,7 @@ from headcount.papers.allocation.units import rewrite, survey
 from headcount.shrinking.calibration import corrected
 from headcount.shrinking.distillation import distil
 from headcount.shrinking.rank_plan import RankPlan, plan
+from headcount.shrinking.ranking import Encoded, cranfield, interval, trec_dl
 from headcount.shrinking.surgery import reduce
 
 PICTURE = Path("docs/images/shrink_minilm.svg")

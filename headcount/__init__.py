@@ -22,12 +22,13 @@ if TYPE_CHECKING:
         reproduction,
         results,
         shrinking,
+        sizing,
         sources,
         structure,
         tasks,
         training,
     )
-    from headcount.certificates import Built, Certificate
+    from headcount.certificates import Built, Certificate, Worst, certify
     from headcount.fits import knee
     from headcount.measuring import Measurement, measure
     from headcount.measuring.estimators import Classifier, Regressor
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from headcount.papers.tensor_lens import operator
     from headcount.results import Bound, Store, Study
     from headcount.shrinking import compress
+    from headcount.sizing import shape
     from headcount.sources import Source
     from headcount.tasks import task
 
@@ -69,12 +71,14 @@ __all__ = [
     "Source",
     "Store",
     "Study",
+    "Worst",
     "advise",
     "allocation",
     "born",
     "attention_svm",
     "build",
     "certificates",
+    "certify",
     "compress",
     "consistency",
     "drawing",
@@ -97,7 +101,9 @@ __all__ = [
     "report",
     "reproduction",
     "results",
+    "shape",
     "shrinking",
+    "sizing",
     "sources",
     "ssm",
     "structure",
@@ -111,7 +117,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "certificates": ("Built", "Certificate"),
+        "certificates": ("Built", "Certificate", "Worst", "certify"),
         "fits": ("knee",),
         "measuring": ("Measurement", "measure"),
         "measuring.estimators": ("Classifier", "Regressor"),
@@ -122,6 +128,7 @@ __getattr__, __dir__ = lazily(
         "papers.tensor_lens": ("operator",),
         "results": ("Bound", "Store", "Study"),
         "shrinking": ("compress",),
+        "sizing": ("shape",),
         "sources": ("Source",),
         "tasks": ("task",),
     },
@@ -149,6 +156,7 @@ __getattr__, __dir__ = lazily(
         "reproduction",
         "results",
         "shrinking",
+        "sizing",
         "sources",
         "structure",
         "tasks",

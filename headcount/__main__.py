@@ -19,7 +19,10 @@ def leave(number: int, frame: FrameType | None) -> NoReturn:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Enter; an interruption while the program is still being loaded has nothing to keep and ends it at once."""
     if arguments is None:
-        signal.signal(signal.SIGINT, leave)
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, leave)
     from headcount.cli import failures
     from headcount.cli import main as enter
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,17 @@ from headcount.refusals import RefusalError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["arrays_in", "make_folder", "refuse_no_file", "text_in", "user_cache", "whole", "whole_folder"]
+__all__ = [
+    "arrays_in",
+    "kept_folder",
+    "make_folder",
+    "refuse_no_file",
+    "settle",
+    "text_in",
+    "user_cache",
+    "whole",
+    "whole_folder",
+]
 
 
 @contextlib.contextmanager
@@ -38,9 +48,9 @@ def whole(path: str | Path) -> Iterator[Path]:
     scratch = path.with_name(f"{path.name[:100]}.{secrets.token_hex(8)}.part")
     try:
         yield scratch
-        _settle(scratch)
+        settle(scratch)
         scratch.replace(path)
-        _settle(path.parent)
+        settle(path.parent)
     except OSError as problem:
         if problem.filename is not None and Path(problem.filename) == scratch:
             problem.filename = str(path)  # the name that the reader knows
@@ -70,13 +80,32 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
     try:
         yield scratch
         for file in (*scratch.rglob("*"), scratch):
-            _settle(file)
+            settle(file)
         if path.exists():
             path.rmdir()
         scratch.rename(path)
-        _settle(path.parent)
+        settle(path.parent)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def kept_folder(path: Path, make: Callable[[Path], None]) -> Path:
+    """A folder that is made when it is first asked for; where another process was faster, theirs is taken.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp()) / "made"
+    >>> for _ in range(2):
+    ...     _ = kept_folder(folder, lambda part: print("making") or (part / "x").touch())
+    making
+    """
+    if not path.is_dir():
+        try:
+            with whole_folder(path) as part:
+                make(part)
+        except (OSError, RefusalError):
+            if not path.is_dir():
+                raise
+    return path
 
 
 def make_folder(path: Path) -> None:
@@ -91,13 +120,38 @@ def make_folder(path: Path) -> None:
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for made in missing:
-        _settle(made.parent)
+        settle(made.parent)
 
 
 def user_cache() -> Path:
-    """Where things made once are kept: $HEADCOUNT_CACHE, or headcount in the user's cache folder."""
-    given = os.environ.get("HEADCOUNT_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headcount"
+    """Where things made once are kept: $HEADCOUNT_CACHE, or headcount in the user's cache folder ($XDG_CACHE_HOME).
+
+    A variable that is empty or no absolute path counts as not set, as the XDG standard has it: a path that begins where
+    one stands would lead into whatever folder that is.
+
+    >>> from unittest.mock import patch
+    >>> with patch.dict(os.environ, {"HEADCOUNT_CACHE": "cache", "XDG_CACHE_HOME": "/var/mine"}):
+    ...     str(user_cache())
+    '/var/mine/headcount'
+    """
+    given, shared = (_absolute(os.environ.get(name)) for name in ("HEADCOUNT_CACHE", "XDG_CACHE_HOME"))
+    return given or (shared or _home() / ".cache") / "headcount"
+
+
+def _absolute(given: str | None) -> Path | None:
+    return Path(given) if given and Path(given).is_absolute() else None
+
+
+def _home() -> Path:
+    """The user's own folder, from the system's list where the environment names none."""
+    if home := _absolute(os.environ.get("HOME")):
+        return home
+    try:
+        import pwd
+
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except (ImportError, KeyError):  # Windows, or a user without a name
+        return Path.home().absolute()
 
 
 def arrays_in(path: str | Path) -> dict[str, np.ndarray]:
@@ -144,7 +198,7 @@ def refuse_no_file(path: Path) -> None:
         raise RefusalError(f"{path} {'is a directory' if path.is_dir() else 'is no plain file'}")
 
 
-def _settle(path: Path) -> None:
+def settle(path: Path) -> None:
     """Wait until what was written is on the disk, so that a power cut leaves the old file or the new one."""
     if not path.is_file() and not path.is_dir():
         return

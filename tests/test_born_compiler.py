@@ -6,7 +6,7 @@ import torch
 
 from headcount.papers.born.compiler import CountingHead, certified_length, compile
 from headcount.tasks import Alternation, Copy, Neighbour
-from headcount.tasks.counting import AtLeast, Is
+from headcount.tasks.counting import AllOf, AnyOf, AtLeast, Before, CountingProgram, Is, Negation
 from headcount.tasks.counting_text import parse_program
 
 MAJORITY = parse_program("say 1 if #[x = 1] - #[x = 0] >= 1\nsay 0 if not (2 #[not x = 1] - 3 #[before(x = 2)] >= -1)")
@@ -67,7 +67,9 @@ def test_a_string_beyond_the_certified_length_parts_the_two():
     program = Alternation(4).program()
     built = compile(program, 64)
     word = np.array([[0] * 1 + [1] * 1 + [0] * 1 + [1] * 300])  # one b, one a, then a long block
-    apart = (built(word) != program(word)).any(axis=(0, 2))
+    with pytest.raises(ValueError, match="proved exact up to 64 letters, got 303"):
+        built(word)
+    apart = (built.net(torch.from_numpy(word)).numpy() != program(word)).any(axis=(0, 2))
     assert apart.any() and apart.argmax() > 64
     # Exactly: a count of 1 has K v = (length + 1)/n, which the step reads as 1 while that is at least 1/2.
     assert apart.argmax() + 2 > 2 * 65
@@ -77,7 +79,8 @@ def test_the_step_alone_fails_from_twice_the_length_on():
     program = parse_program("say 1 if #[x = 1] >= 1")
     built = compile(program, 20)
     word = np.array([[1] + [0] * 60])
-    assert built(word)[0, :41, 0].min() == 1 and built(word)[0, 41:, 0].max() < 1
+    found = built.net(torch.from_numpy(word))
+    assert found[0, :41, 0].min() == 1 and found[0, 41:, 0].max() < 1
 
 
 def test_lengths_are_those_of_the_rounding_bound_and_smaller_for_larger_weights():
@@ -94,7 +97,7 @@ def test_lengths_are_those_of_the_rounding_bound_and_smaller_for_larger_weights(
 def test_the_mean_in_float32_keeps_within_its_bound_and_comes_near_it():
     n = 2000
     ones = torch.ones(1, n, 1, dtype=torch.float32)
-    mean = CountingHead(2, {0: 1}, {})(torch.cat([ones, torch.zeros_like(ones)], dim=2))[0, :, 1]
+    mean = CountingHead(2, {0: 1}, {}).float()(torch.cat([ones, torch.zeros_like(ones)], dim=2))[0, :, 1]
     gap = (mean.double() - 1).abs()
     assert (gap <= torch.arange(1, n + 1) * 2.0**-24).all()
 
@@ -110,3 +113,77 @@ def test_a_threshold_below_zero_says_nothing_at_the_begin_token():
     program = parse_program(f"say 1 if #[{inner}] >= 3")
     ids = np.zeros((1, 6), dtype=int)
     assert compile(program, 6)(ids)[0, :, 0].tolist() == [0, 0, 1, 1, 1, 1]
+
+
+def drawn_condition(g, depth, weights):
+    """A random condition: nested `before`, counts inside counts, weights up to a size."""
+    kind = g.integers(0, 6) if depth else 0
+    if kind == 0:
+        return Is(int(g.integers(0, 3)))
+    if kind == 1:
+        return Negation(drawn_condition(g, depth - 1, weights))
+    if kind in (2, 3):
+        part = (AllOf, AnyOf)[kind - 2]
+        return part(tuple(drawn_condition(g, depth - 1, weights) for _ in range(2)))
+    if kind == 4:
+        return Before(drawn_condition(g, depth - 1, weights))
+    sizes = [int(w) or 1 for w in g.integers(-weights, weights + 1, int(g.integers(1, 4)))]
+    terms = tuple((w, drawn_condition(g, depth - 1, weights)) for w in sizes)
+    return AtLeast(terms, int(g.integers(-weights, weights + 1)))
+
+
+@pytest.mark.parametrize("weights", [3, 10**4, 10**6, 10**9])
+def test_random_programs_with_nested_places_before_and_large_weights_are_exact(weights):
+    """Compiled equals interpreted up to the certified length; none with weights up to 1e4 is refused."""
+    g, refused = np.random.default_rng(weights), 0
+    for _ in range(60):
+        program = CountingProgram(((1, drawn_condition(g, 4, weights)),))
+        longest = min(24, certified_length(program))
+        if longest < 1:
+            refused += 1
+            continue
+        ids = g.integers(0, 3, (40, longest))
+        assert (compile(program, longest)(ids) == program(ids)).all(), str(program)
+    assert refused == 0 if weights <= 10**4 else refused <= 6
+
+
+def test_a_lag_of_several_places_is_compiled():
+    for lag in (2, 3, 5):
+        text = "x = 1"
+        for _ in range(lag):
+            text = f"before({text})"
+        built = compile(parse_program(f"say 1 if {text}"), 16)
+        ids = np.random.default_rng(lag).integers(0, 2, (50, 16))
+        wanted = np.pad(ids, ((0, 0), (lag, 0)))[:, :16] == 1
+        assert (built(ids)[..., 0] == wanted).all() and built.net.layers == lag
+
+
+@pytest.mark.parametrize("text", ["33554433 #[x = 0] - 33554432 #[x = 1] >= 1",
+                                  "1000003 #[x = 0] - 1000002 #[x = 1] - #[x = 2] >= 1"])  # fmt: skip
+def test_weights_beyond_float32_are_kept_as_they_are(text):
+    program = parse_program(f"say 1 if {text}")
+    ids = np.random.default_rng(0).integers(0, 3, (500, 100))
+    assert (compile(program, 100)(ids) == program(ids)).all()
+    assert all(b.dtype == torch.float64 for b in compile(program, 100).net.buffers())
+
+
+@pytest.mark.parametrize("blocks", [3, 4, 5, 6, 8, 12])
+def test_with_the_place_before_depth_one_predicts_every_alternation_language(blocks):
+    """The depth theorem speaks of counting without neighbours; its bound says so."""
+    task = Alternation(blocks)
+    program = task.by_changes()
+    assert program.depth == 1 and "place before" in str(task.depth.hypotheses[0])
+    g = np.random.default_rng(blocks)
+    changes = np.sort(g.integers(1, 40, (300, blocks - 1)), axis=1)  # prefixes of words of up to k blocks
+    words = (np.arange(40) >= changes[..., None]).sum(axis=1) % 2
+    assert (program(words) == task.program()(words)).all()
+    assert compile(program, 40).net.layers == 2
+
+
+def test_what_cannot_be_a_program_is_one_line():
+    for text, says in (
+        ("say 1 if " + "not " * 5000 + "x = 1", "too deep"),
+        ("say 1 if 4611686018427387904 #[x = 1] >= 1", "up to 1e"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            parse_program(text)

@@ -70,6 +70,7 @@ def test_allocate_warns_of_starved_lags(capsys):
 def test_compress_writes_both_checkpoints_and_the_table(capsys, folder, text, tmp_path):
     where = tmp_path / "out"
     arguments = ["compress", folder, "--keep", "0.5", "--text", text, "--passages", "8", "--out", where, "--padded"]
+    arguments += ["--cast", "none"]
     code, out, err = call(capsys, *arguments)
     assert code == 0, err
     assert "Ranks kept" in out and "bytes of tensors" in out and "milliseconds per batch" in out
@@ -86,7 +87,7 @@ def test_compress_writes_both_checkpoints_and_the_table(capsys, folder, text, tm
 
 def test_saturation_and_compress_read_what_compress_wrote(capsys, folder, text, tmp_path):
     first, again = tmp_path / "first", tmp_path / "again"
-    more = ["--text", text, "--passages", "8", "--json"]
+    more = ["--text", text, "--passages", "8", "--json", "--cast", "none"]
     call(capsys, "compress", folder, "--keep", "0.5", *more, "--out", first)
     code, out, err = call(capsys, "compress", first / "compact", *more, "--keep", "0.3", "--out", again, "--padded")
     assert code == 0, err

@@ -55,7 +55,8 @@ def test_build_writes_what_load_reads(run, tmp_path):
     arguments = ("build", "Wells", "--retrievals", "2", "--length", "16", "--eps", "1e-2", "--out", str(tmp_path))
     code, out, err = run(*arguments)
     assert (code, err) == (0, "")
-    assert "So: the promise of 2 heads" in out.splitlines()[-1] and "holds" in out.splitlines()[-1]
+    last = " ".join(out[out.index("So: ") :].split())
+    assert last.startswith("So: a network of 2 heads and") and "given tokens in [0, 1]^2 and float64" in last
     assert max(map(len, out.splitlines())) <= 100
     assert load(tmp_path / "net.safetensors").certificate.error <= 1e-2
     kept = json.loads((tmp_path / "certificate.json").read_text())

@@ -36,6 +36,7 @@ CASES = {
     "sweep": ("small.toml",),
     "runs": ("kept",),
     "attention": ("nets",),
+    "certify": ("nets", "--box=-1,1", "--ratio", "3", "--seconds", "5"),
     "export": ("kept/small", "--out", "given"),
     "fit": (STUDY,),
     "report": (STUDY, "--out", "page"),
@@ -64,6 +65,7 @@ CASES = {
     "saturation": ("MODEL", "--text", "TEXT", "--lengths", "8", "--samples", "1"),
     "compress": ("MODEL", "--measure", "weights", "--out", "smaller"),
     "generalise": ("UR", "--steps", "3", "--seeds", "2", "--test", "13-14", "--out", "longer"),
+    "shape": ("10M", "--context", "128", "--vocab", "1000", "--experiment", "settle.toml", "--out", "shaped"),
     "margin": ("chosen.npz", "--out", "pictures", "--steps", "20"),
     "prompt": ("--tokens", "1", "--starts", "1"),
     "reproduce": ("allocation:e-128", "--out", "made"),
@@ -87,7 +89,40 @@ ALSO = [
     ("ssm deepen", ("small.json", "--max-entry", "2", "--out", "small")),
     ("ssm deepen", ("small.json", "--depth", "2", "--out", "small")),
     ("report", ("kept/small",)),
+    ("shape", ("--evidence", "--out", "shaped")),
+    ("shape", ("10M", "--encoder", "--context", "64", "--task", "LinearMax")),
+    ("shape", ("1B", "--cache-per-token", "16kB", "--vocab", "128256", "--context", "4096")),
+    ("sweep", ("trial.toml", "--store", "kept/trial")),
 ]
+TRIAL = """
+[trial]
+text = "letters.txt"
+length = 16
+rates = [1e-2]
+seeds = [1, 2]
+batch = 4
+steps = 8
+
+[[trial.shapes]]
+name = "2 x 8"
+embed_dim = 16
+vocab = 256
+layers = [[2, 8, 2, 32]]
+
+[[trial.shapes]]
+name = "2 (1) x 8"
+embed_dim = 16
+vocab = 256
+layers = [[2, 8, 1, 40]]
+
+[promise]
+half_width = 1.0
+low = 0.5
+high = 2.0
+finds = 1.5
+noise = 0.5
+free = 10
+"""
 # Text that a program or a manuscript takes as it is: a sentence in it would be a mistake.
 RAW = [("figure", (STUDY, "--table", "latex")), ("figure", (STUDY, "--table", "markdown"))]
 
@@ -101,6 +136,8 @@ def prepared(tmp_path_factory):
     np.savez(here / "labels.npz", x=g.standard_normal((4, 3, 2)), y=np.array(list("abca")))
     np.savez(here / "chosen.npz", tokens=g.normal(size=(3, 4, 3)), queries=g.normal(size=(3, 3)), chosen=np.arange(3))
     (here / "small.toml").write_text(SPEC)
+    (here / "trial.toml").write_text(TRIAL)
+    (here / "letters.txt").write_bytes(bytes(g.integers(97, 105, 17 * 60).tolist()))
     system = hc.ssm.DiagonalSSM([0.9, -0.5, 0.3], [100.0, 5.0, 2.0])
     hc.ssm.save(system, here / "system.json")
     hc.ssm.save(system.deepen(2), here / "deep.json")
@@ -188,8 +225,8 @@ def strings(path):
             yield node.value
 
 
-# Where a whole command is put together for a page, or -- begins a variable of a stylesheet.
-ELSEWHERE = {"page.py", "record.py", "palette.py", "lens_pages.py", "interpolation_page.py"}
+# Where a whole command is put together (a page's, or pip's), or -- begins a variable of a stylesheet.
+ELSEWHERE = {"page.py", "record.py", "palette.py", "lens_pages.py", "interpolation_page.py", "model_places.py"}
 
 
 def test_the_library_speaks_of_arguments_and_the_doors_of_flags():

@@ -58,7 +58,7 @@ def test_an_infeasible_instance_prints_the_combination(run, tmp_path):
     x = np.array([[[1.0], [-1.0]], [[-1.0], [1.0]]])
     np.savez(tmp_path / "no.npz", tokens=x, queries=np.ones((2, 1)), chosen=np.array([0, 0]))
     code, out, _ = run(tmp_path / "no.npz")
-    assert code == 0
+    assert code == 1  # an answer, and not the one that was asked for
     assert "So: no matrix puts these tokens first" in out
     code, out, _ = run(tmp_path / "no.npz", "--json")
     found = json.loads(out)

@@ -51,7 +51,6 @@ def test_targets_of_a_prompt_are_not_excluded(run, tmp_path):
         ({"last": last[:3]}, "last"),
         ({"contexts": contexts[0]}, "3 axes"),
         ({"tagets": targets}, "did you mean 'targets'"),
-        ({"value": np.ones((4, 4))}, "independent rows"),
     ):
         np.savez(tmp_path / "bad.npz", **({"targets": targets} | held | change))
         code, out, err = run(tmp_path / "bad.npz", "--tokens", "1", "--starts", 1)

@@ -1,6 +1,7 @@
 """What a command writes, a command reads: for every command of the app, so that a new one must say who reads it."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -62,6 +63,18 @@ def measure(call, tmp_path, request):
     np.savez(tmp_path / "mine.npz", x=x, y=x[:, :, 0].max(axis=1))
     call("measure", "mine.npz", "--heads", "1-2", "--layers", "1", "--splits", "2", "--steps", "20", "--out", "found")
     assert "report.html" in call("report", "found/study.json", "--out", "again")
+
+
+def certify(call, tmp_path, request):
+    (tmp_path / "small.toml").write_text(SPEC)
+    call("sweep", "small.toml", "--store", "kept", "--save", "all")
+    found = json.loads(
+        call("certify", "kept", "--box=-1,1", "--ratio", "3", "--seconds", "5", "--out", "page", "--json")
+    )
+    assert len(found["networks"]) == 8 and all(n["worst_lower"] <= n["worst_upper"] for n in found["networks"])
+    assert len(json.loads(call("export", "page/study.json", "--json"))) == 8
+    assert json.loads(call("fit", "page/study.json", "--norm", "worst", "--json"))[0]["rows"] == 8
+    assert "report.html" in call("report", "page/study.json", "--out", "page")
 
 
 def build(call, tmp_path, request):
@@ -134,18 +147,31 @@ def stores(call, tmp_path, request):
     assert len(json.loads(call("export", "both", "--json"))) == 8
 
 
+def shape(call, tmp_path, request):
+    (tmp_path / "letters.txt").write_bytes(bytes(np.random.default_rng(0).integers(97, 105, 17 * 200).tolist()))
+    small = ("--layers", "2", "--width", "64", "--vocab", "256", "--context", "16", "--text", "letters.txt")
+    call("shape", *small, "--flops", "1e9", "--experiment", "settle.toml")
+    written = (tmp_path / "settle.toml").read_text()
+    few = re.sub(r"seeds = .*", "seeds = [1, 2]", re.sub(r"rates = .*", "rates = [1e-2]", written))
+    (tmp_path / "settle.toml").write_text(re.sub(r"steps = .*", "steps = 4", few))
+    row = json.loads(call("sweep", "settle.toml", "--store", "kept", "--json"))
+    assert row["seeds"] == 2 and (tmp_path / "kept/settled.json").exists()
+
+
 READ_BACK = {
     "apply": applied,
     "interpolate": interpolate,
     "store merge": stores,
     "store repair": stores,
     "build": build,
+    "certify": certify,
     "compress": compress,
     "demo": demo,
     "export": export,
     "measure": measure,
     "probe": probe,
     "reproduce": reproduce,
+    "shape": shape,
     "ssm deepen": deepen_and_flatten,
     "ssm export": ssm_export,
     "ssm flatten": deepen_and_flatten,

@@ -6,7 +6,7 @@ import pytest
 
 from headcount.fits.agreement import compare, judge_claims
 from headcount.results.literature import Difference, Published
-from headcount.results.record import Claim, Measured, Record
+from headcount.results.record import Measured, Record, Stated
 from headcount.sources import Source
 
 ROWS, COLUMNS = (1, 2, 3, 4, 5), (8, 16)
@@ -108,8 +108,8 @@ def test_no_published_table_without_printed_numbers_says_that_the_paper_printed_
 
 def test_nothing_in_common_is_undecided_and_statements_are_at_best_the_same_shape():
     assert compare(PLANTED, {(9, 8): [0.1]}).verdict.outcome == "undecided"
-    assert judge_claims([Claim("a", "b", True)]).outcome == "same shape"
-    assert judge_claims([Claim("a", "b", True), Claim("c", "d", False)]).outcome == "differs"
+    assert judge_claims([Stated("a", "b", True)]).outcome == "same shape"
+    assert judge_claims([Stated("a", "b", True), Stated("c", "d", False)]).outcome == "differs"
 
 
 def test_a_ragged_table_is_refused():
@@ -119,7 +119,7 @@ def test_a_ragged_table_is_refused():
 
 def test_a_record_survives_its_file(tmp_path):
     found = Measured(
-        {"planted": {(1, 8): (0.1, 0.2), ("x", "y"): (1e-7,)}}, (Claim("a", "b", True),), {"seeds": 2}, ("n",)
+        {"planted": {(1, 8): (0.1, 0.2), ("x", "y"): (1e-7,)}}, (Stated("a", "b", True),), {"seeds": 2}, ("n",)
     )
     record = Record("head-count:table-2", True, "2026-01-01", "CPU", "headcount reproduce", 1.5, found)
     path = tmp_path / "r.json"

@@ -223,3 +223,31 @@ def test_real_digits_are_memorised_and_the_estimator_clones():
     assert (
         np.abs(learner.outputs(x[:, ::-1].copy()) - (y + 1.0)[:, None]).max() <= learner.built_.certificate.error < 1e-9
     )
+
+
+@pytest.mark.parametrize(("length", "moved"), [(6, 1e-8), (6, 3e-9), (100, 1e-7), (1000, 1e-6)])
+def test_one_token_moved_a_little_in_a_long_sequence_is_told_apart(length, moved):
+    """The theorem asks for other measures, not for means a given distance apart."""
+    one = np.random.default_rng(0).standard_normal((length, 3))
+    other = one.copy()
+    other[2, 0] += moved
+    built = interpolate([one, other], [np.ones(3), -np.ones(3)])
+    assert built.check().gap < 1e-12 and built.smallest_gap < moved
+
+
+def test_what_float64_does_not_resolve_is_refused_with_the_numbers():
+    one = np.random.default_rng(0).standard_normal((1000, 3))
+    other = one.copy()
+    other[2, 0] += 1e-8
+    with pytest.raises(ValueError, match=r"means lie 1\.0e-11 apart, float64 resolves \d\.\de-11 there"):
+        interpolate([one, other], [np.ones(3), -np.ones(3)])
+
+
+def test_coarser_numbers_are_refused_and_the_data_are_not_printed():
+    built = interpolate(np.random.default_rng(1).standard_normal((30, 4, 3)), np.eye(3)[np.arange(30) % 3])
+    x = built.task.batch
+    with pytest.raises(ValueError, match="exact in float64 and false in float32"):
+        built.net(x.float())
+    with pytest.raises(ValueError, match="exact in float64 and false in float32"):
+        built.net.float()(x)
+    assert len(repr(built.task)) < 100

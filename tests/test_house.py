@@ -17,13 +17,26 @@ PACKAGE = Path(__file__).parent.parent / "headcount"
 # From the roof down. A room may use every floor below its own, and of its own floor only what NEIGHBOURS names.
 FLOORS = (
     ("cli", "__main__"),
-    ("measuring", "shrinking", "reproduction"),
+    ("measuring", "sizing", "shrinking", "reproduction"),
     ("papers",),
     ("report", "fits", "certificates", "training"),
     ("kernels",),
     ("tasks", "nets", "drawing"),
     ("results",),
-    ("_version", "sources", "structure", "refusals", "numerals", "notebook", "files", "frozen", "lazy"),
+    (
+        "_version",
+        "sources",
+        "structure",
+        "refusals",
+        "numerals",
+        "notebook",
+        "files",
+        "frozen",
+        "lazy",
+        "code_cache",
+        "visible",
+        "limits",
+    ),
 )
 NEIGHBOURS = {("report", "fits"), ("__main__", "cli")}
 GROUND = FLOORS[-1]  # its files may use each other; the test of rings watches them
@@ -181,6 +194,11 @@ LIGHT = {
     "the ground floor and the rooms of values and pictures": [
         m for m in modules() if room_of(m) in {*GROUND, "results", "drawing", "fits", "report"}
     ],
+    "what shapes cost and what is known of them": [
+        f"headcount.sizing.{name}"
+        for name in ("basis", "costing", "evidence", "expectation", "known_models", "meta_analysis", "model_configs")
+    ]
+    + ["headcount.sizing.ranked_shapes", "headcount.sizing.settling", "headcount.sizing.shape_page"],
     "every paper's bounds": [m for m in modules() if m.endswith(".bounds")],
 }
 

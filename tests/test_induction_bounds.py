@@ -114,6 +114,11 @@ def test_a_chain_that_needs_no_memory_has_no_information():
         (lambda: chi2_information(kernels(1, 1.0), (1,), parents=(1,)), "1 parents of 3 letters need 3 rows, got 9"),
         (lambda: information_set(-1, 3, (1,), 3), "concentration must be a finite number above 0"),
         (lambda: information_set(1, 3, (1,), 0), "window must be at least 1"),
+        (lambda: information_set(1, 3, (0,), 3), "different lags from 1 on"),
+        (lambda: information_set(1, 3, (1, 1), 3), "different lags from 1 on"),
+        (lambda: information_set(1, 3, (), 3), "at least one of them"),
+        (lambda: information_set(1, 1, (1,), 3), "needs 2 letters"),
+        (lambda: information_set(1, 3, (4,), 3), "outside the window"),
         (lambda: information_set(1, 3, (1,), 2, kernels=1), "at least 2 kernels, got 1"),
     ],
 )

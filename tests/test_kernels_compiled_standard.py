@@ -1,5 +1,6 @@
 """Standard encoders in compiled C++: the batched products' gradients and outputs, whatever the threads and the bank."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -139,6 +140,24 @@ def test_who_has_stopped_has_no_gradient_and_changes_nothing_for_the_others():
     assert not by_cpp(case.loss)(bank, case.batch, case.target).any()
     outputs = outputs_by_cpp(bank, case.batch)  # of everyone, still
     assert torch.allclose(outputs, outputs_of(bank, case.batch), rtol=1e-10, atol=1e-12)
+
+
+def test_who_has_stopped_takes_no_time():
+    shape = EncoderShape(((4, 12),), embed_dim=48, width=96, token_dim=4)
+    bank, x = bank_of(shape, range(8)), torch.randn(1, 100, 12, 4)
+    which, rows = torch.zeros(8, dtype=torch.int64), torch.arange(100).expand(8, -1)
+    batch = EncoderBatch(x, which, rows, torch.zeros(8, 100))
+
+    def seconds(active: torch.Tensor) -> float:
+        bank.active, took = active, []
+        for _ in range(9):
+            begun = time.process_time()
+            by_cpp()(bank, batch, batch.target)
+            took.append(time.process_time() - begun)
+        return min(took)
+
+    everyone = torch.ones(8, dtype=torch.bool)
+    assert seconds(torch.arange(8) == 3) < 0.5 * seconds(everyone)  # an eighth of the work
 
 
 def test_an_id_that_the_table_lacks_is_an_error_and_one_in_the_padding_s_end_is_not_read():

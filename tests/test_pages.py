@@ -8,6 +8,7 @@ import pytest
 
 import headcount as hc
 from headcount.cli.door import main
+from headcount.nets.saved import net_bytes
 from headcount.papers.prompts.layer_files import PromptProblem, write_problem
 from tests.browser import WIDTHS, chromium, faults_of, missing_browser
 
@@ -99,6 +100,11 @@ def interpolation(folder):
     return folder / "interpolation.html"
 
 
+def shaped(folder):
+    command("shape", "135M", "--context", "8192", "--vocab", "49152", "--out", folder)
+    return folder / "shape.html"
+
+
 def margin(folder):
     g = np.random.default_rng(0)
     chosen = {"tokens": g.normal(size=(4, 5, 3)), "queries": g.normal(size=(4, 3)), "chosen": np.arange(4)}
@@ -120,6 +126,14 @@ def prompt_beside_updates(folder):
     return folder / "prompt.html"
 
 
+def worst(folder):
+    net = hc.nets.Transformer(hc.Architecture(layers=((1, 4),), width=8), 2, seed=0)
+    (folder / "net.safetensors").write_bytes(net_bytes(net, (0.0, 1.0)))
+    sizes = ("--with", "retrievals=1", "--with", "token_dim=2", "--length", "2")
+    command("certify", folder / "net.safetensors", "--task", "Wells", *sizes, "--out", folder)
+    return folder / "worst.html"
+
+
 def lens(folder):
     net = hc.nets.Transformer(hc.Architecture(layers=((2, 4), (2, 4)), width=8), 2, seed=0)
     hc.nets.save_net(net, folder / "net.safetensors")
@@ -138,7 +152,7 @@ def deepened(folder):
     return folder / "system-deep.html"
 
 
-QUICK = (study, measurement, interpolation, margin, prompt, lens, generalise, deepened)
+QUICK = (study, measurement, interpolation, shaped, margin, prompt, lens, worst, generalise, deepened)
 SLOW = (measured, classified, prompt_beside_updates)
 KINDS = [*QUICK, *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
 

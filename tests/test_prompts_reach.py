@@ -180,10 +180,6 @@ def test_a_head_smaller_than_a_token_has_no_strip_and_one_token_reaches_everythi
 def test_what_the_theory_does_not_cover_is_refused():
     layer, last, g = drawn(0)
     context = g.standard_normal((1, 2, 6))
-    with pytest.raises(ValueError, match="is 0"):
-        reach(replace(layer, query=np.zeros((6, 6))), last, context, np.zeros((1, 6)))
-    with pytest.raises(ValueError, match="independent rows"):
-        reach(replace(layer, value=np.ones((6, 6))), last, context, np.zeros((1, 6)))
     with pytest.raises(ValueError, match="targets must be"):
         reach(layer, last, context, np.zeros((2, 6)))
     with pytest.raises(ValueError, match="tokens"):
@@ -239,3 +235,46 @@ def test_no_head_of_a_real_layer_is_held_to_a_strip_and_every_floor_stands():
         assert not row["strip"]
         assert row["condition of W_v"] < 10
         assert 0.998 < row["floor / s^2"] <= row["built / s^2"] < 1.001
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3, 5])
+@pytest.mark.parametrize("tokens", [1, 4, None])
+def test_a_singular_value_matrix_has_its_exact_answer(rank, tokens):
+    """Outputs lie in the range of W_v: what a target has outside is missed by every prompt, the rest is as ever."""
+    layer, last, g = drawn(3)
+    left, _, right = np.linalg.svd(layer.value)
+    thin = left[:, :rank] @ right[:rank]
+    contexts, targets = g.standard_normal((2, 4, 6)), g.standard_normal((2, 6))
+    found = reach(replace(layer, value=thin), last, contexts, targets, tokens)
+    outside = float(((targets - targets @ left[:, :rank] @ left[:, :rank].T) ** 2).sum())
+    assert outside <= found.floor + 1e-12 and found.floor <= found.error * (1 + 1e-12)
+    if rank == 0:
+        assert found.floor == pytest.approx(float((targets**2).sum()))
+    if tokens:
+        assert found.prompt_loss == pytest.approx(found.error, rel=1e-6)
+        for scale in (0.1, 1.0, 10.0):
+            prompt = scale * g.standard_normal((tokens, 6))
+            given = replace(layer, value=thin)
+            assert attention_loss(given, last, contexts, targets, prompt) >= found.floor * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("condition", [1e6, 1e8, 1e10, 1e11])
+def test_a_nearly_singular_value_matrix_still_gets_a_prompt_that_comes_near(condition):
+    layer, last, g = drawn(4)
+    contexts, targets = g.standard_normal((2, 4, 6)), g.standard_normal((2, 6))
+    value = layer.value @ np.diag([1, 1, 1, 1, 1, 1 / condition])
+    found = reach(replace(layer, value=value), last, contexts, targets, 4)
+    assert found.floor <= found.prompt_loss < 1.5 * found.error + 1e-9
+
+
+def test_where_all_scores_are_0_the_answer_is_closed():
+    layer, last, g = drawn(5)
+    contexts, targets = g.standard_normal((2, 3, 6)), g.standard_normal((2, 6))
+    flat = replace(layer, query=np.zeros((6, 6)))
+    for tokens in (1, 4):
+        found = reach(flat, last, contexts, targets, tokens)
+        m = tokens / (tokens + 4)  # every token weighs alike
+        means = np.array([layer.value @ np.vstack([c, last]).mean(0) for c in contexts])
+        best = ((targets - (1 - m) * means) / m).mean(0)
+        assert found.error == pytest.approx(float((((1 - m) * means + m * best - targets) ** 2).sum()))
+        assert found.prompt_loss == pytest.approx(found.error) and found.floor == pytest.approx(found.error)

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from benchmarks.ranking import cranfield, interval, ndcg, trec_dl
 from benchmarks.shrink_minilm import picture, rows, table
+from headcount.shrinking.ranking import cranfield, interval, ndcg, trec_dl
 
 
 def test_ndcg_by_hand():

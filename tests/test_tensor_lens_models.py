@@ -42,9 +42,15 @@ def test_contributions_of_a_library_model_add_up(family, tolerance):
 
 @pytest.mark.parametrize("family", ["gemma2", "mixtral", "bloom", "fnet"])
 def test_soft_caps_experts_and_own_backwards_are_no_obstacle(family):
-    row = families.looked_at(family, length=5)
+    row = families.looked_at(family, length=5, dtype=torch.float64)
     assert row["sum"] < 1e-6 and row["affine"] < row["tolerance"] and row["dependence"] > 0.1
-    assert row["tiled"] == (family == "mixtral")  # experts see tokens of all rows in one axis
+    assert (row["together"] == "recorded") == (family == "mixtral")  # experts see tokens of all rows in one axis
+
+
+@pytest.mark.parametrize("family", ["mixtral", "gpt_oss", "deepseek_v2", "phimoe", "bloom", "xglm"])
+def test_models_are_taken_in_float32_as_users_load_them(family):
+    row = families.looked_at(family, length=5)
+    assert max(row["sum"], row["read"], row["adjoint"]) < 1e-5 < row["tolerance"] and row["dtype"] == "float32"
 
 
 def test_mamba_is_refused_by_the_name_of_what_broke_it():

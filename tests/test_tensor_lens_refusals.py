@@ -100,11 +100,10 @@ BAD = {
     "sin": (torch.sin, "sin"),
     "a product of two": (lambda x: x * x.flip(-1), r"product \(mul\)"),
     "linear attention": (lambda x: (x @ x.mT) @ x, r"product \(bmm\)"),
-    "maximum of two": (lambda x: torch.maximum(x, x.flip(-1)), "maximum"),
+    "the largest of all": (lambda x: x.max() + x, "max"),
     "a scan": (lambda x: torch.cumprod(x, 1), "cumprod"),
-    "detach": (lambda x: x.detach().tanh(), "detach cuts"),
-    ".data": (lambda x: x.data.tanh(), "attribute such as .data"),
-    "a quantiser": (lambda x: torch.sign(x) * 0.5, "sign"),
+    "a number read by Python": (lambda x: x * x.detach().sum().item(), r"item\(\) hands a number"),
+    "a quantiser": (lambda x: torch.sign(x) * 0.5, "a sign is added"),
     "softmax as an activation": (lambda x: torch.softmax(x, -1), "softmax is added"),
 }
 

@@ -29,7 +29,7 @@ EPS32, EPS16 = torch.finfo(torch.float32).eps, torch.finfo(torch.float16).eps
 # A sum of n products rounds to about sqrt(n) eps; the longest chain here is five products of up to 150 terms deep,
 # of numbers whose scores reach 20: 64 eps in all. Weights of large scores feel the rounding of the score itself.
 TOLERANCE = {"ieee": 64 * EPS32, "half": 16 * EPS16, "fine": 16 * EPS16}
-pytestmark = pytest.mark.xdist_group("fused")  # one worker asks for the answers, once
+pytestmark = [pytest.mark.kernels, pytest.mark.xdist_group("fused")]  # one worker asks for the answers, once
 
 
 @cache

@@ -28,7 +28,7 @@ emulated = pytest.mark.skipif(
     native_compiler() is None or not importlib.util.find_spec("triton"), reason="needs a C++ compiler and Triton"
 )
 on_each_device = on_devices(emulated)
-pytestmark = pytest.mark.xdist_group("warps")  # one worker asks for the answers, once
+pytestmark = [pytest.mark.kernels, pytest.mark.xdist_group("warps")]  # one worker asks for the answers, once
 
 
 SHAPES = (

@@ -10,7 +10,7 @@ import pytest
 from tests.kernel_answers import asked, needs_triton, on_each_device
 from tests.test_training_fused import TOLERANCE
 
-pytestmark = pytest.mark.xdist_group("wide")  # one worker asks for the answers, once
+pytestmark = [pytest.mark.kernels, pytest.mark.xdist_group("wide")]  # one worker asks for the answers, once
 
 
 @cache

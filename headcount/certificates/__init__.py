@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headcount.certificates.domains import Box, Drawn
     from headcount.certificates.excess import gibbs_excess, mass_outside
     from headcount.certificates.network import ClassTokenNet, NetworkShape, ReluNet
+    from headcount.certificates.worst_case.worst_error import Worst, certify
 
 __all__ = [
     "Box",
@@ -28,6 +29,8 @@ __all__ = [
     "ReluNet",
     "Term",
     "Trial",
+    "Worst",
+    "certify",
     "gibbs_excess",
     "in_box",
     "load",
@@ -67,6 +70,10 @@ __getattr__, __dir__ = lazily(
         "excess": (
             "gibbs_excess",
             "mass_outside",
+        ),
+        "worst_case.worst_error": (
+            "Worst",
+            "certify",
         ),
     },
 )

@@ -11,7 +11,18 @@ from torch import Tensor
 from headcount.certificates.attack import Attempt, Trial
 from headcount.certificates.domains import Box
 
-__all__ = ["AllEqual", "Ascent", "Boundary", "NearTies", "Random", "Ties", "in_box", "on_samples"]
+__all__ = [
+    "AllEqual",
+    "Ascent",
+    "Boundary",
+    "FewValued",
+    "FromLeaves",
+    "NearTies",
+    "Random",
+    "Ties",
+    "in_box",
+    "on_samples",
+]
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,45 @@ class Boundary:
 
 
 @dataclass(frozen=True)
+class FewValued:
+    """Sequences of one or two different tokens from a grid with the corners, in every proportion.
+
+    Where trained networks were proved to be worst, nearly all of their tokens were one and the same.
+    """
+
+    count: int = 256
+    name: str = "few-valued sequences"
+
+    def __call__(
+        self, trial: Trial, worst: Float[Tensor, "few length token_dim"], generator: torch.Generator
+    ) -> Float[Tensor, "batch length token_dim"]:
+        box = trial.domain
+        assert isinstance(box, Box)
+        x = box.sample(2 * self.count, generator=generator).view(2, self.count, box.length, box.token_dim)[:, :, :1]
+        rounded = (4 * (x - box.low) / (box.high - box.low)).round() / 4 * (box.high - box.low) + box.low
+        one, two = torch.where(torch.rand(x.shape[:2], generator=generator)[..., None, None] < 0.5, rounded, x)
+        many = torch.randint(0, box.length + 1, (self.count, 1), generator=generator)
+        return torch.where((torch.arange(box.length) < many)[..., None], one, two)
+
+
+@dataclass(frozen=True, eq=False)
+class FromLeaves:
+    """Sequences that a proof of the worst error points at, as `Worst.starts` gives them, and their neighbourhoods."""
+
+    starts: Float[Tensor, "count length token_dim"]
+    around: int = 8
+    name: str = "leaves of a proof"
+
+    def __call__(
+        self, trial: Trial, worst: Float[Tensor, "few length token_dim"], generator: torch.Generator
+    ) -> Float[Tensor, "batch length token_dim"]:
+        x = self.starts.repeat(self.around, 1, 1)
+        size = 10.0 ** (-6 * torch.rand(len(x), 1, 1, generator=generator, dtype=x.dtype))
+        moved = x + size * (2 * torch.rand(x.shape, generator=generator, dtype=x.dtype) - 1)
+        return torch.cat([self.starts, trial.domain.project(moved)])
+
+
+@dataclass(frozen=True)
 class Ascent:
     """Gradient ascent on the gap from the worst inputs so far, inside the domain.
 
@@ -124,7 +174,7 @@ class Ascent:
 
 def in_box(*special: Attempt) -> tuple[Attempt, ...]:
     """The attempts for a task on a box, with a construction's `special` ones before the ascent."""
-    return (Random(), AllEqual(), Ties(), NearTies(), Boundary(), *special, Ascent())
+    return (Random(), AllEqual(), Ties(), NearTies(), Boundary(), FewValued(), *special, Ascent())
 
 
 def on_samples(*special: Attempt) -> tuple[Attempt, ...]:

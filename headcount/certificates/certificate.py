@@ -13,9 +13,12 @@ from headcount.certificates.coverage import Coverage, coverage_of
 from headcount.certificates.domains import Domain
 from headcount.frozen import checked, decode, field_of, plain, rebuilt
 from headcount.notebook import html_table, within_columns
+from headcount.results import Basis, Claim, Hypothesis, Predicate
 from headcount.sources import Source
 
 __all__ = ["Certificate", "Term"]
+
+SHORT_DOMAIN = 6  # words up to which a domain is named in a sentence
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,34 @@ class Certificate:
         if self.trial is None:
             raise ValueError("this certificate is about no network yet; use the one that a Built carries")
         return self.trial.run(self.error, seed=seed)
+
+    def claim(self, subject: str = "the network", check: Check | None = None) -> Claim:
+        """The promise as a claim on its domain, and what trying to break it found.
+
+        >>> c = Certificate((Term("outer", 0.25, "h^2/8"),), Source("headcount", "x"), ("tokens in [0, 1]",))
+        >>> print(c.claim())
+        the network is within 0.25 of the target by construction, given tokens in [0, 1]: nobody tried to break it
+        """
+        given = [self._domain] if self.domain is not None else []
+        # What it is built for is so by building; what its inputs and its arithmetic are is not.
+        given += [
+            Hypothesis(text, "assumed" if self.domain is None or "arithmetic" in text else "holds")
+            for text in self.hypotheses
+            if text != str(self.domain)
+        ]
+        given = given or [Hypothesis("the domain of the construction", short="its domain")]
+        word = Predicate.WITHIN if check is None or check.holds else Predicate.BROKEN
+        seen = "nobody tried to break it" if check is None else f"worst gap {check.gap:.4g} of {self.error:.4g}"
+        return Claim(subject, word, self.error, Basis("constructed"), self.source, tuple(given), reason=seen)
+
+    @property
+    def _domain(self) -> Hypothesis:
+        """The domain as a condition; one that leaves out some of the task's own samples says so in short too."""
+        named = str(self.domain)
+        shortly = named if len(named.split()) <= SHORT_DOMAIN else "its domain"
+        if self.coverage is not None and not self.coverage.whole:
+            shortly += f" ({100 * self.coverage.share:.3g}% of the task's samples)"
+        return Hypothesis(self.where, short=shortly)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary; numbers survive exactly."""

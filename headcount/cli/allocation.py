@@ -1,17 +1,16 @@
-"""`headcount allocate`, `saturation` and `compress`: divide a budget, see what heads use, shrink a trained model."""
+"""`headcount allocate` and `saturation`: divide a budget, see what heads use."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, Out, conclude, console, emit_json, say, show_table
-from headcount.numerals import counted, listed
+from headcount.cli.printing import MODEL_HELP, AsJson, conclude, emit_json, say, show_table, status_line
+from headcount.numerals import counted
 
-Model = Annotated[str, typer.Argument(help="A model folder, an installed package that carries one, or a hub name.")]
+Model = Annotated[str, typer.Argument(help=MODEL_HELP)]
 Text = Annotated[Path | None, typer.Option("--text", help="A text file to calibrate on.", show_default=False)]
 
 
@@ -25,7 +24,6 @@ informs only below 1/2."""
 def register(app: typer.Typer) -> None:
     app.command("allocate")(allocate)
     app.command("saturation")(saturation)
-    app.command("compress")(compress)
 
 
 def allocate(
@@ -44,10 +42,15 @@ def allocate(
     line = [{"heads": h, "error": e} for h, e in zip(counts, trade_off(budget, token_dim, counts), strict=True)]
     if as_json:
         facts = {"heads": found.heads, "head_dims": found.head_dims, "error": found.error, "lags": found.lags}
-        facts |= {"terms": found.bound.as_row(), "closed_form_error": found.relaxed.error, "rows": found.as_rows()}
+        facts |= {
+            "terms": found.bound.as_row(),
+            "claim": found.bound.claim().to_json(),
+            "closed_form_error": found.relaxed.error,
+            "rows": found.as_rows(),
+        }
         emit_json(facts | ({"curve": line} if curve else {}))
         return
-    show_table(found.as_rows(), ("lag", "weight", "heads", "head_dim", "closed form", "enough heads"))
+    show_table(found.as_rows(), ("lag", "weight", "heads", "head_dim", "closed form", "heads it needs"))
     used = sum(h * n for h, n in zip(found.heads, found.head_dims, strict=True))
     say(f"\n{found.bound}")
     say(f"{counted(sum(found.heads), 'head')}, {used:,} of {budget:,} spent; closed form {found.relaxed.error:.4g}")
@@ -58,19 +61,7 @@ def allocate(
         say(f"\nOne lag with the whole budget of {budget:,}, head_dim = {budget:,} / heads")
         show_table(line, ("heads", "error"))
     shares = ", ".join(f"{h:,} x {n:,}" for h, n in zip(found.heads, found.head_dims, strict=True))
-    conclude(f"give the lags heads x head_dim of {shares}; {_promised(found)}")
-
-
-def _promised(found: Any) -> str:
-    """The error that the division promises, or why none."""
-    if not found.starved:
-        return f"the error is at most {found.error:.3g}"
-    lags = f"lag {found.starved[0]} has" if len(found.starved) == 1 else f"lags {_and(found.starved)} have"
-    return f"no error is promised, for {lags} too few heads for the bound"
-
-
-def _and(lags: tuple[int, ...]) -> str:
-    return f"{lags[0]} and {lags[1]}" if len(lags) == 2 else listed(lags)
+    conclude(found.bound.claim(f"the {found.bound.quantity} with heads x head_dim of {shares}"))
 
 
 def saturation(
@@ -105,7 +96,7 @@ def saturation(
         raise ValueError(f"every length exceeds the {most} positions of this model")
     tokenizer = tokenizer_of(model)
     batches = [chunks(text, tokenizer, n, samples) for n in wanted]
-    with _progress() as tell:
+    with status_line() as tell:
         rows = measure(net, batches, tell)
         costs = rank_costs(net, batches[-1:], say=tell)
     found = verdicts(rows)
@@ -123,81 +114,12 @@ def saturation(
         say("\nWhat a smaller query-key rank changes: logits and outputs relatively, rows absolutely")
         show_table(costs if heads else _by_layer(costs), _COST_COLUMNS)
     else:
-        say("\nQuery-key ranks cannot be cut here: rotary positions make the product depend on the distance.")
+        say("\nRotary queries and keys have no ranks to cut: `headcount compress` takes out whole frequencies.")
     bounded = sum(bool(row["bounded"]) for row in found)
     conclude(f"{bounded} of {counted(len(found), 'layer')} keep their logits bounded as sequences grow")
 
 
 _COST_COLUMNS = ("layer", "head", "rank", "of", "logits", "row_l1", "row_l2", "output")
-
-
-def compress(
-    model: Model,
-    keep: Annotated[float, typer.Option(help="Share of the stock model's products to keep.")] = 0.5,
-    text: Text = None,
-    parts: Annotated[str, typer.Option(help="query-key, value-output, or both.")] = "both",
-    measure: Annotated[str, typer.Option(help="What error to plan by: outputs, inputs or weights.")] = "outputs",
-    rule: Annotated[str, typer.Option(help="allocated or uniform ranks.")] = "allocated",
-    passages: Annotated[int, typer.Option(help="Pieces of the text to calibrate on.")] = 128,
-    grouping: Annotated[
-        bool, typer.Option("--grouping", help="Let pairs of heads share a key where it helps.")
-    ] = False,
-    distil: Annotated[float, typer.Option(help="Minutes of self-distillation on the text afterwards.")] = 0.0,
-    out: Out = None,
-    padded: Annotated[bool, typer.Option("--padded", help="Also a checkpoint that stock transformers loads.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Shrink a trained model by choosing the rank of every head.
-
-    Under one budget; the smaller model is written with --out.
-    """
-    from headcount.nets.pretrained.model_places import folder_of
-
-    if text is None and (measure != "weights" or distil > 0):
-        raise ValueError("planning by outputs or inputs, and self-distillation, read a text: give --text FILE")
-    if padded and out is None:
-        raise ValueError("--padded writes a checkpoint: give --out DIR")
-    folder_of(model)  # what cannot be found is said before anything large is loaded
-    from headcount.shrinking import compress as shrink
-
-    with _progress() as tell:
-        report = shrink(
-            model,
-            keep,
-            text=text,
-            parts=("query-key", "value-output") if parts == "both" else (parts,),
-            measure=measure,
-            rule=rule,
-            pieces=passages,
-            grouping=grouping,
-            distil_minutes=distil,
-            out=out,
-            padded=padded,
-            on_progress=tell,
-        ).as_row()
-    if as_json:
-        emit_json(report)
-        return
-    say("Ranks kept, head by head")
-    show_table([_short(row) for row in report["plan"]], ("layer", "part", "sum", "of", "ranks"))
-    for layer, part, why in report["refused"]:
-        say(f"layer {layer}: {part} left as it is: {why}")
-    say("\nBefore and after")
-    show_table([_exact(row) for row in report["table"]], ("", "original", "compact", "ratio"))
-    say(f"\npredicted error {report['error']:.3g}; no plan with these moves is below {report['floor']:.3g}")
-    for path in report["written"]:
-        say(f"wrote {path}")
-    share = next(row["ratio"] for row in report["table"] if row[""] == "attention parameters")
-    conclude(f"{share:.0%} of the attention parameters are left")
-
-
-def _short(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "ranks": " ".join(str(r) for r in row["ranks"])}
-
-
-def _exact(row: dict[str, Any]) -> dict[str, Any]:
-    """Counts with all their digits, to the right like the rest."""
-    return {key: f"{value:>14,}" if isinstance(value, int) else value for key, value in row.items()}
 
 
 def _by_layer(costs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -216,21 +138,3 @@ def _numbers(text: str) -> list[float]:
         return [float(part) for part in text.replace(" ", "").split(",")]
     except ValueError:
         raise ValueError(f"expected numbers separated by commas, got {text!r}") from None
-
-
-class _progress:
-    """One line on a terminal's stderr that always says what is being done; elsewhere, silence."""
-
-    def __enter__(self) -> Any:
-        self.shown = console(stderr=True).status("reading the model") if sys.stderr.isatty() else None
-        if self.shown is not None:
-            self.shown.start()
-        return self.tell
-
-    def tell(self, what: str) -> None:
-        if self.shown is not None:
-            self.shown.update(what)
-
-    def __exit__(self, *_: object) -> None:
-        if self.shown is not None:
-            self.shown.stop()

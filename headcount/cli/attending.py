@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
-from headcount.cli.sweeping import SpecName, tell_other_specs
+from headcount.cli.sweeping import SpecName, one_spec
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a sweep run with --save best or --save all.")]
 Heads = Annotated[int | None, typer.Option(help="Of networks with so many heads; else the best.", show_default=False)]
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
         from headcount.training.attention_maps import attention_in
 
         at_least_one(samples=samples)
-        tell_other_specs(run, spec)
+        spec = one_spec(run, spec)
         how = {"samples": samples, "inputs": max(0, inputs), "seed": seed}
         record = attention_in(run, heads=heads, length=length, spec=spec, **how)
         folder = out or run

@@ -34,10 +34,10 @@ def register(app: typer.Typer) -> None:
             return
         found = bounds.few_heads_exponent(length=length, retrievals=retrievals, heads=heads, head_dim=head_dim)
         if as_json:
-            emit_json(found.as_row())
+            emit_json({**found.as_row(), "claim": found.claim().to_json()})
             return
         say(str(found))
-        conclude(found.meaning)
+        conclude(found.claim(f"the exponent k of eps^-k feed-forward parameters with {counted(heads, 'head')}"))
 
 
 def _show(rows: list[dict[str, object]], retrievals: int, head_dim: int) -> None:
@@ -46,9 +46,8 @@ def _show(rows: list[dict[str, object]], retrievals: int, head_dim: int) -> None
         rows, columns, title=f"exponent k of eps^-k parameters for {counted(retrievals, 'retrieval')}, Theorem 2(2)"
     )
     instead = "Theorem 2(1) applies instead" if head_dim >= 2 else "Theorem 2(1) would ask for head_dim 2"
-    say(f"At or below 0 the theorem says nothing; with enough heads (last row) {instead}.")
-    last = LENGTHS[-1]
-    grows = (
-        f"with one head the feed-forward parameters grow at least like eps^-{rows[0][f'T={last}']:g} at length {last:,}"
-    )
-    conclude(f"{grows}; with {counted(retrievals, 'head')} the length does not enter")
+    say(f"At or below 0 the theorem says nothing; with a head for each retrieval (last row) {instead}.")
+    from headcount.papers.head_count import few_heads_exponent
+
+    found = few_heads_exponent(length=LENGTHS[-1], retrievals=retrievals, heads=1, head_dim=head_dim)
+    conclude(found.claim(f"the exponent of one head at length {LENGTHS[-1]:,}"))

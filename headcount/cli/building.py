@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.infoflow import With
-from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+from headcount.cli.printing import AsJson, Out, conclude, emit_json, out_file, say, show_table
 from headcount.cli.task_options import Length, Radius, Retrievals, Seed, TaskName, TokenDim, task_of
 from headcount.numerals import counted
 
 if TYPE_CHECKING:
     from headcount.certificates import Built
+    from headcount.results import Claim
 
 
 def register(app: typer.Typer) -> None:
@@ -46,13 +47,16 @@ def register(app: typer.Typer) -> None:
         target = task_of(task, length, fields, **sizes)
         built = construct(target, eps, radius=radius, by=memorise if one_head else None)
         facts: dict[str, Any] = {"certificate": built.certificate.to_json(), "network": _sizes(built)}
-        if check:
-            facts["check"] = built.check().to_json()
+        attacked = built.check() if check else None
+        claim = built.certificate.claim(_size(facts), attacked)
+        facts["claim"] = claim.to_json()
+        if attacked is not None:
+            facts["check"] = attacked.to_json()
         if certify:
             facts["rechecked"] = _certified(built, one_head)
         if out is not None:
             facts["files"] = _write(built, out, facts, onnx)
-        emit_json(facts) if as_json else _show_built(built, facts)
+        emit_json(facts) if as_json else _show_built(built, facts, claim)
 
 
 def _sizes(built: Built) -> dict[str, Any]:
@@ -87,7 +91,7 @@ def _write(built: Built, out: Path, facts: dict[str, Any], onnx: bool) -> list[s
     return [str(f) for f in files]
 
 
-def _show_built(built: Built, facts: dict[str, Any]) -> None:
+def _show_built(built: Built, facts: dict[str, Any], claim: Claim) -> None:
     certificate, sizes = built.certificate, facts["network"]
     say(certificate.headline)
     say(certificate.where)
@@ -106,14 +110,11 @@ def _show_built(built: Built, facts: dict[str, Any]) -> None:
         show_table(facts["rechecked"]["inputs"], ("gap at most", "rounding at most", "holds"))
     for file in facts.get("files", []):
         say(f"wrote {file}")
-    say(f"\nSo: {_conclusion(built, facts)}")
+    say()
+    conclude(claim)
 
 
-def _conclusion(built: Built, facts: dict[str, Any]) -> str:
+def _size(facts: dict[str, Any]) -> str:
     heads = sum(layer["heads"] for layer in facts["network"]["layers"])
-    size = f"{counted(heads, 'head')} and {facts['network']['feedforward_parameters']:,} feed-forward parameters"
-    if "check" not in facts:
-        return f"{size} are within {built.certificate.error:.4g} by proof; nobody tried to break it."
-    verdict = "holds" if facts["check"]["holds"] else "is BROKEN"
-    gap = facts["check"]["gap"]
-    return f"the promise of {size} {verdict}: worst gap {gap:.4g} of {built.certificate.error:.4g}."
+    parameters = f"{facts['network']['feedforward_parameters']:,} feed-forward parameters"
+    return f"a network of {counted(heads, 'head')} and {parameters}"

@@ -88,13 +88,7 @@ def _show_collision(found: Collision, row: dict[str, Any], eps: float) -> None:
     if row["collides"]:
         say(f"\n{found.width(eps)}")
     tell_written(row.get("files", []))
-    if not row["collides"]:
-        conclude(f"no collision: within {eps:.3g} of the target, this attention tells all sequences tried apart")
-    else:
-        conclude(
-            f"no two-layer read-out with weights at most 1 and fewer than {row['width']:,.0f} hidden units brings this "
-            f"attention within {eps:.3g} of the target"
-        )
+    conclude(found.claim(eps))
 
 
 def _token(token: Any) -> str:

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from headcount.cli.failures import (
+    ENDINGS,
     Interruption,
     clipped,
     foreseen,
@@ -25,6 +26,7 @@ from headcount.cli.failures import (
     sentence_of,
 )
 from headcount.refusals import RefusalError, missing_package
+from headcount.visible import visible
 
 __all__ = ["Interrupted", "app", "main"]
 
@@ -39,6 +41,7 @@ ROOMS = (
     "colliding",
     "interpolating",
     "infoflow",
+    "certifying",
     "probing",
     "lens",
     "sweeping",
@@ -48,7 +51,9 @@ ROOMS = (
     "figures",
     "storing",
     "measuring",
+    "shaping",
     "allocation",
+    "compressing",
     "ssm",
     "generalise",
     "margin",
@@ -158,8 +163,9 @@ def _code(arguments: Sequence[str] | None) -> int:
 
 def _interrupted(stop: BaseException) -> int:
     with contextlib.suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
-    _say(f"headcount: interrupted. {stop}".rstrip() + "\n")
+        for number in ENDINGS:
+            signal.signal(number, signal.SIG_IGN)  # once is enough
+    _say(visible(f"headcount: interrupted. {stop}").rstrip() + "\n")
     return INTERRUPTED
 
 
@@ -228,7 +234,7 @@ def _message(mistake: Exception) -> str:
 
 
 def _refuse(sentence: str) -> int:
-    _say(f"headcount: {' '.join(sentence.split())}\n")
+    _say(f"headcount: {visible(' '.join(sentence.split()))}\n")
     return REFUSED
 
 

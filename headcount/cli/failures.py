@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import json
+import re
 import signal
 import sqlite3
 import sys
@@ -20,9 +21,21 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from headcount.limits import memory_limit
+from headcount.numerals import spoken_bytes
 from headcount.refusals import RefusalError
+from headcount.visible import visible
 
-__all__ = ["Interruption", "clipped", "foreseen", "interruptible", "is_importing", "one_line_warnings", "sentence_of"]
+__all__ = [
+    "Interruption",
+    "clipped",
+    "ENDINGS",
+    "foreseen",
+    "interruptible",
+    "is_importing",
+    "one_line_warnings",
+    "sentence_of",
+]
 
 PACKAGE = Path(__file__).parents[1]
 LONGEST = 500  # characters of a sentence
@@ -39,7 +52,24 @@ INPUT = (
     MemoryError,
     RecursionError,
 )
-TOO_LARGE = ("not enough memory", "Storage size calculation overflowed")  # in a RuntimeError of torch
+# In a RuntimeError of torch, or of whatever it calls.
+TOO_LARGE = (
+    "not enough memory",
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "Storage size calculation overflowed",
+    "std::bad_alloc",
+    "out of memory",
+    "unable to mmap",
+    "can't start new thread",
+)
+ASKED = (
+    re.compile(r"tried to allocate (\d+) bytes"),
+    re.compile(r"[Tt]ried to allocate ([\d.]+ [KMGTP]i?B)"),
+    re.compile(r"Unable to allocate ([\d.]+ [KMGTPE]iB)"),
+)
+# What asks a process to end: Ctrl-C, the system, a terminal that is closed.
+ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 NAMED = {"SafetensorError", "OutOfMemoryError", "ArrowInvalid"}  # the same, of libraries that are not loaded here
 
 
@@ -60,7 +90,8 @@ def foreseen(problem: BaseException) -> bool:
 def _is_too_large(problem: BaseException) -> bool:
     """Whether what was asked for fits no memory, in whichever of its words a library says so."""
     named = isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError"
-    return named or (isinstance(problem, RuntimeError) and any(words in str(problem) for words in TOO_LARGE))
+    told = isinstance(problem, RuntimeError | OSError) and any(words in str(problem) for words in TOO_LARGE)
+    return named or told
 
 
 def _raised_here(problem: BaseException) -> bool:
@@ -77,13 +108,27 @@ def sentence_of(problem: BaseException) -> str:
     >>> sentence_of(PermissionError(13, "Permission denied", "rows.csv")), sentence_of(RecursionError())
     ('rows.csv: permission denied', 'what was given is nested too deeply')
     """
+    if _is_too_large(problem):
+        return _of_memory(problem)
     if isinstance(problem, OSError) and problem.strerror:
         return f"{problem.filename}: {problem.strerror.lower()}" if problem.filename else problem.strerror.lower()
     if isinstance(problem, RecursionError):
         return "what was given is nested too deeply"
-    if _is_too_large(problem):
-        return f"there is not enough memory for this; ask for less at once. {clipped(problem)}"
     return clipped(problem)
+
+
+def _of_memory(problem: BaseException) -> str:
+    """What was asked for, as far as the error says it, and how much there is.
+
+    >>> _of_memory(RuntimeError("you tried to allocate 34359738368 bytes")).partition("; ")[0]
+    'there is not enough memory: 32.0 GB were asked for at once'
+    """
+    found = next((match[1] for pattern in ASKED if (match := pattern.search(str(problem)))), None)
+    asked = spoken_bytes(int(found)) if found is not None and found.isdigit() else found
+    there, who = memory_limit()
+    words = f"there is not enough memory: {asked} were asked for at once" if asked else "there is not enough memory"
+    more = "" if asked else f" ({clipped(problem)[:200]})" if str(problem) else ""
+    return f"{words}; {spoken_bytes(there)} is {who}; ask for less at once{more}"
 
 
 def clipped(problem: BaseException) -> str:
@@ -119,7 +164,7 @@ def one_line_warnings() -> Iterator[None]:
         left -= 1
         if left >= 0 and sys.stderr is not None:
             text = " ".join(str(message).split())
-            sys.stderr.write(f"headcount: warning: {text[:LONGEST]}\n")
+            sys.stderr.write(f"headcount: warning: {visible(text)[:LONGEST]}\n")
 
     before, warnings.showwarning = warnings.showwarning, show
     try:
@@ -145,14 +190,20 @@ def interruptible(noted: Interruption) -> Iterator[None]:
 
     with again.noting():
         try:
-            before = signal.signal(signal.SIGINT, note)
+            before = {number: signal.signal(number, note) for number in ENDINGS if _is_heeded(number)}
         except ValueError:  # not in the main thread
             yield
             return
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _is_heeded(number: int) -> bool:
+    """Whether a signal means anything here: whoever started us may have said that it does not, as nohup does."""
+    return number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
 
 
 class _Again:

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from headcount.cli.printing import AsJson, emit_json, out_file, say
-from headcount.cli.sweeping import SpecName, tell_damaged, tell_other_specs
+from headcount.cli.sweeping import SpecName, one_spec, tell_damaged
 from headcount.files import whole
 from headcount.refusals import nearest
+from headcount.visible import visible
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder or JSON file of a study.")]
 To = Annotated[Path | None, typer.Option("--out", help="Folder to write into; RUN by default.", show_default=False)]
@@ -37,8 +38,7 @@ def register(app: typer.Typer) -> None:
         """
         from headcount.results import read_study
 
-        tell_other_specs(run, spec)
-        study = read_study(run, spec)
+        study = read_study(run, one_spec(run, spec))
         tell_damaged(run, study)
         if table:
             from headcount.report.tabular import as_latex, as_markdown
@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
             if as_json:
                 emit_json({"table": text})
             else:
-                typer.echo(text)
+                typer.echo(visible(text))
             return
         if format not in FORMATS:
             raise ValueError(f"no figure as {format!r}; {nearest(format, FORMATS)}")

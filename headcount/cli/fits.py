@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table
-from headcount.cli.sweeping import SpecName, tell_damaged, tell_other_specs
+from headcount.cli.sweeping import SpecName, one_spec, tell_damaged
 
 if TYPE_CHECKING:
     from headcount.fits import Knee
@@ -25,6 +25,7 @@ Law = Annotated[
 LearningRate = Annotated[
     bool, typer.Option("--learning-rate", help="Fit the best learning rate in parameters and steps.")
 ]
+Norm = Annotated[str, typer.Option(help="Which error: nmse, or worst (proved, by `headcount certify RUN`).")]
 Out = Annotated[
     Path | None, typer.Option(help="With --learning-rate, write the page into this folder.", show_default=False)
 ]
@@ -38,19 +39,29 @@ def register(app: typer.Typer) -> None:
         learning_rate: LearningRate = False,
         predicted: Predicted = None,
         confidence: Confidence = 0.95,
+        norm: Norm = "nmse",
         out: Out = None,
         spec: SpecName = None,
         as_json: AsJson = False,
     ) -> None:
         """Say how many heads are enough, or fit a law of scale.
 
-        With intervals; --law fits a power law, --learning-rate the law of the best rate.
+        With intervals; --law fits a power law, --learning-rate the law of the best rate, also from a CSV of your own
+        with the columns parameters, steps, lr and loss.
         """
         from headcount.results import read_study
 
-        tell_other_specs(run, spec)
-        study = read_study(run, spec)
+        if run.suffix == ".csv":
+            if not learning_rate:
+                raise ValueError(f"{run.name} is a table of losses: it is read with --learning-rate")
+            from headcount.papers.lr_law.loss_tables import read_losses
+
+            _refuse_beside(law, predicted)
+            _learning_rate(read_losses(run), confidence, out, as_json, f"headcount fit {run} --learning-rate")
+            return
+        study = read_study(run, one_spec(run, spec))
         tell_damaged(run, study)
+        study = _in_norm(study, norm)
         if learning_rate:
             _refuse_beside(law, predicted)
             _learning_rate(study, confidence, out, as_json, f"headcount fit {run} --learning-rate")
@@ -62,6 +73,22 @@ def register(app: typer.Typer) -> None:
             emit_json(found)
         else:
             _print_knees(found) if law is None else _print_laws(found)
+
+
+def _in_norm(study: Study, norm: str) -> Study:
+    """The study with the error that is asked for in the place of the NMSE."""
+    from dataclasses import replace
+
+    from headcount.refusals import nearest
+
+    if norm not in ("nmse", "worst"):
+        raise ValueError(f"no error is called {norm!r}; {nearest(norm, ('nmse', 'worst'))}")
+    if norm == "nmse":
+        return study
+    rows = tuple(row for row in study.rows if row.get("worst_upper") is not None)
+    if not rows:
+        raise ValueError("no row has worst_upper: `headcount certify RUN --out DIR` writes DIR/study.json that has it")
+    return replace(study, rows=tuple({**row, "nmse": row["worst_upper"]} for row in rows))  # type: ignore[arg-type]
 
 
 def _refuse_beside(law: str | None, predicted: float | None) -> None:

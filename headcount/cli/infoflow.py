@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from headcount.structure import Structure
     from headcount.tasks import Task
 
-WARRANTS = {
+BASES = {
     "constructed": "a certified network of this shape exists; `build` with this architecture returns it",
-    "proved": "every network of this shape pays at least what stands at 'At least'",
+    "proved": "under the conditions below, a network of this shape pays at least what stands at 'At least'",
     "impossible": "no network of this shape computes it, at any price",
     "calculus": "InfoFlow's counting; no proof either way",
 }
@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Say whether an architecture computes a task cheaply.
 
-        By what warrant, by which plan, and what limits it.
+        On what basis, by which plan, and what limits it.
         """
         from headcount.nets import Architecture
         from headcount.papers.infoflow import draw
@@ -162,14 +162,15 @@ def _print_prediction(title: str, p: Prediction, assumed: str, files: Iterable[P
     say(f"{title} by {arch.name} ({places}): {p.verdict.upper()}, {cost}")
     if assumed:
         say(assumed)
-    _paragraph("Warrant", f"{p.warrant}: {WARRANTS[p.warrant if p.feasible else 'impossible']}")
+    _paragraph("Basis", f"{p.basis.kind}: {BASES[p.basis.kind if p.feasible else 'impossible']}")
     _paragraph("Limit", p.limiting)
     if p.fixes:
         _paragraph("Would do", "; or ".join(map(str, p.fixes)))
     if p.lower is not None:
         _paragraph("At least", str(p.lower))
-    for caution in p.cautions:
-        _paragraph("Caution", str(caution))
+    if p.outside is not None:
+        _paragraph("Outside", str(p.outside))
+    _cautions(p)
     if p.plan:
         say("\nPlan")
         for step in p.plan:
@@ -186,7 +187,12 @@ def _print_prediction(title: str, p: Prediction, assumed: str, files: Iterable[P
         _paragraph(f"  {s.status}", f"{s.says} ({s.source})", indent=16)
     say()
     tell_written(files)
-    conclude(f"{title} by {arch.name} is {p.sentence}")
+    conclude(p.claim(f"{title} by {arch.name}"))
+
+
+def _cautions(p: Prediction) -> None:
+    for caution in p.cautions:
+        _paragraph("Caution", str(caution))
 
 
 def _paragraph(label: str, words: str, indent: int = 11) -> None:
@@ -200,17 +206,19 @@ def _print_advice(title: str, advice: Advice, assumed: str, files: Iterable[Path
         say(assumed)
     for step in best.prediction.plan:
         _paragraph(f"  layer {step.layer}", f"{step.who} at {step.place}: {step.attends} ({step.mode})")
+    _cautions(best.prediction)
     say()
     rows = [
         {
             **c.as_row(),
             "parameters": magnitude(c.parameters) if c.parameters else "-",
+            "basis": c.prediction.basis.kind,
             "E": c.architecture.embed_dim,
             "pos": c.architecture.positions,
         }
         for c in advice.ranked
     ]
-    show_table(rows, ("layers", "E", "pos", "parameters", "exponent", "warrant", "reason"))
+    show_table(rows, ("layers", "E", "pos", "parameters", "exponent", "basis", "reason"))
     say(f"\nLeast heads per layer that are cheap, of dimension {advice.head_dim}")
     for f in advice.frontier:
         where = f"{f.layers} layer{'s' if f.layers > 1 else ''}, {'positions' if f.positions else 'no positions'}"
@@ -219,18 +227,16 @@ def _print_advice(title: str, advice: Advice, assumed: str, files: Iterable[Path
         _paragraph(f"  {where}", f"{heads}{why}", indent=27)
     say()
     tell_written(files)
-    conclude(_so(title, advice))
+    for line in _next(advice):
+        say(line)
+    if not best.prediction.cheap:
+        say(f"Nothing tried is cheap for {title}.")
+    conclude(advice.claim(title))
 
 
-def _so(title: str, advice: Advice) -> str:
-    """What to do now: build what is certified, or train the first."""
-    if not advice.best.prediction.cheap:
-        return f"So: nothing tried is cheap for {title}; {advice.best.prediction.sentence}."
-    first = f"So: train {advice.best.architecture.name} for {title}"
-    if not advice.buildable:
-        return f"{first}; no row is constructed."
-    made = advice.buildable[0]
-    arch = made.architecture
-    fields = f"{arch.layers}, positions={arch.positions}, embed_dim={arch.embed_dim}"
-    call = f"build(task, {advice.eps:g}, arch=Architecture({fields}))"
-    return f"{first}, or have {made.architecture.name} with a certificate: {call}."
+def _next(advice: Advice) -> Iterable[str]:
+    """What can be had with a certificate, and how."""
+    for made in advice.buildable[:1]:
+        arch = made.architecture
+        fields = f"{arch.layers}, positions={arch.positions}, embed_dim={arch.embed_dim}"
+        yield f"With a certificate: build(task, {advice.eps:g}, arch=Architecture({fields}))"

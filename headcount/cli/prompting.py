@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headcount.cli.head_options import HeadNumber, LayerNumber, ModelName, Texts
 from headcount.cli.printing import AsJson, Out, emit_json, out_file, say, show_table
 
 if TYPE_CHECKING:
@@ -24,6 +27,10 @@ def register(app: typer.Typer) -> None:
     @app.command("prompt")
     def prompt(
         data: Data = None,
+        model: ModelName = "",
+        layer: LayerNumber = 1,
+        head: HeadNumber = 1,
+        text: Texts = None,
         tokens: Annotated[str, typer.Option(help="Lengths of prompts, separated by commas.")] = "1,4,16",
         starts: Annotated[int, typer.Option(help="Starts of the training at each length.")] = 4,
         token_dim: Annotated[int, typer.Option(help="Without a file: coordinates of a token.")] = 6,
@@ -33,25 +40,53 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Say what no prompt can make a layer do.
 
-        A floor under the loss of every prompt of a length, and of any length.
+        A floor under the loss of every prompt of a length, and of any length. With --model: a head at two texts or
+        more, wanted the value of the token that it looks at most in each.
         """
         from headcount.papers.prompts.layer_files import read_problem
 
         lengths = _lengths(tokens)
         if starts < 1 or seed < 0:
             raise ValueError(f"--starts must be at least 1 and --seed at least 0, got {starts} and {seed}")
-        problem = _hard_pair(token_dim, seed) if data is None else read_problem(data)
+        if data is not None and model:
+            raise ValueError("give either a file or --model, not both")
+        wanted: Sequence[dict[str, Any]] = ()
+        words = data.name if data else f"--seed {seed} --token-dim {token_dim}"
+        if model:
+            problem, wanted, words = _of_head(model, layer, head, text or [])
+        else:
+            problem = _hard_pair(token_dim, seed) if data is None else read_problem(data)
         rows, built, trained = _rows(problem, lengths, starts, seed)
         answer = _answer(rows)
         if out:
-            _write(out, problem, rows, built, trained, answer, data, seed)
+            tuned = not (data or model)
+            _write(out, problem, rows, built, trained, answer, words, wanted, seed if tuned else None)
         if as_json:
             emit_json(rows)
             return
+        if wanted:
+            show_table(
+                wanted, ("text", "looked at most", "weight"), "what the head itself looks at most, and wanted here"
+            )
         show_table(_shown(rows), ("tokens", "floor", "least", "built", "trained"), "squares missed at the last token")
         if out:
             say(f"wrote {out / 'prompt.html'}\nwrote {out / 'prompt.npz'}")
         say(f"\n{answer}")
+
+
+def _of_head(model: str, layer: int, head: int, texts: list[str]) -> tuple[PromptProblem, list[dict[str, Any]], str]:
+    from headcount.nets.pretrained.model_places import folder_of
+    from headcount.nets.pretrained.packaged import model_and_tokenizer
+    from headcount.papers.prompts.head_problems import problem_of_head
+
+    folder_of(model)
+    problem, views = problem_of_head(*model_and_tokenizer(model), texts, layer, head)
+    rows = [
+        {"text": t[:60], "looked at most": v.pieces[v.chosen].strip(), "weight": float(v.weights[-1].max())}
+        for t, v in zip(texts, views, strict=True)
+    ]
+    words = " ".join([f"--model {model} --layer {layer} --head {head}", *(f"--text {shlex.quote(t)}" for t in texts)])
+    return problem, rows, words
 
 
 def _lengths(words: str) -> list[int]:
@@ -107,7 +142,8 @@ def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _answer(rows: list[dict[str, Any]]) -> str:
     every = rows[-1]
     if every["floor"] > 1e-9:
-        return f"So: no prompt of any length brings the loss on these targets below {every['floor']:.6g}."
+        least = f"{every['floor']:.6g} (the least lies there or up to {every['least']:.6g})"
+        return f"So: no prompt of any length brings the loss on these targets below {least}."
     near = min(rows[:-1], key=lambda row: row["built"])
     if near["floor"] > 1e-9:
         return f"So: prompts of these lengths cannot fit: {near['tokens']} tokens leave at least {near['floor']:.6g}."
@@ -115,20 +151,22 @@ def _answer(rows: list[dict[str, Any]]) -> str:
 
 
 def _write(out: Path, problem: PromptProblem, rows: list[dict[str, Any]], built: dict[int, np.ndarray],
-           trained: dict[int, list[np.ndarray]], answer: str, data: Path | None, seed: int) -> None:  # fmt: skip
+           trained: dict[int, list[np.ndarray]], answer: str, words: str, wanted: Sequence[dict[str, Any]],
+           seed: int | None) -> None:  # fmt: skip
     from headcount.papers.prompts import strip_of, tuning_rows
     from headcount.papers.prompts.layer_files import write_problem
+    from headcount.papers.prompts.strip import in_range
     from headcount.papers.prompts.strip_picture import prompt_page, strip_figure
 
     shown = dict(list(trained.items())[:4])
     figures = None
-    if strip_of(problem.layer, problem.last).slope is not None:
+    full = in_range(problem.layer, problem.targets)[0].value.shape == problem.layer.value.shape
+    if full and strip_of(problem.layer, problem.last).slope is not None:
         figures = tuple(strip_figure(problem.layer, problem.last, shown, width) for width in (640, 360))
     facts = {"sequences": len(problem.contexts), "token dim": problem.layer.token_dim}
-    tuned = [] if data else tuning_rows(problem.layer.token_dim, seed=seed)
+    tuned = [] if seed is None else tuning_rows(problem.layer.token_dim, seed=seed)
     lengths = ",".join(str(row["tokens"]) for row in rows[:-1])
-    given = data.name if data else f"--seed {seed} --token-dim {problem.layer.token_dim}"
-    command = f"headcount prompt {given} --tokens {lengths} --out DIR"
-    page = prompt_page(answer, _shown(rows), figures, facts, tuned, command)
+    command = f"headcount prompt {words} --tokens {lengths} --out DIR"
+    page = prompt_page(answer, _shown(rows), figures, facts, tuned, command, wanted)
     out_file(out, "prompt.html", page)
     write_problem(out / "prompt.npz", problem, built)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headcount.cli.printing import AsJson, conclude, emit_json, out_file, tell_written
-from headcount.cli.sweeping import SpecName, tell_damaged, tell_other_specs
+from headcount.cli.sweeping import SpecName, one_spec, tell_damaged
 
 if TYPE_CHECKING:
     from headcount.results.attention_record import AttentionRecord
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
         from headcount.results import read_study
 
         folder = out or (run if run.is_dir() else run.parent)
-        tell_other_specs(run, spec)
+        spec = one_spec(run, spec)
         study = read_study(run, spec)
         tell_damaged(run, study)
         given = study.spec.get("measured", False)  # data of the user's own: `headcount measure` made these rows
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
             pages = write_measured(Measurement(study))
         else:
-            pages = write(study, predicted=predicted, attention=_attention(run))
+            pages = write(study, predicted=predicted, attention=_attention(run, spec))
         paths = {name: str(out_file(folder, name, content)) for name, content in pages.items()}
         if as_json:
             emit_json(paths)
@@ -47,12 +47,12 @@ def register(app: typer.Typer) -> None:
             conclude(f"open {paths['report.html']} in a browser: one page that needs no other file and no network")
 
 
-def _attention(run: Path) -> AttentionRecord | None:
+def _attention(run: Path, spec: str | None) -> AttentionRecord | None:
     """Where the best network kept looks; None where none is kept, or its task does not say what it finds."""
     if not (run / "networks").is_dir():
         return None
     from headcount.training.attention_maps import attention_in
 
     with contextlib.suppress(ValueError):
-        return attention_in(run, inputs=0)
+        return attention_in(run, inputs=0, spec=spec)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,9 @@ SystemFile = Annotated[
 ]
 MaybeFile = Annotated[Path | None, typer.Argument(help="JSON or safetensors of a system.", show_default=False)]
 MaxEntry = Annotated[float | None, typer.Option(help="Largest entry wanted; the least depth that has it is taken.")]
-DealName = Annotated[str, typer.Option("--deal", help="Which modes share a chain: modulus, or angle for close poles.")]
+DealName = Annotated[
+    str, typer.Option("--deal", help="Which modes share a chain: modulus, angle for close poles, or the best of both.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +39,7 @@ def deepen(
     max_entry: MaxEntry = None,
     depth: Annotated[int | None, typer.Option(help="Depth, instead of a largest entry.")] = None,
     width: Annotated[int | None, typer.Option(help="Width; the least that holds the modes if not given.")] = None,
-    deal: DealName = "modulus",
+    deal: DealName = "",
     route: Annotated[str, typer.Option(help="chains, or stages: all modes in layer 1, then gain.")] = "chains",
     out: Out = None,
     as_json: AsJson = False,
@@ -47,21 +50,28 @@ def deepen(
     What is small already stays at depth 1, and nothing is written.
     """
     from headcount.papers.ssm.deepening_page import comparison, deepening_sentence
+    from headcount.papers.ssm.rival_forms import form_rows, winners
 
     shallow = _load_shallow(system)
-    deep = _deepened(shallow, max_entry, depth, width, _deal(deal), route)
+    deep = _deepened(shallow, max_entry, depth, width, _deal(deal) if deal else None, route)
     wanted = f"--max-entry {max_entry:g}" if max_entry is not None else f"--depth {depth}"
     small = max_entry is not None and deep.depth == 1
     files = [] if small else _write_deep(shallow, deep, out or system.parent, system, wanted)
     rows = comparison(shallow, deep)
+    beside = form_rows(shallow, deep=deep) if shallow.is_real and shallow.merged().modes > 1 else []
     if as_json:
         sizes = {row["quantity"]: {"before": row["before"], "after": row["after"]} for row in rows}
-        emit_json(sizes | _gap(shallow, deep) | {"already small": small, "files": [str(path) for path in files]})
+        forms = [{k: v if v != math.inf else None for k, v in row.items()} for row in beside]
+        told = {"already small": small, "forms": forms, "files": [str(path) for path in files]}
+        emit_json(sizes | _gap(shallow, deep) | told)
         return
     show_table(rows, ("quantity", "before", "after"))
     say(f"\nThe responses differ by {_gap(shallow, deep)['gap']:.1e} of their size over 256 samples.")
+    if beside:
+        say()
+        show_table(beside, ("budget", "form", "numbers", "bits", "gap", "worst dB"), "other forms at equal bits")
     tell_written(files)
-    conclude(deepening_sentence(shallow, deep))
+    conclude(deepening_sentence(shallow, deep) + (f"; {winners(beside)}" if beside else ""))
 
 
 def _write_deep(shallow: DiagonalSSM, deep: DeepSSM, folder: Path, system: Path, wanted: str) -> list[Path]:
@@ -290,7 +300,7 @@ def train(
 
 
 def _deepened(
-    shallow: DiagonalSSM, max_entry: float | None, depth: int | None, width: int | None, deal: Deal, route: str
+    shallow: DiagonalSSM, max_entry: float | None, depth: int | None, width: int | None, deal: Deal | None, route: str
 ) -> DeepSSM:
     if route not in ("chains", "stages"):
         raise ValueError(f"unknown route {route!r}; {nearest(route, ('chains', 'stages'))}")
@@ -300,7 +310,7 @@ def _deepened(
         assert depth is not None
         if route == "stages":
             raise ValueError("gain stages find their own depth; give --max-entry")
-        return shallow.deepen(depth, width, deal=deal)
+        return shallow.deepen(depth, width, deal=deal or _deal("modulus"))
     return (
         shallow.gain_stages(max_entry, width) if route == "stages" else shallow.deepen_to(max_entry, width, deal=deal)
     )

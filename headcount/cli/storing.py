@@ -39,12 +39,18 @@ def register(app: typer.Typer) -> None:
 
     @group.command("repair")
     def repair(folder: Folder, as_json: AsJson = False) -> None:
-        """Write a sound store from all that can be read of this one, which is put aside."""
+        """Write a sound store from all that can be read of a damaged one, which is put aside.
+
+        A sound one is left as it is; one that others use is refused.
+        """
         from headcount.results.upkeep import repair_store
 
         found = repair_store(folder)
         if as_json:
             emit_json(asdict(found))
+            return
+        if not found.aside:
+            say(f"So: nothing was done: every one of the {found.rows} rows of {found.path} is as it was written.")
             return
         say(f"{found.rows} rows are in {found.path}; the file as it was is {found.aside}.")
         _name(found.dropped)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table, tell_written
+from headcount.cli.printing import AsJson, conclude, emit_json, say, show_table, tell_written, warn
 from headcount.numerals import counted
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RUN = Annotated[Path, typer.Argument(help="Folder of a study, as `headcount sweep` wrote it.", show_default=False)]
 SpecName = Annotated[
-    str | None, typer.Option("--spec", help="Which spec of the store; the latest by default.", show_default=False)
+    str | None, typer.Option("--spec", help="Which spec of the store, where it holds several.", show_default=False)
 ]
 Every = Annotated[
     str | None,
@@ -38,6 +38,9 @@ Backend = Annotated[str, typer.Option("--backend", help="Who trains: local, or r
 Address = Annotated[
     str | None, typer.Option("--address", help="Of the Ray cluster: host:port or auto.", show_default=False)
 ]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Take banks from a process that stands still for 45 s, not for 10 min.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -51,10 +54,16 @@ def register(app: typer.Typer) -> None:
         workers: WorkerCount = None,
         backend: Backend = "local",
         address: Address = None,
+        take_over: TakeOver = False,
         as_json: AsJson = False,
     ) -> None:
         """Train every network of a spec; run it again to go on."""
         from headcount.cli.door import Interrupted
+        from headcount.sizing.settling import is_trial
+
+        if is_trial(spec):
+            _settled(spec, store, device, as_json=as_json)
+            return
         from headcount.results import Store
         from headcount.training.progress import bar
         from headcount.training.spec import Sweep
@@ -85,6 +94,7 @@ def register(app: typer.Typer) -> None:
                 checkpoint=every,
                 save=networks,
                 workers=made,
+                take_over=take_over,
             )
         except KeyboardInterrupt:
             left = len(kept.missing([member.run(asked.recipe) for member in asked.members]))
@@ -110,7 +120,7 @@ def register(app: typer.Typer) -> None:
         """
         rows, odd = list_studies(folder)
         for problem in odd:
-            typer.echo(f"headcount: {problem}", err=True)
+            warn(problem)
         if as_json:
             emit_json(rows)
         else:
@@ -127,18 +137,31 @@ def register(app: typer.Typer) -> None:
         """Write a study as rows.csv, rows.jsonl and study.json."""
         from headcount.results.export import Exported
 
-        tell_other_specs(run, spec)
-        study = Exported.of(run, spec)
-        tell_damaged(run, study.head)
+        study = Exported.of(run, one_spec(run, spec))
         if as_json:
             for piece in study.json_list():
                 sys.stdout.write(piece)
+            tell_damaged(run, study.head)
             return
-        folder = out or (run if run.is_dir() else run.parent)
-        written = list(study.write(folder))
+        written = study.write(out or (run if run.is_dir() else run.parent))
+        tell_damaged(run, study.head)
         tell_written(written)
         others = " and ".join(path.name for path in written[1:])
         conclude(f"{counted(study.count, 'row')} are in {written[0]}, and again in {others}")
+
+
+def _settled(spec: Path, store: Path | None, device: str, *, as_json: bool) -> None:
+    """Run an experiment that `headcount shape --experiment` has written: two shapes in pairs."""
+    from headcount.sizing.settling import facts_of, settle, settled_row
+
+    folder = store or Path("runs") / spec.stem
+    planned, found = settle(spec, folder, device=device, say=(lambda _: None) if as_json else say)
+    row = settled_row(planned, found)
+    if as_json:
+        emit_json(row)
+        return
+    tell_written([folder / "trial.json", folder / "settled.json"])
+    conclude(facts_of(row))
 
 
 def workers_of(count: int | None, backend: str, address: str | None, device: str) -> Callable[[], Workers] | None:
@@ -254,7 +277,7 @@ def list_studies(folder: Path) -> tuple[list[dict[str, object]], list[str]]:
         if path.exists():
             try:
                 store = Store.open(path)
-                rows += [_listed(store, spec) for spec in store.specs()]
+                rows += [_listed(store, spec, study) for spec, study in store.heads()]
             except (ValueError, OSError) as problem:
                 odd.append(" ".join(str(problem).split()))
     if odd and not rows:
@@ -262,8 +285,7 @@ def list_studies(folder: Path) -> tuple[list[dict[str, object]], list[str]]:
     return rows, odd[:2]
 
 
-def _listed(store: Store, spec: StatedSpec) -> dict[str, object]:
-    study = store.head(spec.content)
+def _listed(store: Store, spec: StatedSpec, study: Study) -> dict[str, object]:
     return {
         "study": str(store.path.parent),
         "spec": spec.label,
@@ -279,14 +301,32 @@ def tell_damaged(run: Path, study: Study) -> None:
     """Where rows are left out because they are not as they were written, say on stderr how many and what mends it."""
     if run.suffix != ".json" and (damaged := study.spec.get("damaged", 0)):
         said = f"{counted(damaged, 'damaged row')} of {run} left out; `headcount store verify` names what is damaged"
-        typer.echo(f"headcount: {said}, and the same sweep trains it again", err=True)
+        warn(f"{said}, and the same sweep trains it again")
 
 
-def tell_other_specs(run: Path, spec: str | None) -> None:
-    """Where a store holds specs of several names and none was chosen, say on stderr which is shown."""
+def one_spec(run: Path, spec: str | None) -> str | None:
+    """The address of the spec that is meant, the same from now on; where a store holds several, which is asked.
+
+    Specs of one name are versions of one, of which the latest is meant, with a line; one named "NAME, part" is a part
+    of NAME, as a search for rates makes them.
+    """
+    from headcount.refusals import RefusalError
     from headcount.results import Store
+    from headcount.results.snapshot import chosen
 
-    names = list(dict.fromkeys(s.name for s in Store.open(run).specs())) if run.suffix != ".json" else []
-    if spec is None and len(names) > 1:
-        others = ", ".join(names[:-1]) if len(names) < 7 else f"{len(names) - 1} others"
-        typer.echo(f"headcount: shown is {names[-1]!r}, stated last; {run} also holds {others} (--spec)", err=True)
+    if run.suffix == ".json":
+        return spec
+    store = Store.open(run)
+    specs = store.specs()
+    if spec is not None or not specs:
+        return chosen(specs, spec, store.path).content
+    names = list(dict.fromkeys(s.name for s in specs))
+    names = [name for name in names if name.rpartition(", ")[0] not in names]
+    if len(names) > 1:
+        which = ", ".join(names) if len(names) < 7 else f"{', '.join(names[:6])} and {len(names) - 6} more"
+        raise RefusalError(f"{run} holds several specs; say which is meant: --spec with one of {which}")
+    same = [s for s in specs if s.name == names[0]]
+    if len(same) > 1:
+        others = ", ".join(s.label for s in same[:-1][-3:])
+        warn(f"shown is {same[-1].label}, stated last; {run} also holds {others} (--spec)")
+    return same[-1].content

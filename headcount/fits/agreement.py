@@ -12,9 +12,18 @@ import numpy as np
 from headcount.fits.cells import level
 from headcount.fits.knee import change_point
 from headcount.results.literature import Cells, Published
-from headcount.results.record import Claim, Record, Reproduction
+from headcount.results.record import Record, Reproduction, Stated
 
-__all__ = ["ComparedCell", "Comparison", "Outcome", "Agreement", "compare", "comparisons", "judge_claims", "knee_of"]
+__all__ = [
+    "ComparedCell",
+    "TableComparison",
+    "Outcome",
+    "Agreement",
+    "compare",
+    "comparisons",
+    "judge_claims",
+    "knee_of",
+]
 
 Outcome = Literal["matches", "same shape", "differs", "undecided", "consistent"]
 Against = Literal["published spread", "reading", "seeds"]
@@ -59,7 +68,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TableComparison:
     """A published table beside ours: every common cell, pairs (ordered alike, compared), knees (stated, ours)."""
 
     published: Published
@@ -121,7 +130,7 @@ class Comparison:
         return f"{alike} of {compared} clearly different pairs ordered alike{knee}"
 
 
-def compare(published: Published, cells: Cells) -> Comparison:
+def compare(published: Published, cells: Cells) -> TableComparison:
     """Put measured cells beside the published ones, and judge them.
 
     A cell agrees when ours (seeds summed up as the paper does) lies within two published standard deviations or,
@@ -140,16 +149,16 @@ def compare(published: Published, cells: Cells) -> Comparison:
         for (row, column), values in cells.items()
         if published.at(row, column) is not None and len(values)
     )
-    return Comparison(published, compared, _ordered(published, compared), _knees(published, compared))
+    return TableComparison(published, compared, _ordered(published, compared), _knees(published, compared))
 
 
-def comparisons(record: Record, reproduction: Reproduction) -> list[Comparison]:
+def comparisons(record: Record, reproduction: Reproduction) -> list[TableComparison]:
     """Every published table that was measured, beside ours."""
     tables = record.measured.tables
     return [compare(table, tables[table.title]) for table in reproduction.published if table.title in tables]
 
 
-def judge_claims(claims: Sequence[Claim]) -> Agreement:
+def judge_claims(claims: Sequence[Stated]) -> Agreement:
     """The verdict on statements without numbers: there is no level to match, so the best is the same shape."""
     held = sum(claim.holds for claim in claims)
     words = f"{held} of {len(claims)} statements hold in what was measured"

@@ -154,11 +154,10 @@ def _parts(study: Study, cell: tuple[str, ...], columns: tuple[str, ...]) -> dic
 
 
 def _varies(study: Study, cell: tuple[str, ...], column: str) -> bool:
-    seen: dict[tuple[Any, ...], Any] = {}
-    return any(
-        seen.setdefault(tuple(row[c] for c in cell), value) != value
-        for row, value in ((row, _design(row, column)) for row in study)
-    )
+    """Whether some cell holds two values of a column: then there are more pairs of both than cells."""
+    cells = list(zip(*([row[c] for row in study] for c in cell), strict=True))
+    values = [_design(row, column) for row in study]
+    return len(set(zip(cells, values, strict=True))) > len(set(cells))
 
 
 def _design(row: Row, column: str) -> Any:
@@ -169,12 +168,17 @@ def _refuse_mixed(study: Study, points: str, groups: str) -> None:
     for column in (points, groups):
         if column not in study.rows[0]:
             raise ValueError(f"no column {column!r} in the study; columns: {', '.join(study.rows[0])}")
+    cells = [(row[groups], row[points]) for row in study]
+    count = len(set(cells))
     for column in DESIGN:
+        values = [row.get(column) for row in study]
+        if column in (points, groups) or len(set(zip(cells, values, strict=True))) == count:
+            continue
         seen: dict[tuple[Any, Any], Any] = {}
         for row in study:
             value = row.get(column)
             other = seen.setdefault((row[groups], row[points]), value)
-            if column not in (points, groups) and other != value:
+            if other != value:
                 where = f"{points}={row[points]} and {groups}={row[groups]}"
                 raise ValueError(
                     f"{where} has rows of {column} {other} and {value}: choose one, as where({column}=...)"
@@ -185,8 +189,9 @@ def _best_of_tuned(study: Study, points: str, groups: str) -> dict[tuple[Any, An
     best: dict[tuple[Any, Any], dict[tuple[Any, Any], float]] = {}
     for row in study:
         cell = best.setdefault((row[groups], row[points]), {})
-        seed = (row.get("data_seed", 0), row.get("seed", 0))
-        cell[seed] = min(cell.get(seed, 0.0), log_nmse(row))
+        seed, value = (row.get("data_seed", 0), row.get("seed", 0)), log_nmse(row)
+        if value < cell.setdefault(seed, value):
+            cell[seed] = value
     return best
 
 

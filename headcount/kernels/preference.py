@@ -43,15 +43,12 @@ def best(problem: Problem, bank: Bank, first: Callable[[Pack], Any], steps: int 
     """
     doubts: dict[str, str] = {}
     for backend in backends(bank.theta.device.type):
-        if steps is not None and steps < backend.long:
+        worth = steps is None or steps >= backend.long
+        if not worth or not backend.holds(problem, bank, batch := first(backend.pack)):
             continue
-        batch = first(backend.pack)
-        if not backend.holds(problem, bank, batch):
-            continue
-        doubt = complaint(backend, problem, bank, batch)
-        if doubt is None:
-            break
+        if (doubt := complaint(backend, problem, bank, batch)) is None:
+            for name, why in doubts.items():
+                print(f"headcount: {name}: {why}; {backend.name} instead", file=sys.stderr)  # noqa: T201
+            return backend
         doubts[backend.name] = doubt
-    for name, doubt in doubts.items():
-        print(f"headcount: {name}: {doubt}; {backend.name} instead", file=sys.stderr)  # noqa: T201
-    return backend
+    raise AssertionError("the last backend holds every bank and is not checked")

@@ -11,6 +11,7 @@ from headcount.drawing.svg import Figure
 from headcount.files import whole
 from headcount.numerals import short
 from headcount.report.rendering import both, render, trusted
+from headcount.visible import visible
 
 LONG = 32  # letters from which a column of words is broken into lines
 
@@ -77,7 +78,7 @@ def article(
 def write_article(path: Path, text: str) -> Path:
     """Write a page, whole or not at all."""
     with whole(path) as scratch:
-        scratch.write_text(text, encoding="utf-8")
+        scratch.write_text(visible(text), encoding="utf-8")
     return path
 
 

@@ -57,9 +57,23 @@ def report(
     `attention` is that of a network of the study, to be shown with it.
     """
     predicted = predicted_heads(study) if predicted is None else predicted
-    sections = [
-        _section(f"v{i}", label, part, predicted, confidence) for i, (label, part) in enumerate(variants(study).items())
-    ]
+    sections = _sections(study, predicted, confidence)
+    return _page(study, sections, predicted, command, confidence, attention)
+
+
+def _sections(study: Study, predicted: int | None, confidence: float) -> list[Section]:
+    parts = variants(study).items()
+    return [_section(f"v{i}", label, part, predicted, confidence) for i, (label, part) in enumerate(parts)]
+
+
+def _page(
+    study: Study,
+    sections: list[Section],
+    predicted: int | None,
+    command: str,
+    confidence: float,
+    attention: AttentionRecord | None,
+) -> str:
     return render(
         "page.html",
         study=study,
@@ -95,9 +109,12 @@ def write(
     study: Study, *, predicted: int | None = None, command: str = "", attention: AttentionRecord | None = None
 ) -> dict[str, str]:
     """The files of a report by name: the page, and its main figure for each design of the study."""
-    files = {"report.html": report(study, predicted=predicted, command=command, attention=attention)}
-    for i, part in enumerate(variants(study).values()):
-        files["curves.svg" if i == 0 else f"curves-{i + 1}.svg"] = figure(part, predicted=predicted).standalone()
+    predicted = predicted_heads(study) if predicted is None else predicted
+    sections = _sections(study, predicted, 0.95)
+    files = {"report.html": _page(study, sections, predicted, command, 0.95, attention)}
+    for i, part in enumerate(sections):
+        drawn = curves(Cells.of(part.study, "heads"), part.pooled, part.by_length, width=WIDE[0])
+        files["curves.svg" if i == 0 else f"curves-{i + 1}.svg"] = drawn.standalone()
     return files
 
 
@@ -143,10 +160,10 @@ def _headline(sections: list[Section]) -> str:
         return "No knee to report yet"
     if not found.learned:
         return "Nothing was learned at any head count"
-    return claim(found)
+    return headline(found)
 
 
-def claim(found: Knee) -> str:
+def headline(found: Knee) -> str:
     """What the interval allows to be said in a headline, and no more."""
     inside = [count for count in found.tested if found.low <= count <= (found.high or count)]
     if found.high is None:

@@ -38,10 +38,10 @@ class Table:
 def table(study: Study, most: int = MOST_ROWS) -> Table:
     """The rows of the study; of more than `most`, so many evenly spaced ones: a page must open on a telephone."""
     first = study.rows[0]
-    names = [name for name in (*COLUMNS, *first) if any(name in row for row in study)]
+    known = {name for row in study for name in row}
+    names = [name for name in dict.fromkeys((*COLUMNS, *first)) if name in known]
     names = [name for name in names if not isinstance(first.get(name), list)]  # curves have no cell of their own
-    names = list(dict.fromkeys(names))
-    varying = [n for n in names if n in FIRST or any(str(row.get(n)) != str(first.get(n)) for row in study)]
+    varying = [n for n in names if n in FIRST or _varies([row.get(n) for row in study], first.get(n))]
     order = [*(n for n in FIRST if n in varying), *(n for n in varying if n not in FIRST and n != "run")]
     order += ["run"] if "run" in varying else []
     constant = tuple((study.column_name(n), _cell(study.rows[0].get(n)).shown) for n in names if n not in order)
@@ -50,6 +50,11 @@ def table(study: Study, most: int = MOST_ROWS) -> Table:
     rows = tuple(tuple(_cell(row.get(n), n) for n in order) for row in shown)
     columns = tuple((study.column_name(n), _meaning(study, n)) for n in order)
     return Table(columns, rows, constant, len(study))
+
+
+def _varies(values: list[Any], first: Any) -> bool:
+    """Whether a value looks another than the first; equal ones need not be spelt."""
+    return any(value is not first and str(value) != str(first) for value in values)
 
 
 def _meaning(study: Study, name: str) -> str:

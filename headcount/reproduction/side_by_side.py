@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from headcount.fits.agreement import MOST, ORDERED, SPREADS, Agreement, Comparison, comparisons, judge_claims
+from headcount.fits.agreement import MOST, ORDERED, SPREADS, Agreement, TableComparison, comparisons, judge_claims
 from headcount.numerals import short
 from headcount.report.rendering import render
 from headcount.reproduction.index import REPRODUCTIONS
@@ -133,7 +133,7 @@ def html(records: Mapping[str, Record]) -> str:
 
 def _entry(reproduction: Reproduction, record: Record | None) -> PageEntry:
     if record is None:
-        empty = (_beside(Comparison(p, (), (0, 0), None)) for p in reproduction.published)
+        empty = (_beside(TableComparison(p, (), (0, 0), None)) for p in reproduction.published)
         return PageEntry(reproduction, None, tuple(replace(table, verdict=None) for table in empty))
     compared = comparisons(record, reproduction)
     known = {c.published.title for c in compared}
@@ -141,7 +141,7 @@ def _entry(reproduction: Reproduction, record: Record | None) -> PageEntry:
     return PageEntry(reproduction, record, (*(_beside(c) for c in compared), *rest))
 
 
-def _beside(comparison: Comparison) -> PageTable:
+def _beside(comparison: TableComparison) -> PageTable:
     published = comparison.published
     found = {(c.row, c.column): c for c in comparison.cells}
     rows = []

@@ -1,7 +1,20 @@
-"""Values that travel between rooms: a bound, a study, the store that keeps its rows."""
+"""Values that travel between rooms: a bound, a claim, a study, the store that keeps its rows."""
 
 from headcount.results.bound import Bound, Hypothesis
+from headcount.results.claim import Claim
 from headcount.results.store import Store, read_study
 from headcount.results.study import Study
+from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate
 
-__all__ = ["Bound", "Hypothesis", "Store", "Study", "read_study"]
+__all__ = [
+    "Basis",
+    "Bound",
+    "Claim",
+    "Comparison",
+    "Evidence",
+    "Hypothesis",
+    "Predicate",
+    "Store",
+    "Study",
+    "read_study",
+]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from headcount.sources import Source
+from headcount.sources import Source, results
+
+if TYPE_CHECKING:
+    from headcount.results.claim import Claim
 
 __all__ = ["Bound", "Hypothesis"]
 
@@ -28,11 +31,17 @@ class Hypothesis:
 
     says: str
     status: Literal["holds", "fails", "assumed"] = "assumed"
+    short: str = ""  # for a sentence of few words; empty: as it is
 
     @classmethod
-    def checked(cls, says: str, holds: bool | None) -> Hypothesis:
+    def checked(cls, says: str, holds: bool | None, short: str = "") -> Hypothesis:
         """The hypothesis after a look: True, False, or None where nothing could be seen."""
-        return cls(says, "assumed" if holds is None else "holds" if holds else "fails")
+        return cls(says, "assumed" if holds is None else "holds" if holds else "fails", short)
+
+    @property
+    def brief(self) -> str:
+        """In the fewest words that say it."""
+        return self.short or self.says
 
     def __str__(self) -> str:
         return self.says
@@ -92,6 +101,31 @@ class Bound:
         note = " (says nothing here)" if self.vacuous else ""
         given = f", if {'; '.join(self.assumed)}" if self.assumed else ""
         return f"{self.quantity} {sign} {self.value:.6g}{note}, by {self.source}{given}"
+
+    @property
+    def given(self) -> tuple[Hypothesis, ...]:
+        """The hypotheses, each with what was seen of it."""
+        return tuple(h for h in self.hypotheses if isinstance(h, Hypothesis))
+
+    @property
+    def proved(self) -> bool:
+        """Whether the statement that it is of has a proof, in its paper or here (`sources.implements`)."""
+        known = {r.status for r in results() if r.source == self.source}
+        return bool(known) and known <= {"proved in the paper", "proved here"}
+
+    def claim(self, subject: str = "") -> Claim:
+        """What it says, as a claim of its quantity (or of `subject`), with every hypothesis.
+
+        >>> print(Bound("the exponent", 6.0, "lower", Source("headcount", "x"), ("weights at most 1",)).claim())
+        the exponent is at least 6 by the calculus, unproved, given weights at most 1
+        """
+        from headcount.results.claim import Claim
+        from headcount.results.verdicts import Basis, Predicate
+
+        side = {"lower": Predicate.AT_LEAST, "upper": Predicate.AT_MOST, "exact": Predicate.EQUALS}[self.side]
+        basis = Basis("proved" if self.proved else "calculus")
+        word = Predicate.NOTHING if self.vacuous else side
+        return Claim(subject or self.quantity, word, self, basis, self.source, self.given, reason=self.meaning)
 
     def as_row(self) -> dict[str, Any]:
         """The bound as one flat machine-readable row; a value that is not finite is null."""

@@ -1,26 +1,44 @@
-"""The SQLite file under a store: opened for reading alone or for one transaction, its errors said in one line."""
+"""The SQLite file under a store: opened for reading alone or for one transaction, its errors said in one line.
+
+SQLite is its one owner: nothing else in this process opens it, since whoever closes a file drops every lock that the
+process has on it (POSIX), those of other threads too.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
-import shutil
 import sqlite3
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from headcount.files import make_folder
 from headcount.refusals import RefusalError
 
-__all__ = ["VERSION", "EmptyStoreError", "LockedError", "StoreError", "checksum", "in_one_line", "reading", "writing"]
+__all__ = [
+    "VERSION",
+    "EmptyStoreError",
+    "ForeignError",
+    "LockedError",
+    "StoreError",
+    "checksum",
+    "exclusive",
+    "identity",
+    "in_one_line",
+    "is_sound",
+    "reading",
+    "writing",
+]
 
 VERSION = 2  # 0 is what headcount 0.1.0 wrote: no checksums, one list of runs per spec
 TABLES = {"rows", "environments", "specs"}
 LOCK_WAIT = 60.0  # seconds
-COPIES = 20  # tries to copy what a killed writer left before another writer changes it
+BRIEFLY = 2.0  # seconds that a repair waits for whoever reads or writes
+COPIES = 20  # tries to read or write one file before another takes its place
 SYNCHRONOUS = "EXTRA"  # a power cut after a transaction leaves it done
 SCHEMA = """
 CREATE TABLE rows (run TEXT PRIMARY KEY, member TEXT NOT NULL, row TEXT NOT NULL, environment TEXT NOT NULL,
@@ -64,6 +82,10 @@ class EmptyStoreError(StoreError):
     """A file without a table: whoever made it was stopped before anything stood in it."""
 
 
+class ForeignError(StoreError):
+    """A file that is somebody else's, or of a version to come."""
+
+
 class LockedError(StoreError):
     """A store that another program has kept locked for longer than one waits."""
 
@@ -74,20 +96,38 @@ def checksum(run: str, member: str, row: str, environment: str) -> str:
     >>> checksum("r", "{}", "{}", "e") == checksum("r", "{}", "{ }", "e")
     False
     """
-    return hashlib.blake2b("\0".join((run, member, row, environment)).encode(), digest_size=8).hexdigest()
+    return _hashed((run.encode(), member.encode(), row.encode(), environment.encode()))
+
+
+def is_sound(texts: Sequence[Any], said: Any) -> bool:
+    """Whether the bytes of a row's texts hash to what the store says; what is no bytes was never written so.
+
+    >>> is_sound((b"r", b"{}", b"{}", b"e"), checksum("r", "{}", "{}", "e")), is_sound((b"r", None), "")
+    (True, False)
+    """
+    return all(type(text) is bytes for text in texts) and said == _hashed(texts)
+
+
+def _hashed(texts: Sequence[bytes]) -> str:
+    return hashlib.blake2b(b"\0".join(texts), digest_size=8).hexdigest()
 
 
 @contextlib.contextmanager
 def writing(path: Path, wait: float | None = None, journal: str = "delete") -> Iterator[sqlite3.Connection]:
     """One transaction, all of it or nothing, on the disk when it ends; a missing file is made."""
     make_folder(path.parent)
-    with in_one_line(path), contextlib.closing(_connected(path, wait)) as db:
-        db.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
-        if journal != "delete":  # what every connection begins with
-            db.execute(f"PRAGMA journal_mode={journal}")
-        _prepare(db, path)
-        with _transaction(db):
-            yield db
+    with in_one_line(path), contextlib.ExitStack() as stack:
+        yield _begun(path, wait, journal, stack)
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[sqlite3.Connection]:
+    """The file with every other reader and writer kept out; refused at once where one is at it. Nothing is prepared."""
+    with in_one_line(path), contextlib.closing(_connected(path, BRIEFLY)) as db:
+        with contextlib.suppress(sqlite3.DatabaseError):  # where it is in write-ahead mode
+            db.execute("PRAGMA journal_mode=DELETE")
+        db.execute("BEGIN EXCLUSIVE")
+        yield db
 
 
 @contextlib.contextmanager
@@ -95,14 +135,41 @@ def reading(path: Path, wait: float | None = None) -> Iterator[sqlite3.Connectio
     """A connection that changes nothing: not the file, nothing beside it; it works on a read-only disk."""
     with in_one_line(path), contextlib.ExitStack() as stack:
         db = _opened(path, wait, stack)
-        version = _version(db, path)
-        if version < VERSION:  # an older store is read from a copy brought up to date
-            copy = stack.enter_context(contextlib.closing(sqlite3.connect("", isolation_level=None)))
-            db.backup(copy)
-            _prepare(copy, path)
-            db = copy
+        _version(db, path)
         db.execute("BEGIN")
         yield db
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file stands at a path: another one of the same name differs. None where there is none."""
+    try:
+        found = path.stat()
+        return found.st_dev, found.st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _begun(path: Path, wait: float | None, journal: str, stack: contextlib.ExitStack) -> sqlite3.Connection:
+    """A connection within a transaction on the file that stands at the path, not on one that was put aside meanwhile.
+
+    Whoever puts a file in the place of another holds all its locks; so what stands here under our lock will stay.
+    """
+    for _ in range(COPIES):
+        before = identity(path)
+        with contextlib.ExitStack() as attempt:
+            db = attempt.enter_context(contextlib.closing(_connected(path, wait)))
+            db.execute(f"PRAGMA synchronous={SYNCHRONOUS}")
+            if path.with_name(f"{path.name}-wal").exists() or _is_old(path):
+                with contextlib.suppress(sqlite3.OperationalError):  # as it is while others are connected
+                    db.execute("PRAGMA journal_mode=DELETE")
+            attempt.enter_context(_transaction(db))
+            if identity(path) == before:
+                if journal != "delete":  # what every connection begins with
+                    db.execute(f"PRAGMA journal_mode={journal}")
+                _prepare(db, path)
+                stack.enter_context(attempt.pop_all())
+                return db
+    raise LockedError(f"{path}: another file takes its place again and again; run the same command again")
 
 
 def _opened(path: Path, wait: float | None, stack: contextlib.ExitStack) -> sqlite3.Connection:
@@ -110,87 +177,122 @@ def _opened(path: Path, wait: float | None, stack: contextlib.ExitStack) -> sqli
         raise FileNotFoundError(f"no study at {path.parent}: {path} does not exist; `headcount sweep` makes one")
     for _ in range(COPIES):
         with contextlib.ExitStack() as attempt:
-            try:
-                db = attempt.enter_context(contextlib.closing(_read_only(path, wait)))
-                db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            except sqlite3.OperationalError as problem:
-                if not problem.sqlite_errorname.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
-                    raise
-                db = _undone(path, attempt)
+            db = _as_it_stands(path, wait, attempt) or _copied(path, attempt)
             if db is not None:
                 stack.enter_context(attempt.pop_all())
                 return db
     raise LockedError(f"{path}: it changes faster than it can be read; run the same command again")
 
 
-def _undone(path: Path, stack: contextlib.ExitStack) -> sqlite3.Connection | None:
-    """A copy in which is undone what a writer that was killed in a transaction left; None if it changed meanwhile."""
-    folder = Path(stack.enter_context(TemporaryDirectory()))
+def _as_it_stands(path: Path, wait: float | None, stack: contextlib.ExitStack) -> sqlite3.Connection | None:
+    """The file itself; None where it can be read in a copy alone: written by 0.1.0, or with a dead writer's half."""
+    if _is_old(path):
+        return None
+    try:
+        db = stack.enter_context(contextlib.closing(_connected(_address(path), wait)))
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as problem:
+        if not problem.sqlite_errorname.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+            raise
+        return None
+    return db
+
+
+def _is_old(path: Path) -> bool:
+    """Whether it is a store of an earlier version, as its first page says; locks are asked for afterwards.
+
+    Such a one may be in write-ahead mode, and to read that, SQLite makes two files beside it.
+    """
+    try:
+        with contextlib.closing(_connected(f"{_address(path)}&immutable=1", 0)) as db:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            return version < VERSION and _tables(db) >= TABLES
+    except sqlite3.Error:  # what is wrong is said by whoever reads it in earnest
+        return False
+
+
+def _copied(path: Path, stack: contextlib.ExitStack) -> sqlite3.Connection | None:
+    """A copy, brought up to date, without what a killed writer left of a transaction; None if it changed meanwhile."""
+    try:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+    except OSError as problem:
+        said = (problem.strerror or str(problem)).lower()
+        words = "it can be read in a copy alone, and no folder for one can be made"
+        raise StoreError(f"{path}: {words} ({said}); let TMPDIR name a folder that can be written") from None
     files = [path.with_name(f"{path.name}{rest}") for rest in ("", "-journal", "-wal")]
     before = [_stamp(file) for file in files]
     for file, stamp in zip(files, before, strict=True):
         if stamp is not None:
-            with contextlib.suppress(FileNotFoundError):  # then its stamp differs
-                shutil.copyfile(file, folder / file.name)
+            _copy(file, folder / file.name)
     if [_stamp(file) for file in files] != before:  # another writer came: half of the copy would be older
         return None
-    return stack.enter_context(contextlib.closing(sqlite3.connect(folder / path.name, isolation_level=None)))
+    db = stack.enter_context(contextlib.closing(_connected(folder / path.name, None)))
+    _version(db, path)
+    db.execute("PRAGMA journal_mode=DELETE")
+    with _transaction(db):
+        _prepare(db, path)
+    return db
+
+
+def _copy(file: Path, to: Path) -> None:
+    """Copy by another process: closing a file here, whoever opened it, would drop every lock this process has on it."""
+    import shutil
+    import subprocess
+    import sys
+
+    python = (sys.executable, "-I", "-S", "-c", "import shutil, sys; shutil.copyfile(sys.argv[2], sys.argv[3])")
+    copier = shutil.which("cp")  # starts sooner
+    command = [*((copier,) if copier else python), "--", str(file.absolute()), str(to)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode and file.exists():  # one that is gone has another stamp
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise StoreError(f"{file}: it could not be copied to be read ({said[-1] if said else done.returncode})")
 
 
 def _stamp(file: Path) -> tuple[int, ...] | None:
     try:
         found = file.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
     except FileNotFoundError:
         return None
 
 
-def _read_only(path: Path, wait: float | None) -> sqlite3.Connection:
-    # A file in write-ahead mode (0.1.0) wants two more beside it even to be read, unless it is said not to change.
-    log = path.with_name(f"{path.name}-wal")
-    settled = _is_write_ahead(path) and not (log.exists() and log.stat().st_size)
-    address = f"file:{urllib.parse.quote(str(path.absolute()))}?mode=ro{'&immutable=1' if settled else ''}"
-    return _connected(address, wait)
+def _address(path: Path) -> str:
+    return f"file:{urllib.parse.quote(str(path.absolute()))}?mode=ro"
 
 
 def _connected(file: Path | str, wait: float | None) -> sqlite3.Connection:
-    """A connection that waits so many seconds for a lock, and begins no transaction by itself."""
-    seconds = LOCK_WAIT if wait is None else wait
-    return sqlite3.connect(file, timeout=seconds, isolation_level=None, uri=isinstance(file, str))
+    """A connection that waits so many seconds for a lock, begins no transaction by itself, and may change threads."""
+    seconds, uri = LOCK_WAIT if wait is None else wait, isinstance(file, str)
+    return sqlite3.connect(file, timeout=seconds, isolation_level=None, uri=uri, check_same_thread=False)
 
 
-def _is_write_ahead(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(20)[18:20] == b"\x02\x02"
+def _tables(db: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
     """The version of a store's tables; a database of anybody else's is refused."""
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = _tables(db)
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if not tables:
         raise EmptyStoreError(f"{path} is empty, so not a headcount store yet; a sweep that begins fills it at once")
     if not tables >= TABLES:
-        raise StoreError(f"{path} is not a headcount store: it lacks the table {min(TABLES - tables)!r}")
+        raise ForeignError(f"{path} is not a headcount store: it lacks the table {min(TABLES - tables)!r}")
     if version > VERSION:
-        raise StoreError(f"{path} was written by a newer headcount (version {version}, this one reads {VERSION})")
+        raise ForeignError(f"{path} was written by a newer headcount (version {version}, this one reads {VERSION})")
     return version
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Make the tables in an empty file, or bring an older store's up to date; touch nobody else's."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version == VERSION:
-        _version(db, path)
+    """Within a transaction: make the tables of an empty file, or bring an older store's up to date; no one else's."""
+    if not _tables(db):
+        _execute_all(db, SCHEMA)
+    elif _version(db, path) < VERSION:
+        _bring_up_to_date(db)
+    else:
         return
-    with contextlib.suppress(sqlite3.OperationalError):  # as it is while others are connected
-        db.execute("PRAGMA journal_mode=DELETE")
-    with _transaction(db):
-        if not db.execute("SELECT 1 FROM sqlite_master").fetchone():
-            _execute_all(db, SCHEMA)
-        elif _version(db, path) < VERSION:  # asked again, under the lock
-            _bring_up_to_date(db)
-        db.execute(f"PRAGMA user_version={VERSION}")
+    db.execute(f"PRAGMA user_version={VERSION}")
 
 
 def _bring_up_to_date(db: sqlite3.Connection) -> None:
@@ -243,4 +345,15 @@ def in_one_line(path: Path) -> Iterator[None]:
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise LockedError(f"{path}: another program keeps it locked; run the same command again") from problem
         said = next((words for kind, words in SAID.items() if name.startswith(kind)), str(problem))
-        raise StoreError(f"{path}: {said}") from problem
+        kind = ForeignError if name.startswith("SQLITE_NOTADB") else StoreError
+        raise kind(f"{path}: {said}{_size_limit(name)}") from problem
+
+
+def _size_limit(name: str) -> str:
+    """Where files may not grow without end here, so much: SQLite calls that a disk that fails."""
+    if not name.startswith(("SQLITE_IOERR_WRITE", "SQLITE_FULL")):
+        return ""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return "" if limit == resource.RLIM_INFINITY else f" (files may not pass {limit:,} bytes here: ulimit -f)"

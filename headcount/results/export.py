@@ -1,84 +1,136 @@
-"""A study as files for other programs: CSV, JSON lines and one JSON, written row by row whatever the size."""
+"""A study as files for other programs: CSV, JSON lines and one JSON, written in one go through its rows."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from itertools import chain
+import shutil
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, TextIO
 
 from headcount.files import whole
-from headcount.results.store import Store, chosen, read_study
-from headcount.results.study import Row, Study, strict_json
+from headcount.results.snapshot import Snapshot
+from headcount.results.store import Store, read_study
+from headcount.results.study import Row, Study, as_rows, strict_json
+from headcount.visible import plain_cell
 
 __all__ = ["Exported"]
 
+NAMES = ("rows.csv", "rows.jsonl", "study.json")
 
-@dataclass(frozen=True)
+
 class Exported:
-    """What an export needs of a study: its head, and its rows one by one, as often as asked."""
+    """The rows of a study, text by text; `head` and `count` are known once all were gone through.
 
-    head: Study
-    rows: Callable[[], Iterator[Row]]
-    count: int
-    columns: tuple[str, ...]
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "s.json").write_text(Study(({"run": "a", "heads": 4},), name="one").to_json())
+    >>> [path.name for path in Exported.of(folder / "s.json").write(folder)], (folder / "rows.csv").read_text()
+    (['rows.csv', 'rows.jsonl', 'study.json'], 'run,heads\\na,4\\n')
+    """
+
+    def __init__(self, kept: Snapshot | Study) -> None:
+        self.kept, self.count = kept, 0
+        self.head = kept if isinstance(kept, Study) else Study((), kept.told(kept.spec.trained), {}, kept.spec.name)
 
     @classmethod
     def of(cls, path: Path, spec: str | None = None) -> Exported:
         """The study of a store's folder, or of the JSON that an export wrote."""
-        if path.suffix == ".json":
-            study = read_study(path)
-            columns = tuple(dict.fromkeys(chain.from_iterable(study.rows)))
-            return cls(study, lambda: iter(study.rows), len(study), columns)
-        store = Store.open(path)
-        kept = chosen(store.specs(), spec, store.path).trained  # before rows are read: a sweep may add more
-        count, columns, environments = 0, {}, {}
-        for row, env in store.rows(spec):
-            count += 1
-            columns.update(dict.fromkeys(row))
-            environments[env] = None
-        head = store.head(spec, environments=list(environments))
-        if kept > count:
-            head = replace(head, spec={**head.spec, "damaged": kept - count})
-        return cls(head, lambda: (row for row, _ in store.rows(spec)), count, tuple(columns))
+        return cls(read_study(path) if path.suffix == ".json" else Store.open(path).snapshot(spec))
 
-    def write(self, folder: Path) -> Iterator[Path]:
-        """Write rows.csv, rows.jsonl and study.json, each whole or not at all, and say where as each is there."""
-        for name, pieces in (
-            ("rows.csv", self.csv_lines()),
-            ("rows.jsonl", (strict_json(row) + "\n" for row in self.rows())),
-            ("study.json", self.head.json_pieces(self.rows())),
-        ):
-            path = folder / name
-            with whole(path) as scratch, scratch.open("w", encoding="utf-8", newline="") as file:
-                file.writelines(pieces)
-            yield path
-
-    def csv_lines(self) -> Iterator[str]:
-        """The rows as CSV, columns in the order of the first row and then as they come."""
-        if self.columns:
-            line = _Line()
-            writer = csv.DictWriter(line, fieldnames=self.columns, lineterminator="\n")
-            writer.writerow({column: self.head.column_name(column) for column in self.columns})
-            yield line.text
-            for row in self.rows():
-                writer.writerow(row)
-                yield line.text
+    def write(self, folder: Path) -> list[Path]:
+        """Write rows.csv, rows.jsonl and study.json, each whole or not at all, and say where they are."""
+        paths = [folder / name for name in NAMES]
+        with contextlib.ExitStack() as stack:
+            table, lines, study = (stack.enter_context(_opened(path)) for path in paths)
+            rows = stack.enter_context(TemporaryFile("w+", dir=folder, encoding="utf-8", newline=""))
+            columns = self._write_rows(table, lines, rows)
+            if list(columns) != list(self.columns):  # a later row had a column of its own
+                table.seek(0)
+                table.truncate()
+                self._write_table(table, columns)
+            self._write_study(study, rows)
+        return paths
 
     def json_list(self) -> Iterator[str]:
         """The rows as one JSON list."""
         before = "["
-        for row in self.rows():
-            yield f"{before}\n{strict_json(row)}"
+        for text, _ in self._rows():
+            yield f"{before}\n{text}"
             before = ","
         yield "[]\n" if before == "[" else "\n]\n"
 
+    def _write_rows(self, table: TextIO, lines: TextIO, rows: TextIO) -> dict[str, None]:
+        """All rows into three files at once; the columns that they have."""
+        found: dict[str, None] = {}
+        self.columns: tuple[str, ...] = ()
+        writer = csv.writer(table, lineterminator="\n")
+        for text, row in self._rows():
+            if row.keys() != found.keys():
+                found.update(dict.fromkeys(row))
+                if self.count == 1:
+                    self.columns = tuple(found)
+                    writer.writerow(self._titles(found))
+            writer.writerow([_cell(row.get(name, "")) for name in self.columns])
+            lines.write(f"{text}\n")
+            rows.write(f"{',' if self.count > 1 else ''}\n  {text}")
+        return found
 
-class _Line:
-    """Where a CSV writer leaves its latest line."""
+    def _write_table(self, table: TextIO, columns: dict[str, None]) -> None:
+        writer = csv.writer(table, lineterminator="\n")
+        writer.writerow(self._titles(columns))
+        for _, row in self._rows():
+            writer.writerow([_cell(row.get(name, "")) for name in columns])
 
-    text = ""
+    def _write_study(self, study: TextIO, rows: TextIO) -> None:
+        head = {"name": self.head.name, "spec": self.head.spec, "environment": self.head.environment}
+        study.write(strict_json(head, indent=1).removesuffix("\n}") + ',\n "rows": [')
+        rows.seek(0)
+        shutil.copyfileobj(rows, study, 2**20)
+        study.write("\n ]\n}\n" if self.count else "]\n}\n")
 
-    def write(self, text: str) -> None:
-        self.text = text
+    def _titles(self, columns: dict[str, None]) -> list[str]:
+        return [plain_cell(self.head.column_name(name)) for name in columns]
+
+    def _rows(self) -> Iterator[tuple[str, Row]]:
+        """Each row as JSON of one line and as a dictionary; counted."""
+        self.count = 0
+        if isinstance(self.kept, Study):
+            for row in self.kept.rows:
+                self.count += 1
+                yield strict_json(row), row
+            return
+        used: dict[str, None] = {}
+        first: Row | None = None
+        for chunk in self.kept.chunks():
+            rows = as_rows(f"[{','.join(text for text, _ in chunk)}]", "the store", first)
+            first = rows[0] if first is None and rows else first
+            for (text, env), row in zip(chunk, rows, strict=True):
+                self.count += 1
+                used.setdefault(env)
+                yield _strict(text, row), row
+        self.head = Study((), self.kept.told(self.count), self.kept.environment(used), self.kept.spec.name)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    """A file to write; it becomes `path` when the block ends well."""
+    with whole(path) as scratch, scratch.open("w", encoding="utf-8", newline="") as file:
+        yield file
+
+
+def _strict(text: str, row: Row) -> str:
+    """The text as it is kept, where every reader takes it: in one line, and what is no finite number is null."""
+    return strict_json(row) if "NaN" in text or "Infinity" in text or not text.isprintable() else text
+
+
+@lru_cache(maxsize=4096)
+def _text_cell(text: str) -> str:
+    return plain_cell(text)
+
+
+def _cell(value: Any) -> Any:
+    return _text_cell(value) if type(value) is str else value

@@ -15,7 +15,7 @@ from typing import Any
 from headcount.files import text_in
 from headcount.results.literature import Cells, Published
 
-__all__ = ["Claim", "Measured", "Record", "Reproduction", "Setting", "device_name"]
+__all__ = ["Stated", "Measured", "Record", "Reproduction", "Setting", "device_name"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Stated:
     """A published statement without numbers, what was measured, and whether it holds there."""
 
     says: str
@@ -51,7 +51,7 @@ class Measured:
     """
 
     tables: Mapping[str, Cells] = field(default_factory=dict)
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[Stated, ...] = ()
     setup: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     reduced: str = ""
@@ -148,7 +148,7 @@ class Record:
             title: {(cell["row"], cell["column"]): tuple(cell["values"]) for cell in cells}
             for title, cells in whole["tables"].items()
         }
-        claims = tuple(Claim(**claim) for claim in whole.get("claims", []))
+        claims = tuple(Stated(**claim) for claim in whole.get("claims", []))
         notes = tuple(whole.get("notes", []))
         measured = Measured(tables, claims, whole.get("setup", {}), notes, whole.get("reduced", ""))
         plain = {f.name: whole[f.name] for f in dataclasses.fields(cls) if f.name != "measured"}

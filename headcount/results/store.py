@@ -7,22 +7,20 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headcount.files import text_in
-from headcount.frozen import decode
-from headcount.refusals import RefusalError, nearest
-from headcount.results.claims import Claims
-from headcount.results.database import COUNT, EmptyStoreError, LockedError, checksum, reading, writing
+from headcount.refusals import RefusalError
+from headcount.results.database import COUNT, EmptyStoreError, LockedError, checksum, is_sound, reading, writing
 from headcount.results.disk_probe import JOURNALS, probe_disk
-from headcount.results.study import Row, Study, as_rows, as_spec, as_table
+from headcount.results.leases import Leases
+from headcount.results.snapshot import TEXTS, Snapshot, StatedSpec, stated_specs, taken
+from headcount.results.study import Row, Study
 
 __all__ = ["StatedSpec", "Store", "address", "read_study"]
 
 FILE = "rows.sqlite"
-CHUNK = 1000  # rows parsed at once: they share the names of their columns
 PATIENCE = 24 * 3600.0  # seconds that a finished bank waits for the lock
 
 
@@ -57,24 +55,6 @@ def read_study(path: str | Path, spec: str | None = None) -> Study:
         return Study.from_json(text_in(path))
     except (ValueError, RecursionError) as problem:
         raise RefusalError(f"{path}: {problem}") from None
-
-
-@dataclass(frozen=True)
-class StatedSpec:
-    """A spec that was asked for: how many networks, how many of them are kept, how many of those diverged."""
-
-    id: int
-    content: str
-    name: str
-    wanted: int
-    trained: int
-    diverged: int
-    stated: str
-
-    @property
-    def label(self) -> str:
-        """Its name with the beginning of its address: two specs of one name differ."""
-        return f"{self.name}@{self.content.removeprefix('old ')[:6]}"
 
 
 class Store:
@@ -120,9 +100,9 @@ class Store:
         self.journal = probe.journal
         return probe.notes
 
-    def claims(self) -> Claims:
-        """Claims on banks, so that processes on one store train each bank once."""
-        return Claims(self.path.with_suffix(".claims"))
+    def leases(self, *, take_over: bool = False) -> Leases:
+        """Leases on banks, so that processes on one store train each bank once."""
+        return Leases(self.path.with_suffix(".leases"), take_over=take_over)
 
     def state(self, name: str, spec: dict[str, Any], runs: Iterable[str]) -> str:
         """Record what is asked for, a spec and the runs it names, and return the address to ask for it by."""
@@ -150,7 +130,7 @@ class Store:
             return []
         try:
             with reading(self.path, self.wait) as db:
-                return _specs(db)
+                return stated_specs(db)
         except EmptyStoreError:
             return []
 
@@ -194,11 +174,14 @@ class Store:
         except EmptyStoreError:
             return []
 
+    def snapshot(self, spec: str | None = None) -> Snapshot:
+        """A spec and its rows as they stand now; of the spec stated last unless `spec` says which."""
+        with reading(self.path, self.wait) as db:
+            return taken(db, self.path, spec, self.wait)
+
     def rows(self, spec: str | None = None) -> Iterator[tuple[Row, str]]:
         """The finished rows of a spec in its order, one by one, each with the address of its environment."""
-        with reading(self.path, self.wait) as db:
-            found = chosen(_specs(db), spec, self.path)
-            yield from _rows(db, found.id)
+        return self.snapshot(spec).rows()
 
     def content(self, run: str) -> dict[str, Any]:
         """Everything that determined a row, as it was when it was trained."""
@@ -210,42 +193,26 @@ class Store:
 
     def study(self, spec: str | None = None) -> Study:
         """The rows of a spec that are finished, in the spec's order; of the latest one unless `spec` says which."""
-        with reading(self.path, self.wait) as db:
-            found = chosen(_specs(db), spec, self.path)
-            (text,) = db.execute("SELECT spec FROM specs WHERE id = ?", (found.id,)).fetchone()
-            environments = dict(db.execute("SELECT id, environment FROM environments").fetchall())
-            used: dict[str, None] = {}
-            rows = []
-            for row, env in _rows(db, found.id):
-                rows.append(row)
-                used.setdefault(env)
-        told: dict[str, Any] = {**as_spec(json.loads(text), f"the spec of {self.path}"), "asked": found.wanted}
-        if len(rows) < found.trained:
-            told["damaged"] = found.trained - len(rows)
-        return Study(tuple(rows), told, _environment(list(used), environments), found.name)
+        return self.snapshot(spec).study()
 
-    def head(self, spec: str | None = None, *, environments: list[str] | None = None) -> Study:
-        """The study with its first and last row alone: what a list of studies needs, at no cost.
-
-        Its environment is that of those two rows, or those of the addresses given.
-        """
+    def head(self, spec: str | None = None) -> Study:
+        """The study with its first and last row alone: what a list of studies needs, at no cost."""
         with reading(self.path, self.wait) as db:
-            found = chosen(_specs(db), spec, self.path)
-            (text,) = db.execute("SELECT spec FROM specs WHERE id = ?", (found.id,)).fetchone()
-            known = dict(db.execute("SELECT id, environment FROM environments").fetchall())
-            ends = [next(_rows(db, found.id, order), None) for order in ("ASC", "DESC")] if found.trained else []
-        rows = [end for end in ends if end is not None]
-        used = list(dict.fromkeys(env for _, env in rows)) if environments is None else environments
-        told = {**as_spec(json.loads(text), f"the spec of {self.path}"), "asked": found.wanted}
-        return Study(tuple(row for row, _ in rows), told, _environment(used, known), found.name)
+            return taken(db, self.path, spec, self.wait).ends(db)
+
+    def heads(self) -> list[tuple[StatedSpec, Study]]:
+        """Every spec with its `head`, all as they stand at one moment."""
+        with reading(self.path, self.wait) as db:
+            found = [taken(db, self.path, spec.content, self.wait) for spec in stated_specs(db)]
+            return [(each.spec, each.ends(db)) for each in found]
 
 
 def insert_rows(db: sqlite3.Connection, rows: Iterable[tuple[str, str, str, str, str | None]]) -> int:
     """Insert rows (run, member, row, environment, status) where none stands or a damaged one does; how many."""
     before = db.total_changes
-    db.create_function("checksum", 4, checksum)
+    db.create_function("is_sound", 5, lambda *row: is_sound(row[:4], row[4]))
     for run, member, row, env, status in rows:
-        db.execute("DELETE FROM rows WHERE run = ? AND checksum IS NOT checksum(run, member, row, environment)", (run,))
+        db.execute(f"DELETE FROM rows WHERE run = ? AND NOT is_sound({TEXTS})", (run,))
         db.execute(
             "INSERT OR IGNORE INTO rows (run, member, row, environment, status, checksum) VALUES (?, ?, ?, ?, ?, ?)",
             (run, member, row, env, status, checksum(run, member, row, env)),
@@ -253,50 +220,9 @@ def insert_rows(db: sqlite3.Connection, rows: Iterable[tuple[str, str, str, str,
     return db.total_changes - before
 
 
-def chosen(specs: list[StatedSpec], spec: str | None, path: Path) -> StatedSpec:
-    """The spec of this address, label or name (the latest of that name); without one, the latest of all."""
-    if not specs:
-        raise RefusalError(f"{path} holds no spec; `headcount sweep` states one")
-    fits = [s for s in specs if spec is None or spec in (s.content, s.label, s.name)]
-    if not fits:
-        raise RefusalError(f"{path} holds no spec {spec!r}; {nearest(str(spec), dict.fromkeys(s.name for s in specs))}")
-    return fits[-1]
-
-
-def _specs(db: sqlite3.Connection) -> list[StatedSpec]:
-    columns = "id, content, name, asked, kept, diverged, stated"
-    found = [
-        dict(zip(StatedSpec.__annotations__, row, strict=True))
-        for row in db.execute(f"SELECT {columns} FROM specs ORDER BY turn")
-    ]
-    return [decode(StatedSpec, row, "the store's list of specs") for row in found]
-
-
-def _rows(db: sqlite3.Connection, spec: int, order: str = "ASC") -> Iterator[tuple[Row, str]]:
-    columns = "rows.run, member, row, environment, checksum"
-    found = db.execute(
-        f"SELECT {columns} FROM asked JOIN rows USING (run) WHERE asked.spec = ? ORDER BY place {order}", (spec,)
-    )
-    found.arraysize = 1
-    first: Row | None = None
-    while chunk := found.fetchmany(CHUNK):
-        sound = [(row, env) for run, member, row, env, said in chunk if checksum(run, member, row, env) == said]
-        rows = as_rows(f"[{','.join(row for row, _ in sound)}]", "the store", first)
-        first = rows[0] if first is None and rows else first
-        yield from zip(rows, (env for _, env in sound), strict=True)
-
-
 def _checked_runs(db: sqlite3.Connection, runs: list[str]) -> Iterator[tuple[str, bool]]:
     """Those of `runs` that have a row, and whether it is as it was written."""
-    columns = "SELECT run, member, row, environment, checksum FROM rows"
     for start in range(0, len(runs), 500):
         some = runs[start : start + 500]
-        for run, *texts, said in db.execute(f"{columns} WHERE run IN ({','.join('?' * len(some))})", some):
-            yield run, checksum(run, *texts) == said
-
-
-def _environment(used: list[str], environments: dict[str, str]) -> dict[str, Any]:
-    """The environment of the first row, with those of others beside it."""
-    known = [as_table(json.loads(environments[env]), "an environment") for env in used if env in environments]
-    environment = known[0] if known else {}
-    return {**environment, "also": known[1:]} if len(known) > 1 else environment
+        for row in db.execute(f"SELECT run, {TEXTS} FROM rows WHERE run IN ({','.join('?' * len(some))})", some):
+            yield row[0], is_sound(row[1:5], row[5])

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict, cast, get_args, get_origin, get_type_hints
@@ -15,6 +14,7 @@ from headcount.frozen import checked
 from headcount.notebook import html_table, html_words, within_columns
 from headcount.numerals import counted, listed, short
 from headcount.structure import Structure
+from headcount.visible import plain_cell
 
 __all__ = ["COLUMNS", "Column", "PlannedRow", "Row", "Study", "UnusualColumns", "as_row"]
 
@@ -81,6 +81,8 @@ class Row(PlannedRow):
     accuracy: NotRequired[Annotated[float, "share of unseen examples labelled right"]]
     train_accuracy: NotRequired[Annotated[float, "share of the examples trained on labelled right"]]
     validation_nmse: NotRequired[Annotated[float, "NMSE on what a choice is made by, where nmse is a test apart"]]
+    worst_lower: NotRequired[Annotated[float, "largest |network - target| met over the domain, in the target's units"]]
+    worst_upper: NotRequired[Annotated[float, "what |network - target| is proved not to exceed over the domain"]]
     error_rate: NotRequired[Annotated[float, "for classes, the share of the validation set that is named wrongly"]]
 
 
@@ -135,7 +137,7 @@ def as_row(data: Any, where: str, first: Any = None) -> Row:
 
 USUAL = {float: {float, int, type(None)}, int: {int, bool}}
 FAST = {name: USUAL.get(column.type, {column.type}) for name, column in COLUMNS.items()}
-LONG_NUMBER = re.compile(r"(?<![\d.])\d{19}")  # a whole number of 63 bits has no more digits; decimals may
+LARGEST = 2**63  # a whole number from here on is looked at by itself
 
 
 def as_rows(text: str, where: str, first: Row | None = None) -> list[Row]:
@@ -144,11 +146,20 @@ def as_rows(text: str, where: str, first: Row | None = None) -> list[Row]:
     if not rows:
         return []
     first = rows[0] if first is None else first
-    if not LONG_NUMBER.search(text) and isinstance(first, dict) and all(type(row) is dict for row in rows):
-        known = [(name, types) for name, types in FAST.items() if name in first]
-        if all({type(row.get(name, ())) for row in rows} <= types for name, types in known):
-            return rows
+    if not (isinstance(first, dict) and all(type(row) is dict for row in rows)):
+        return [as_row(row, f"a row of {where}", first) for row in rows]
+    if all(_usual([row.get(name, ()) for row in rows], types) for name, types in FAST.items() if name in first):
+        return rows
     return [as_row(row, f"a row of {where}", first) for row in rows]
+
+
+def _usual(values: list[Any], types: set[type]) -> bool:
+    """Whether the values of a column have its types, and no whole number is one that no machine holds."""
+    found = set(map(type, values))
+    if int not in found:
+        return found <= types
+    whole = values if len(found) == 1 else [value for value in values if type(value) is int]
+    return found <= types and max(whole) < LARGEST and min(whole) > -LARGEST
 
 
 # What pages and fits read of a spec, by the keys that lead there: a file may hold more, and nothing else under these.
@@ -261,11 +272,10 @@ class Study:
         for column in equal:
             if self.rows and column not in self.rows[0]:
                 raise ValueError(f"no column {column!r}; columns: {', '.join(self.rows[0])}")
-        rows = tuple(
-            row
-            for row in self.rows
-            if all(row[column] == value for column, value in equal.items()) and (keep is None or keep(row))
-        )
+        rows: Iterable[Row] = self.rows
+        for column, value in equal.items():
+            rows = [row for row in rows if row[column] == value]
+        rows = tuple(rows if keep is None else filter(keep, rows))
         return Study(rows, self.spec, self.environment, self.name, self.networks)
 
     def net(self, row: Row) -> Any:
@@ -331,8 +341,8 @@ class Study:
         text = io.StringIO()
         columns = list(dict.fromkeys(name for row in self.rows for name in row))
         writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n", restval="")
-        writer.writerow({column: self.column_name(column) for column in columns})
-        writer.writerows(self.rows)
+        writer.writerow({column: plain_cell(self.column_name(column)) for column in columns})
+        writer.writerows({name: plain_cell(value) for name, value in row.items()} for row in self.rows)
         return text.getvalue()
 
     def to_json_lines(self) -> str:

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headcount.files import settle
 from headcount.refusals import RefusalError
-from headcount.results.database import COUNT, TABLES, VERSION, StoreError, checksum, reading, writing
+from headcount.results.database import (
+    COUNT,
+    TABLES,
+    VERSION,
+    ForeignError,
+    LockedError,
+    StoreError,
+    exclusive,
+    is_sound,
+    reading,
+    writing,
+)
+from headcount.results.leases import alone
+from headcount.results.snapshot import TEXTS
 from headcount.results.store import FILE, Store, address, insert_rows
 
 __all__ = ["MergedStore", "RepairedStore", "VerifiedStore", "merge_stores", "repair_store", "verify_store"]
@@ -36,7 +51,10 @@ class VerifiedStore:
 
 @dataclass(frozen=True)
 class RepairedStore:
-    """How many rows were saved, which were dropped to be trained again, and where the damaged file was put aside."""
+    """How many rows were saved, which were dropped to be trained again, and where the damaged file was put aside.
+
+    Of a store that was sound, `aside` is empty: nothing was done to it.
+    """
 
     path: str
     rows: int
@@ -66,36 +84,94 @@ def verify_store(folder: str | Path) -> VerifiedStore:
     """
     path = _file(folder)
     with reading(path) as db:
-        problems = [words for (words,) in db.execute("PRAGMA integrity_check(20)") if words != "ok"]
-        rows, damaged = 0, []
-        with contextlib.suppress(sqlite3.DatabaseError):  # said by the check above
-            for run, *texts, said in db.execute("SELECT run, member, row, environment, checksum FROM rows"):
-                rows += 1
-                if checksum(run, *texts) != said or not _is_json(texts[1], dict):
-                    damaged.append(run)
+        rows, damaged, problems = _looked_at(db)
         (specs,) = db.execute("SELECT count(*) FROM specs").fetchone()
     return VerifiedStore(str(path), VERSION, rows, specs, tuple(damaged), tuple(problems))
 
 
+def _looked_at(db: sqlite3.Connection) -> tuple[int, list[str], list[str]]:
+    """How many rows, which are damaged, and what SQLite says of the file."""
+    problems = [str(words) for (words,) in db.execute("PRAGMA integrity_check(20)") if words != "ok"]
+    rows, damaged = 0, []
+    try:
+        for texts in db.execute(f"SELECT {_texts(db)} FROM rows"):
+            rows += 1
+            if not _is_as_written(texts):
+                damaged.append(_spoken(texts[0]))
+    except sqlite3.DatabaseError as problem:
+        problems = problems or [str(problem)]
+    return rows, damaged, problems
+
+
+def _texts(db: sqlite3.Connection) -> str:
+    """What to read of a row; an older store has no checksums."""
+    known = "checksum" in {row[1] for row in _readable(db, "PRAGMA table_info(rows)")}
+    return TEXTS if known else f"{TEXTS.removesuffix('checksum')} NULL"
+
+
+def _is_as_written(row: Sequence[Any]) -> bool:
+    """Whether the texts of a row fit its checksum, where it has one, and are what a row is."""
+    *texts, said = row
+    fits = all(type(text) is bytes for text in texts) if said is None else is_sound(texts, said)
+    return fits and _is_json(texts[2], dict) and _is_json(texts[1])
+
+
+def _spoken(run: Any) -> str:
+    """A run's name for people, whatever stands there."""
+    return run.decode(errors="replace") if isinstance(run, bytes) else str(run)
+
+
 def repair_store(folder: str | Path) -> RepairedStore:
-    """Write a sound store from all that can be read of a damaged one, which is put aside; the sweep trains the rest."""
+    """Write a sound store from all that can be read of a damaged one, which is put aside; the sweep trains the rest.
+
+    A sound one is left as it is. Nobody else is at the store meanwhile: sweeps by their leases, all others by SQLite's
+    own lock; where somebody is, it is refused.
+    """
     path = _file(folder)
     if not path.is_file():
         raise FileNotFoundError(f"no study at {folder}: {path} does not exist; `headcount sweep` makes one")
+    _refuse_no_store(path)
+    with alone(path.with_suffix(".leases")), exclusive(path) as db:
+        rows = _sound_rows(db)
+        return RepairedStore(str(path), rows, (), "") if rows is not None else _repaired(path, _salvaged(db, path))
+
+
+def _refuse_no_store(path: Path) -> None:
+    """Refuse, before anything is made beside it, what is no store of this package's."""
+    try:
+        with reading(path):
+            pass
+    except (ForeignError, LockedError):
+        raise
+    except StoreError:  # damaged, and so to be repaired
+        pass
+
+
+def _sound_rows(db: sqlite3.Connection) -> int | None:
+    """How many rows a store holds that is sound; None of one that is not."""
+    with contextlib.suppress(sqlite3.DatabaseError):
+        rows, damaged, problems = _looked_at(db)
+        return None if damaged or problems else rows
+    return None
+
+
+def _repaired(path: Path, saved: dict[str, Any]) -> RepairedStore:
     fresh = path.with_name(f"{path.name}.repaired")
-    if fresh.exists():
-        raise RefusalError(f"{fresh} stands in the way, left by another repair; move it first")
-    saved = _salvaged(path)
-    if not saved["tables"] >= TABLES:
-        raise StoreError(f"{path} is not a headcount store that can be read: its list of tables is gone or another's")
+    for rest in ("", "-journal"):  # left by a repair that was killed: the store itself was not touched
+        fresh.with_name(fresh.name + rest).unlink(missing_ok=True)
     with writing(fresh) as db:
         _write_salvaged(db, saved)
         (rows,) = db.execute("SELECT count(*) FROM rows").fetchone()
     aside = _free_name(path)
-    path.rename(aside)
-    for rest in ("-journal", "-wal", "-shm"):
-        path.with_name(path.name + rest).unlink(missing_ok=True)
-    fresh.rename(path)
+    try:
+        os.link(path, aside)  # whoever looks finds the old file or the new one, at no moment none
+    except OSError:  # a disk that knows no links
+        path.rename(aside)
+    for rest in ("-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + rest).rename(aside.with_name(aside.name + rest))
+    fresh.replace(path)
+    settle(path.parent)
     return RepairedStore(str(path), rows, tuple(saved["dropped"]), str(aside))
 
 
@@ -119,12 +195,11 @@ def merge_stores(into: str | Path, *others: str | Path) -> MergedStore:
 def _bring_rows(read: sqlite3.Connection, db: sqlite3.Connection) -> list[str]:
     db.executemany("INSERT OR IGNORE INTO environments VALUES (?, ?)", read.execute("SELECT * FROM environments"))
     differing = []
-    for run, member, row, env, status, said in read.execute(
-        "SELECT run, member, row, environment, status, checksum FROM rows"
-    ):
-        if checksum(run, member, row, env) != said:
+    for found in read.execute(f"SELECT {TEXTS} FROM rows"):
+        if not _is_as_written(found):
             continue
-        insert_rows(db, [(run, member, row, env, status)])
+        run, member, row, env = (text.decode() for text in found[:4])
+        insert_rows(db, [(run, member, row, env, _status(row))])
         (kept,) = db.execute("SELECT row FROM rows WHERE run = ?", (run,)).fetchone()
         if kept != row and json.loads(kept) != json.loads(row):
             differing.append(run)
@@ -146,21 +221,21 @@ def _bring_specs(read: sqlite3.Connection, db: sqlite3.Connection) -> int:
     return count
 
 
-def _salvaged(path: Path) -> dict[str, Any]:
+def _salvaged(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     """Every row of every table that can be read, and the runs whose row cannot."""
-    saved: dict[str, Any] = {"tables": set(), "rows": [], "dropped": []}
-    with contextlib.closing(sqlite3.connect(f"file:{path.absolute()}?mode=ro", uri=True)) as db:
-        db.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        saved["tables"] = {name for (name,) in _readable(db, "SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if not saved["tables"] >= TABLES:
-            return saved
-        columns = {row[1] for row in _readable(db, "PRAGMA table_info(rows)")}
-        said = "checksum" if "checksum" in columns else "NULL"
-        for run, member, row, env, known in _each(db, "rows", f"run, member, row, environment, {said}"):
-            sound = _is_json(row, dict) and _is_json(member) and known in (None, checksum(run, member, row, env))
-            saved["rows" if sound else "dropped"].append((run, member, row, env) if sound else str(run))
-        saved["environments"] = list(_each(db, "environments", "id, environment"))
-        saved["specs"] = _salvaged_specs(db)
+    saved: dict[str, Any] = {"rows": [], "dropped": []}
+    db.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    if not {name for (name,) in _readable(db, "SELECT name FROM sqlite_master WHERE type = 'table'")} >= TABLES:
+        raise StoreError(f"{path} is not a headcount store that can be read: its list of tables is gone or another's")
+    for row in _each(db, "rows", _texts(db)):
+        if _is_as_written(row):
+            saved["rows"].append(tuple(text.decode() for text in row[:4]))
+        else:
+            saved["dropped"].append(_spoken(row[0]))
+    saved["environments"] = [
+        (name, text) for name, text in _each(db, "environments", "id, environment") if _is_json(text, dict)
+    ]
+    saved["specs"] = _salvaged_specs(db)
     return saved
 
 
@@ -174,12 +249,14 @@ def _salvaged_specs(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
             if _is_json(runs, list)
         ]
     asked: dict[int, dict[int, str]] = {}
-    for run, number, place in _readable(db, "SELECT run, spec, place FROM asked"):
-        asked.setdefault(number, {})[place] = run
-    specs = sorted(_each(db, "specs", "turn, id, name, spec, content"))
+    for row in _readable(db, "SELECT run, spec, place FROM asked"):
+        if _are(row, str, int, int):
+            asked.setdefault(row[1], {})[row[2]] = row[0]
+    specs = [row for row in _each(db, "specs", "turn, id, name, spec, content") if _are(row, int, int, str, str, str)]
     return [
         (name, spec, [asked.get(n, {})[i] for i in sorted(asked.get(n, {}))], content)
-        for _, n, name, spec, content in specs
+        for _, n, name, spec, content in sorted(specs)
+        if _is_json(spec, dict)
     ]
 
 
@@ -208,13 +285,18 @@ def _readable(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
 
 def _write_salvaged(db: sqlite3.Connection, saved: dict[str, Any]) -> None:
     db.executemany("INSERT OR IGNORE INTO environments VALUES (?, ?)", saved["environments"])
-    insert_rows(db, ((run, m, row, env, json.loads(row).get("status")) for run, m, row, env in saved["rows"]))
+    insert_rows(db, ((run, m, row, env, _status(row)) for run, m, row, env in saved["rows"]))
     for turn, (name, spec, runs, content) in enumerate(saved["specs"], 1):
         content = content or address({"name": name, "spec": spec, "runs": runs})
         insert = "INSERT OR IGNORE INTO specs (content, name, spec, turn, asked) VALUES (?, ?, ?, ?, ?)"
         number = db.execute(insert, (content, name, spec, turn, len(runs))).lastrowid
         db.executemany("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", ((r, number, i) for i, r in enumerate(runs)))
     db.execute(COUNT)
+
+
+def _status(row: str) -> str | None:
+    status = json.loads(row).get("status")
+    return status if isinstance(status, str) else None
 
 
 def _file(folder: str | Path) -> Path:
@@ -227,7 +309,12 @@ def _free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def _is_json(text: str, kind: type = object) -> bool:
+def _are(row: Sequence[Any], *types: type) -> bool:
+    """Whether the values of a row have these types, as they were written."""
+    return all(type(value) is kind for value, kind in zip(row, types, strict=True))
+
+
+def _is_json(text: Any, kind: type = object) -> bool:
     try:
         return isinstance(json.loads(text), kind)
     except (ValueError, TypeError, RecursionError):

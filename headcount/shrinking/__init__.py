@@ -10,24 +10,44 @@ if TYPE_CHECKING:
     from headcount.nets.pretrained.folders import load_compact
     from headcount.shrinking.budget import Curve, Spending, spend
     from headcount.shrinking.calibration import corrected
-    from headcount.shrinking.checkpoint import save_compact, save_padded, tensor_bytes
+    from headcount.shrinking.checkpoint import save_compact, save_padded
     from headcount.shrinking.distillation import distil
+    from headcount.shrinking.file_bytes import FileBytes, tensor_bytes
+    from headcount.shrinking.language_model import Calibrated, CutModel, calibrated, cut_to
+    from headcount.shrinking.loss_bench import benched
+    from headcount.shrinking.loss_plan import LossPlan, carried_out
+    from headcount.shrinking.next_token_distillation import learn_from
+    from headcount.shrinking.perplexity import PairedLoss, compared, losses_of
     from headcount.shrinking.pipeline import Compressed, compress
     from headcount.shrinking.rank_plan import RankPlan, plan
     from headcount.shrinking.surgery import reduce, shrink_model
+    from headcount.shrinking.text_windows import TextSplit, split_text
     from headcount.shrinking.weight_and_time import gap, latencies, size
 
 __all__ = [
+    "Calibrated",
     "Compressed",
     "Curve",
+    "CutModel",
+    "FileBytes",
+    "LossPlan",
+    "PairedLoss",
     "RankPlan",
     "Spending",
+    "TextSplit",
+    "benched",
+    "calibrated",
+    "carried_out",
+    "compared",
     "compress",
     "corrected",
+    "cut_to",
     "distil",
     "gap",
     "latencies",
+    "learn_from",
     "load_compact",
+    "losses_of",
     "plan",
     "reduce",
     "save_compact",
@@ -35,6 +55,7 @@ __all__ = [
     "shrink_model",
     "size",
     "spend",
+    "split_text",
     "tensor_bytes",
 ]
 
@@ -49,8 +70,14 @@ __getattr__, __dir__ = lazily(
         "checkpoint": (
             "save_compact",
             "save_padded",
-            "tensor_bytes",
         ),
+        "file_bytes": ("FileBytes", "tensor_bytes"),
+        "language_model": ("Calibrated", "CutModel", "calibrated", "cut_to"),
+        "loss_bench": ("benched",),
+        "loss_plan": ("LossPlan", "carried_out"),
+        "next_token_distillation": ("learn_from",),
+        "perplexity": ("PairedLoss", "compared", "losses_of"),
+        "text_windows": ("TextSplit", "split_text"),
         "weight_and_time": (
             "gap",
             "latencies",

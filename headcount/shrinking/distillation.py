@@ -14,7 +14,7 @@ from torch import nn
 from headcount.nets.pretrained.batches import Readout, TextBatch
 from headcount.nets.pretrained.families import family_of
 
-__all__ = ["distil"]
+__all__ = ["attention_parameters", "distil"]
 
 
 def distil(
@@ -39,7 +39,7 @@ def distil(
         raise ValueError("self-distillation needs text: no batches were given")
     with torch.no_grad():
         wanted = [read(teacher, batch).clone() for batch in batches]
-    trained = _attention(student)
+    trained = attention_parameters(student)
     optimiser = torch.optim.Adam(trained, lr=lr, betas=(0.9, 0.98))
     steps, began = epochs * len(batches), time.monotonic()
     order = [i for e in range(epochs) for i in random.Random(seed + e).sample(range(len(batches)), len(batches))]
@@ -61,7 +61,7 @@ def distil(
     return losses
 
 
-def _attention(student: nn.Module) -> list[nn.Parameter]:
+def attention_parameters(student: nn.Module) -> list[nn.Parameter]:
     """The parameters of every layer's ragged heads and their output projections, and no others."""
     family = family_of(student)
     student.requires_grad_(False)

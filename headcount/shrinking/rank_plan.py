@@ -111,7 +111,7 @@ def check_share(keep: float, rule: str) -> None:
 
 
 def _uniform(survey: Survey, keep: float, budget: int) -> RankPlan:
-    ranks = tuple(int(keep * u.full + 1e-9) for u in survey.units)
+    ranks = tuple(max(_least(survey, u), int(keep * u.full + 1e-9)) for u in survey.units)
     if not any(ranks):
         raise ValueError(f"keeping {keep:g} of every head leaves no rank at all; keep more, or allocate")
     error = sum(u.errors[r] for u, r in zip(survey.units, ranks, strict=True))
@@ -122,7 +122,8 @@ def _allocated(survey: Survey, budget: int, removed: tuple[tuple[int, int], ...]
     """Least error with the given heads gone: their value-output units at rank 0, their query-key units free."""
     gone = {i for i, u in enumerate(survey.units) if _all_removed(u, removed)}
     there = [i for i in range(len(survey.units)) if i not in gone]
-    spent = spend([Curve(_name(u := survey.units[i]), u.cost, u.errors) for i in there], budget)
+    units = [survey.units[i] for i in there]
+    spent = spend([Curve(_name(u), u.cost, u.errors, _least(survey, u)) for u in units], budget)
     ranks = [0] * len(survey.units)
     for i, rank in zip(there, spent.ranks, strict=True):
         ranks[i] = rank
@@ -134,7 +135,7 @@ def _remove(survey: Survey, budget: int, now: RankPlan) -> RankPlan:
     """Remove one head at a time while that lowers the predicted error at the same budget."""
     while True:
         heads = [u for u in survey.units if u.part == "value-output" and len(u.heads) == 1]
-        heads = [u for u in heads if (u.layer, u.heads[0]) not in now.removed]
+        heads = [u for u in heads if (u.layer, u.heads[0]) not in now.removed and not _least(survey, u)]
         heads = sorted(heads, key=lambda u: u.errors[0])[:TRIED]
         trials = [_allocated(survey, budget, (*now.removed, (u.layer, u.heads[0]))) for u in heads]
         best = min(trials, key=lambda p: p.error, default=now)
@@ -165,6 +166,11 @@ def _group(now: RankPlan) -> RankPlan:
             for index in found.keys:
                 del free[index]
     return replace(now, groupings=tuple(chosen), error=error, floor=min(now.floor, error))
+
+
+def _least(survey: Survey, unit: Unit) -> int:
+    """A head whose queries and keys are not touched is not removed either."""
+    return int(any((unit.layer, "query-key") == refused[:2] for refused in survey.refused))
 
 
 def _is(unit: Unit, layer: int, part: str) -> bool:

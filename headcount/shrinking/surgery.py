@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headcount.nets.pretrained.batches import Readout, TextBatch
-from headcount.nets.pretrained.families import Family, family_of, padded
+from headcount.nets.pretrained.families import Family, at_stock_places, family_of, padded
 from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Weights
 from headcount.papers.allocation.lowrank import Factors
@@ -71,8 +71,11 @@ def at_full_rank(model: nn.Module) -> nn.Module:
     for layer, dim in zip(family.layers(model), stock_head_dims(model), strict=True):
         if family.heads(layer) is not None:
             w = family.read(layer)
+            if w.layout.rotary:
+                family.write(layer, at_stock_places(w, dim))
+                continue
             query, bias, key, value, output = padded(w, dim)
-            layout = HeadLayout.full(len(w.layout.groups), dim, len(w.layout.widths), rotary=w.layout.rotary)
+            layout = HeadLayout.full(len(w.layout.groups), dim, len(w.layout.widths))
             family.write(layer, Weights(layout, query, bias, key, value, output, w.output_bias, w.scale))
     return model
 
@@ -100,10 +103,11 @@ def _reduced(family: Family, layer: nn.Module, number: int, plan: RankPlan) -> W
         widths,
         old.layout.sharing,
         old.layout.rotary,
+        old.layout.pairs,
     )
-    query, bias, key = _queries_and_keys(old, layout, groups)
-    value, output, output_bias = _values_and_outputs(old, layout, number, plan)
-    return Weights(layout, query, bias, key, value, output, output_bias, old.scale)
+    query, bias, key = (old.query, old.query_bias, old.key) if layout.rotary else _queries_and_keys(old, layout, groups)
+    value, output, output_bias, value_bias = _values_and_outputs(old, layout, number, plan)
+    return Weights(layout, query, bias, key, value, output, output_bias, old.scale, old.key_bias, value_bias)
 
 
 def _groups(layout: HeadLayout, number: int, plan: RankPlan) -> list[_Group]:
@@ -125,11 +129,7 @@ def _widths(layout: HeadLayout, number: int, plan: RankPlan) -> tuple[int, ...]:
     return tuple(old if rank is None else rank for old, rank in zip(layout.widths, ranks, strict=True))
 
 
-def _queries_and_keys(
-    old: Weights, layout: HeadLayout, groups: list[_Group]
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    if old.query is None or old.key is None:
-        return None, None, None
+def _queries_and_keys(old: Weights, layout: HeadLayout, groups: list[_Group]) -> tuple[Tensor, Tensor | None, Tensor]:
     dim = old.layout.padded
     bias = old.query_bias
     rows, biases, keys = [], [], []
@@ -151,14 +151,17 @@ def _queries_and_keys(
 
 def _values_and_outputs(
     old: Weights, layout: HeadLayout, number: int, plan: RankPlan
-) -> tuple[Tensor, Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     dim = old.layout.padded
     bias = None if old.output_bias is None else old.output_bias.double()
-    rows, columns = [], {}
+    rows, biases, columns = [], [], {}
     for j, heads in enumerate(members(old.layout, "value-output")):
         unit, width = plan.unit(number, "value-output", j), layout.widths[j]
         factors = None if unit is None else unit.factors
-        rows.append(_right(factors, width, dim, old.value).mT @ old.value[j * dim : (j + 1) * dim])
+        right = _right(factors, width, dim, old.value).mT
+        rows.append(right @ old.value[j * dim : (j + 1) * dim])
+        if old.value_bias is not None:
+            biases.append(right @ old.value_bias[j * dim : (j + 1) * dim])
         for place, head in enumerate(heads):
             block = old.output[:, head * dim : (head + 1) * dim]
             left = _left(factors, place, width, dim, old.output)
@@ -170,7 +173,8 @@ def _values_and_outputs(
                 bias = bias + block.double() @ (mean - kept)
     empty = old.output.new_zeros(old.output.shape[0], 0)
     output = torch.cat([empty, *(columns[head] for head in sorted(columns))], dim=1)
-    return torch.cat(rows), output, None if bias is None else bias.to(old.output.dtype)
+    folded = None if bias is None else bias.to(old.output.dtype)
+    return torch.cat(rows), output, folded, torch.cat(biases) if biases else None
 
 
 def _left(factors: Factors | None, place: int, rank: int, dim: int, like: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from headcount.results.bound import Bound
 from headcount.sources import Source
 from headcount.tasks.bigram_programs import last_block
-from headcount.tasks.counting import CountingProgram, LengthVerdict
+from headcount.tasks.counting import AllOf, AtLeast, Before, CountingProgram, Is, LengthVerdict, Negation
 from headcount.tasks.letters import Lengths, Strings
 
 __all__ = ["Alternation"]
@@ -40,11 +40,16 @@ class Alternation:
     def depth(self) -> Bound:
         """How deep counts must stand inside counts to predict L_k, and layers in a network of fixed precision.
 
+        Where nothing looks at the place before: with `before` a count of the changes of letter does every L_k at
+        depth 1 (`by_changes`).
+
         >>> Alternation(5).depth.value
         3
         """
         words = "nested counts of a program, which are layers of a network that rounds to fixed precision"
-        return Bound("depth", max(0, self.blocks - 2), "exact", SOURCE, meaning=words, sizes={"blocks": self.blocks})
+        only = ("no condition looks at the place before, and there are no positions",)
+        sizes = {"blocks": self.blocks}
+        return Bound("depth", max(0, self.blocks - 2), "exact", SOURCE, only, meaning=words, sizes=sizes)
 
     @property
     def generalises(self) -> bool | None:
@@ -59,6 +64,16 @@ class Alternation:
     def program(self) -> CountingProgram:
         """The counting program of the task, of depth k - 2."""
         return last_block(self.blocks)
+
+    def by_changes(self) -> CountingProgram:
+        """The same answers at depth 1, by counting changes of letter: it looks at the place before.
+
+        >>> Alternation(9).by_changes().depth
+        1
+        """
+        up, down = AllOf((Is(1), Before(Is(0)))), AllOf((Is(0), Before(Is(1))))
+        enough = AtLeast(((1, up), (1, down)), self.blocks - 1)
+        return CountingProgram(((2, Negation(enough)), (3, enough)))
 
     @property
     def vocab(self) -> int:

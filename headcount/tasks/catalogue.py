@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 from headcount.frozen import checked, name_of, plain
+from headcount.limits import refuse_sizes
 from headcount.refusals import nearest, refuse_unknown
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.copies import Copy
@@ -79,6 +80,7 @@ def named(name: str, /, length: int, **parameters: Any) -> Task:
         if chosen not in TOKENS:
             raise ValueError(f"tokens of task {name} must be one of {', '.join(TOKENS)}; got {chosen!r}")
         parameters = {**parameters, "tokens": TOKENS[chosen]}
+    refuse_sizes(parameters, f"task {name}")
     try:
         return make(length=length, **_typed(make, parameters, name))
     except TypeError as problem:

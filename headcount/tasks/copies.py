@@ -56,7 +56,9 @@ class Copy:
     def length_verdict(self) -> LengthVerdict:
         """Proved where letters are distinct, so that neighbours tell the copy; with repeats, no guarantee."""
         if self.distinct:
-            return LengthVerdict(True, SOURCE, "a counting program copies by pairs of letters at every length")
+            return LengthVerdict(
+                True, SOURCE, "a counting program copies by pairs of letters, at every length that the alphabet allows"
+            )
         return LengthVerdict(None, SOURCE, "no counting program copies repeats, which predicts nothing")
 
     def program(self) -> CountingProgram | None:

@@ -87,6 +87,9 @@ class Before:
         return f"before({self.of})"
 
 
+LARGEST = 10**12  # of a weight: its sums over a million letters are exact in 64-bit integers
+
+
 @dataclass(frozen=True)
 class AtLeast:
     """A sum of counts over the past with whole weights is at least `least`: sum_k w_k #{j <= i: p_k(j)} >= least."""
@@ -97,6 +100,8 @@ class AtLeast:
     def __post_init__(self) -> None:
         if not self.terms or any(weight == 0 for weight, _ in self.terms):
             raise ValueError("a comparison needs at least one count, and no weight may be 0")
+        if max(abs(self.least), *(abs(weight) for weight, _ in self.terms)) > LARGEST:
+            raise ValueError(f"weights and thresholds of a count are whole numbers up to {LARGEST:.0e} in size")
 
     def __str__(self) -> str:
         first, *rest = self.terms

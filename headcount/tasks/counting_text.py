@@ -23,7 +23,10 @@ def parse_program(text: str) -> CountingProgram:
         match = re.fullmatch(r"say (\d+) if (.*)", line)
         if match is None:
             raise ValueError(f"a line of a program reads `say LETTER if CONDITION`, got {line!r}")
-        answers.append((int(match[1]), parse_condition(match[2])))
+        try:
+            answers.append((int(match[1]), parse_condition(match[2])))
+        except RecursionError:
+            raise ValueError(f"conditions stand too deep inside each other in {line[:40]!r}..") from None
     return CountingProgram(tuple(answers))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from headcount.sources import Checked, Source, implements
 from headcount.tasks.task import Matrix, Table
 
-__all__ = ["SAME", "Kind", "equal_rays", "even_plane", "kind_of", "merged_directions", "merged_forms"]
+__all__ = ["SAME", "Kind", "equal_rays", "even_plane", "kind_of", "merged_directions", "merged_forms", "rank_one"]
 
 # Unit vectors this near are one, and an eigenvalue this small beside the largest is zero: merging then moves a target
 # by at most this part of the tokens' size, some thousand roundings of float64.
@@ -104,6 +104,16 @@ def kind_of(form: Table) -> Kind:
     if symmetric and negative == 1 and eigenvalues[-1] <= SAME:
         return "extremes"
     return "opposite" if negative >= 2 else "pair"
+
+
+def rank_one(form: Table) -> bool:
+    """Whether a form is a product u v^T: then four extremes decide it, max and min of <u, x_s> and of <v, x_t>.
+
+    >>> rank_one([[0, 1], [0, 0]]), rank_one([[0, 1], [1, 0]])
+    (True, False)
+    """
+    sizes = torch.linalg.svdvals(torch.as_tensor(form, dtype=torch.float64))
+    return bool((sizes[1:] <= SAME * sizes[0]).all())
 
 
 def even_plane(form: Table) -> bool:

@@ -61,8 +61,15 @@ class Neighbour:
         return self.length_verdict.proved
 
     @property
+    def _other_letter(self) -> bool:
+        """Whether the answer is the other of two letters: were it the same, it would be the copy that is asked for."""
+        return self.letters == 2 and (self.side, self.which) in (("right", "last"), ("left", "first"))
+
+    @property
     def length_verdict(self) -> LengthVerdict:
         """Proved for the only and the first copy, which a counting program finds; for the last, no guarantee."""
+        if self._other_letter:
+            return LengthVerdict(True, SOURCE, "of two letters the neighbour of that copy is always the other one")
         if self.which == "last":
             return LengthVerdict(None, SOURCE, "no counting program finds the last copy, which predicts nothing")
         return LengthVerdict(True, SOURCE, "a counting program finds the copy at every length")

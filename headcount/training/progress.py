@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from headcount.training.member import Member
 from headcount.training.spec import Sweep
+from headcount.visible import visible
 
 __all__ = ["OnProgress", "Progress", "automatic", "bar", "lines", "silent"]
 
@@ -77,7 +78,7 @@ class _Bar:
         self.rich.update(self.task, completed=made, description=self._words())
 
     def note(self, sentence: str) -> None:
-        self.rich.console.print(f"headcount: {sentence}", highlight=False, markup=False)
+        self.rich.console.print(f"headcount: {visible(sentence)}", highlight=False, markup=False)
 
     def _words(self) -> str:
         return f"{self.finished}/{self.all} networks"
@@ -106,7 +107,7 @@ class _Lines:
         self._say()
 
     def note(self, sentence: str) -> None:
-        sys.stderr.write(f"headcount: {sentence}\n")
+        sys.stderr.write(f"headcount: {visible(sentence)}\n")
 
     def _say(self) -> None:
         now = time.monotonic()

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from headcount.refusals import RefusalError
 from headcount.results import Store
-from headcount.results.claims import Claims
+from headcount.results.leases import Leases
 from headcount.training.bank_jobs import BankJob, TrainedBank
 from headcount.training.checkpoints import Terminated, Termination
-from headcount.training.claimed_banks import ClaimedBank
+from headcount.training.leased_banks import LeasedBank
 from headcount.training.member import Member
 from headcount.training.progress import Progress
 from headcount.training.workers import Lost, Result, Workers
@@ -31,10 +31,10 @@ class SharedBanks:
     store: Store
     job: BankJob
     keep: Keep
-    claims: Claims
+    leases: Leases
     progress: Progress
-    left: list[ClaimedBank]
-    away: dict[tuple[Member, ...], ClaimedBank] = field(default_factory=dict)
+    left: list[LeasedBank]
+    away: dict[tuple[Member, ...], LeasedBank] = field(default_factory=dict)
     losses: Counter[str] = field(default_factory=Counter)
     given_up: list[str] = field(default_factory=list)
 
@@ -46,6 +46,9 @@ class SharedBanks:
                 if termination.came:
                     raise Terminated
                 self._hand_out(workers)
+                if not self.away:
+                    for line in self.leases.news():
+                        self.progress.note(line)
                 for job, result in workers.finished(POLL):
                     self._settle(self.away.pop(job.members), job, result)
         finally:
@@ -54,15 +57,15 @@ class SharedBanks:
             raise RefusalError(f"{self.given_up[0]}; all other rows are kept, run the same command to try again")
 
     def _hand_out(self, workers: Workers) -> None:
-        """Give banks that nobody else has claimed to the workers that are free."""
+        """Give banks that nobody else has locked to the workers that are free."""
         for bank in list(self.left):
             if workers.free() < 1:
                 return
-            if self.claims.take(bank.address):
+            if self.leases.take(bank.address):
                 self.left.remove(bank)
                 self._submit(bank, workers)
 
-    def _submit(self, bank: ClaimedBank, workers: Workers) -> None:
+    def _submit(self, bank: LeasedBank, workers: Workers) -> None:
         members = bank.lacking(set(self.store.missing(bank.runs)))  # another process may have brought them
         if not members:
             self._done(bank)
@@ -71,19 +74,25 @@ class SharedBanks:
         self.away[job.members] = bank
         workers.submit(job)
 
-    def _settle(self, bank: ClaimedBank, job: BankJob, result: Result) -> None:
+    def _settle(self, bank: LeasedBank, job: BankJob, result: Result) -> None:
         if isinstance(result, Exception):
             raise result
         if isinstance(result, Lost):
             self._lost(bank, result)
+            return
+        if not self.leases.holds(bank.address):
+            new = self.leases.holder(bank.address)
+            self.progress.note(f"{bank} was taken over by {new} while this process stood still")
+            self.leases.give_back(bank.address)
+            self.left.append(bank)
             return
         self.keep(job.members, result)
         for note in result.notes:
             self.progress.note(note)
         self._done(bank)
 
-    def _lost(self, bank: ClaimedBank, lost: Lost) -> None:
-        self.claims.give_back(bank.address)
+    def _lost(self, bank: LeasedBank, lost: Lost) -> None:
+        self.leases.give_back(bank.address)
         self.losses[bank.address] += 1
         times = self.losses[bank.address]
         if times > RETRIES:
@@ -92,6 +101,6 @@ class SharedBanks:
         self.progress.note(f"{bank} was lost: {lost.why}; it is tried again")
         self.left.append(bank)
 
-    def _done(self, bank: ClaimedBank) -> None:
-        self.claims.give_back(bank.address)
+    def _done(self, bank: LeasedBank) -> None:
+        self.leases.give_back(bank.address)
         self.progress.bank_done(len(bank.members))

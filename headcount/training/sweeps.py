@@ -16,14 +16,15 @@ import torch
 from headcount.kernels.bank import Network
 from headcount.nets import Architecture
 from headcount.numerals import counted
+from headcount.refusals import RefusalError
 from headcount.results import Store, Study
-from headcount.results.claims import Claims
+from headcount.results.leases import Leases
 from headcount.results.study import Row
 from headcount.tasks import Task
 from headcount.training.bank_jobs import BankJob, Start, TrainedBank, environment, train_bank_job
 from headcount.training.checkpoints import EVERY, Termination, heeding_termination
-from headcount.training.claimed_banks import ClaimedBank
 from headcount.training.kept_networks import NetworksHeld, NetworksIn, Save, drop_beaten, write_networks
+from headcount.training.leased_banks import LeasedBank
 from headcount.training.loop import Outcome
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
@@ -38,9 +39,10 @@ __all__ = ["add_rows", "banks", "environment", "run", "searched", "sweep", "trai
 # How much of a padded bank may be padding: on a CPU it costs time, on a GPU launches cost more.
 PADDING = {"cpu": 1.25, "cuda": 4.0}
 
+ROUNDS = 3  # how often rows are trained that were kept and are gone
 POLL = 0.2  # seconds between two looks at banks that other processes are training
 
-Share = Callable[[list[ClaimedBank], Claims, Progress], None]
+Share = Callable[[list[LeasedBank], Leases, Progress], None]
 Trained = TypeVar("Trained", Outcome, TrainedBank)
 
 
@@ -104,17 +106,21 @@ def run(
     save: Save = "none",
     workers: Callable[[], Workers] | None = None,
     start: Start | None = None,
+    take_over: bool = False,
 ) -> Study:
     """Train the members that the store lacks, bank by bank, and return the whole study.
 
     `groups` are the sweep's `banks`, where the caller has made them already. With `checkpoint`, a bank in training
     keeps its state every so many seconds and when the process is asked to end. `save` keeps networks too, see
     `network_of`. With `workers`, which makes them, others train the banks; this process alone writes. `start` finds the
-    networks of members that do not begin at random.
+    networks of members that do not begin at random. With `take_over`, banks of processes that stand still are waited
+    for less long.
     """
     if asked.search is not None:
         trained = partial(run, store=store, device=device, on_progress=on_progress)
-        asked = searched(asked, asked.search, partial(trained, checkpoint=checkpoint, workers=workers))
+        asked = searched(
+            asked, asked.search, partial(trained, checkpoint=checkpoint, workers=workers, take_over=take_over)
+        )
         groups = None
     if workers is None:
         check_device(device)
@@ -138,9 +144,9 @@ def run(
             progress.note(note)
         return trained
 
-    def share(left: list[ClaimedBank], claims: Claims, progress: Progress) -> None:
+    def share(left: list[LeasedBank], leases: Leases, progress: Progress) -> None:
         assert workers is not None
-        shared = SharedBanks(store, replace(job, threads=torch.get_num_threads()), keep, claims, progress, left)
+        shared = SharedBanks(store, replace(job, threads=torch.get_num_threads()), keep, leases, progress, left)
         shared.train(workers(), termination)
 
     with contextlib.ExitStack() as stack:
@@ -156,6 +162,7 @@ def run(
             on_progress=on_progress,
             keep=keep,
             share=share if workers is not None else None,
+            take_over=take_over,
         )
     study = store.study(spec)
     if save == "best":
@@ -195,13 +202,16 @@ def train_banks(
     stop: Callable[[int, int], bool] = never,
     keep: Callable[[Sequence[Member], Trained], None] | None = None,
     share: Share | None = None,
+    take_over: bool = False,
 ) -> str:
     """Train what the store lacks of every group and add each bank as it is finished: the loop of every study.
 
     `spec` is what the store keeps beside the rows; its address comes back. Before each bank, `stop` hears how many
     are finished and how many are left, and may end the loop. Processes that share the store share the work: a bank
-    is trained by the one that claims it, the others wait for its rows, and take it over should that one die. `keep`
-    adds a trained bank to the store, in the plain way unless given; with `share`, others train what is left.
+    is trained by the one that holds its lease, the others wait for its rows, and take it over should that one die or
+    stand still. `keep` adds a trained bank to the store, in the plain way unless given; with `share`, others train what
+    is left. At the end what was asked for is compared with what stands there: rows that something took away are trained
+    again, and refused by number should they still be missing.
     """
     recipe = asked.recipe
     keep = keep or partial(_added, store, recipe, device)
@@ -212,32 +222,79 @@ def train_banks(
     if damaged := store.damaged(missing):
         notes.append(f"{counted(len(damaged), 'damaged row')} trained again: {', '.join(sorted(damaged)[:3])}")
     # Grouped before skipping: what is left of an interrupted sweep falls into the same banks, hence the same rows.
-    claimed = [ClaimedBank.of(group, recipe) for group in groups]
-    left = [bank for bank in claimed if missing.intersection(bank.runs)]
-    shown = [bank.lacking(missing) for bank in left]
-    with store.claims() as claims, on_progress(asked, shown, done=len(runs) - len(missing)) as progress:
+    claimed = [LeasedBank.of(group, recipe) for group in groups]
+    shown = [bank.lacking(missing) for bank in claimed if missing.intersection(bank.runs)]
+    with (
+        store.leases(take_over=take_over) as leases,
+        on_progress(asked, shown, done=len(runs) - len(missing)) as progress,
+    ):
         for note in notes:
             progress.note(note)
-        if share is not None:
-            share(left, claims, progress)
-            return address_of_spec
-        while left:
-            waiting = []
-            for number, bank in enumerate(left):
-                if stop(len(groups) - len(left) + number - len(waiting), len(left) - number + len(waiting)):
-                    return address_of_spec
-                if not claims.take(bank.address):
-                    waiting.append(bank)
-                    continue
-                members = bank.lacking(set(store.missing(bank.runs)))  # another process may have brought them
-                if members:
-                    keep(members, train_bank(members, progress))
-                claims.give_back(bank.address)
-                progress.bank_done(len(bank.members))
-            if len(waiting) == len(left):
-                time.sleep(POLL)
-            left = waiting
-    return address_of_spec
+        for _ in range(ROUNDS):
+            left = [bank for bank in claimed if missing.intersection(bank.runs)]
+            if share is not None:
+                share(left, leases, progress)
+            elif not _train_left(left, leases, store, train_bank, keep, stop, progress, len(groups)):
+                return address_of_spec
+            missing = set(store.missing(runs))
+            if not missing:
+                return address_of_spec
+            progress.note(f"{counted(len(missing), 'row')} that were kept are gone from {store.path}; trained again")
+            address_of_spec = store.state(asked.name, spec, runs)  # who took the rows may have taken the spec
+    raise RefusalError(
+        f"{len(missing)} of the {len(runs)} rows asked for are not in {store.path}, though each was trained "
+        f"{ROUNDS} times: something takes them away; run the same command to go on"
+    )
+
+
+def _train_left(
+    left: list[LeasedBank],
+    leases: Leases,
+    store: Store,
+    train_bank: Callable[[Sequence[Member], Progress], Trained],
+    keep: Callable[[Sequence[Member], Trained], None],
+    stop: Callable[[int, int], bool],
+    progress: Progress,
+    count: int,
+) -> bool:
+    """Train all that is left and that nobody else trains, wait for the others'; False where `stop` ended it."""
+    while left:
+        waiting = []
+        for number, bank in enumerate(left):
+            if stop(count - len(left) + number - len(waiting), len(left) - number + len(waiting)):
+                return False
+            if not leases.take(bank.address):
+                waiting.append(bank)
+                continue
+            members = bank.lacking(set(store.missing(bank.runs)))  # another process may have brought them
+            if members and not _kept(bank, members, train_bank(members, progress), leases, keep, progress):
+                waiting.append(bank)
+                continue
+            leases.give_back(bank.address)
+            progress.bank_done(len(bank.members))
+        if len(waiting) == len(left):
+            for line in leases.news():
+                progress.note(line)
+            time.sleep(POLL)
+        left = waiting
+    return True
+
+
+def _kept(
+    bank: LeasedBank,
+    members: Sequence[Member],
+    trained: Trained,
+    leases: Leases,
+    keep: Callable[[Sequence[Member], Trained], None],
+    progress: Progress,
+) -> bool:
+    """Keep a trained bank, unless it was taken over meanwhile: then its rows are those of the new holder."""
+    if leases.holds(bank.address):
+        keep(members, trained)
+        return True
+    progress.note(f"a bank was taken over by {leases.holder(bank.address)} while this process stood still")
+    leases.give_back(bank.address)
+    return False
 
 
 def banks(asked: Sweep, device: str) -> Iterator[list[Member]]:

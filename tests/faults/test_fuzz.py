@@ -14,6 +14,7 @@ FOUND = Path(__file__).parents[2] / "docs" / "data" / "fault_fuzz.json"
 ALLOWED = {"0", "2", "130"}
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize(("count", "processes"), [(300, 1), pytest.param(10_000, 2, marks=pytest.mark.soak)])
 def test_nothing_that_is_typed_or_read_ends_in_a_traceback(count, processes, tmp_path):
     """A case that breaks is `broken` if it breaks alone, too; those that break in company alone may be 1 in 1,000."""

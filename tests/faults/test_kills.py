@@ -12,7 +12,7 @@ from headcount.results import Store
 from headcount.results.database import writing
 from headcount.results.upkeep import verify_store
 from headcount.training import Sweep, bank_jobs
-from headcount.training.claimed_banks import ClaimedBank
+from headcount.training.leased_banks import LeasedBank
 from headcount.training.sweeps import banks, run
 from tests.faults.sweep_specs import rows_of, with_
 
@@ -123,7 +123,7 @@ def test_a_bank_that_a_killed_process_had_claimed_is_trained_by_the_one_that_wai
     held = tmp_path / "held"
 
     def hold():
-        assert store.claims().take(ClaimedBank.of(claimed, ASKED.recipe).address)
+        assert store.leases().take(LeasedBank.of(claimed, ASKED.recipe).address)
         held.touch()
         signal.alarm(600)  # not for ever, should the test end before it
         signal.pause()

@@ -97,7 +97,7 @@ print(len(asked.members), time.process_time() - began)
 
 
 # Seconds of processor, which is what the clock says where nobody else computes, and megabytes, at a million rows.
-LIMITS = {"runs": (2, 300), "fit": (60, 4000), "export": (600, 500), "report": (300, 4000)}
+LIMITS = {"runs": (2, 100), "fit": (60, 1024), "export": (90, 100), "report": (60, 1024)}
 
 
 @pytest.mark.soak

@@ -14,7 +14,6 @@ import headcount.results.store as store_module
 from headcount.cli import main
 from headcount.files import whole
 from headcount.results import Store, database, read_study
-from headcount.results.claims import Claims
 from headcount.results.database import StoreError, checksum
 from headcount.results.upkeep import merge_stores, repair_store, verify_store
 from headcount.training import Sweep
@@ -61,8 +60,9 @@ def test_two_specs_on_one_store_each_have_their_own_rows(tmp_path, capsys):
     _, out, _ = call(capsys, "runs", tmp_path, "--json")
     listed = json.loads(out)
     assert [(r["spec"].split("@")[0], r["trained"], r["wanted"]) for r in listed] == [("small", 8, 8), ("few", 4, 4)]
-    _, out, err = call(capsys, "export", tmp_path, "--json")
-    assert len(json.loads(out)) == 4 and "--spec" in err
+    for command in ("export", "fit", "report", "figure"):
+        code, out, err = call(capsys, command, tmp_path)
+        assert (code, out) == (2, "") and err.endswith("say which is meant: --spec with one of small, few\n"), err
     for chosen in ("small", listed[0]["spec"]):
         _, out, err = call(capsys, "export", tmp_path, "--json", "--spec", chosen)
         assert len(json.loads(out)) == 8 and err == ""
@@ -167,8 +167,8 @@ def test_a_figure_is_of_the_spec_asked_for(tmp_path, capsys):
     store = Store.open(tmp_path, create=True)
     run(Sweep.from_toml(with_(("heads = [1, 2]", "heads = [3]"), ('"small"', '"few"'))), store)
     run(Sweep.from_toml(SPEC), store)
-    _, out, err = call(capsys, "figure", tmp_path, "--table", "markdown")
-    assert "3x4" not in out and "also holds few (--spec)" in err
+    _, out, err = call(capsys, "figure", tmp_path, "--table", "markdown", "--spec", "small")
+    assert "3x4" not in out and err == ""
     _, out, err = call(capsys, "figure", tmp_path, "--table", "markdown", "--spec", "few")
     assert err == "" and out != ""
 
@@ -177,8 +177,10 @@ def test_the_attention_shown_is_that_of_the_spec_asked_for(tmp_path, capsys):
     store = Store.open(tmp_path, create=True)
     for text in (with_(("heads = [1, 2]", "heads = [3]"), ('"small"', '"few"')), SPEC):
         run(Sweep.from_toml(text), store, save="best")
-    _, out, err = call(capsys, "attention", tmp_path, "--inputs", 1)
-    assert "3x4" not in out and "also holds few (--spec)" in err
+    code, out, err = call(capsys, "attention", tmp_path, "--inputs", 1)
+    assert code == 2 and "--spec with one of few, small" in err
+    _, out, err = call(capsys, "attention", tmp_path, "--inputs", 1, "--spec", "small")
+    assert "3x4" not in out and err == ""
     _, out, err = call(capsys, "attention", tmp_path, "--inputs", 1, "--spec", "few")
     assert "by 3x4 at" in out and err == ""
 
@@ -287,31 +289,25 @@ def test_a_reader_that_undoes_a_dead_writers_half_in_a_copy_notices_a_living_wri
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     assert (tmp_path / "rows.sqlite-journal").exists()
-    copied, true_copy = [], shutil.copyfile
+    copied, true_copy = [], database._copy
 
-    def copyfile(source, target):
+    def copy(source, target):
         true_copy(source, target)
         copied.append(source)
         if len(copied) == 1:
             store.add([row("d")], {"torch": "2"})  # it undoes the half itself, and the journal is gone
 
-    monkeypatch.setattr(shutil, "copyfile", copyfile)
+    monkeypatch.setattr(database, "_copy", copy)
     assert [r["nmse"] for r in store.study()] == [0.5] * 400, "half of the dead writer's transaction was read"
     assert verify_store(tmp_path).sound and store.missing([*names, "d"]) == []
 
 
 def test_a_store_that_changes_at_every_look_is_one_line(tmp_path, monkeypatch):
     store = filled(tmp_path)
-    monkeypatch.setattr(database, "_undone", lambda *rest: None)
-    monkeypatch.setattr(database, "_read_only", lambda *rest: (_ for _ in ()).throw(unreadable()))
+    monkeypatch.setattr(database, "_copied", lambda *rest: None)
+    monkeypatch.setattr(database, "_as_it_stands", lambda *rest: None)
     with pytest.raises(StoreError, match="changes faster than it can be read; run the same command again"):
         store.study()
-
-
-def unreadable():
-    problem = sqlite3.OperationalError("attempt to write a readonly database")
-    problem.sqlite_errorname = "SQLITE_READONLY_ROLLBACK"
-    return problem
 
 
 def test_a_locked_store_is_one_line_for_a_reader(tmp_path, capsys, monkeypatch):
@@ -357,20 +353,3 @@ def test_an_odd_store_does_not_hide_the_others(tmp_path, capsys):
     code, out, err = call(capsys, "runs", tmp_path, "--json")
     assert code == 0 and [r["study"].endswith("good") for r in json.loads(out)] == [True]
     assert "bad" in err and err.count("\n") == 1
-
-
-def test_a_claim_is_held_by_one_process_and_not_by_a_dead_one(tmp_path):
-    path = tmp_path / "rows.claims"
-    ready, done = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        claims = Claims(path)
-        os.write(ready[1], b"y" if claims.take("abc") else b"n")
-        os.read(done[0], 1)
-        os._exit(0)  # nothing is given back by its own hand
-    assert os.read(ready[0], 1) == b"y"
-    with Claims(path) as ours:
-        assert not ours.take("abc") and ours.take("def")
-        os.write(done[1], b"x")
-        os.waitpid(child, 0)
-        assert ours.take("abc")

@@ -27,11 +27,11 @@ int groups_of(const Standard& s) {
 extern "C" {
 
 // `sizes`: depth, embed, width, features, vocab, places, outputs, length, batch, class token, GELU, models, parameters
-// of a row, classes, threads, data sets, samples of each. `rows` choose samples of `data[which]`, or `ids[which]` where there is a table; `present`
-// may be none, its strides are those of models and samples. `keys` are those of dropout, or none; hashes below `limit`
-// are left out, the others take the factor `stay`. With `gradient`, that of the mean loss; with `output`, the outputs.
-// Models that are not `active`, where that is said, are left out: zeros. Returns 1 where rows are none of the samples (and then
-// nothing is done), 2 where an id is none of the table, 0 otherwise.
+// of a row, classes, threads, data sets, samples of each. `rows` choose samples of `data[which]`, or `ids[which]` where
+// there is a table; `present` may be none, its strides are those of models and samples. `keys` are those of dropout, or
+// none; hashes below `limit` are left out, the others take the factor `stay`. With `gradient`, that of the mean loss;
+// with `output`, the outputs. Models that are not `active`, where that is said, are left out: zeros. Returns 1 where a
+// row is none of the samples (then nothing is done), 2 where an id is none of the table, 0 where all is well.
 int encoder_pass(const int64_t* sizes, const int32_t* layers, const real* theta, const real* data, const int64_t* ids,
                  int64_t set_step, const int64_t* which, const int64_t* rows, const uint8_t* present,
                  const int64_t* present_steps, const uint8_t* active, const int64_t* keys, int64_t limit, double stay,

@@ -1,8 +1,9 @@
 """The package's C++ made into a library by the machine's own compiler, once for a user, and loaded.
 
-Only the sources beside this file are compiled. The library lies in the user's cache folder under a name made of the
-sources, the compiler, its flags and the processor's abilities, so that a change of any of them makes another one; it
-appears whole or not at all, and is loaded only if it belongs to the user. `HEADCOUNT_COMPILED=0` switches it off.
+Only the sources beside this file are compiled. The library lies in the user's cache folder (see `CodeCache`) under a
+name made of the sources, the compiler, its flags and the processor's abilities, so that a change of any of them makes
+another one, and of its own content, so that a damaged one is known. It is used by a child process before it comes
+there: should it crash, the child does. `HEADCOUNT_COMPILED=0` switches it off.
 """
 
 from __future__ import annotations
@@ -11,22 +12,42 @@ import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 
-from headcount.files import user_cache, whole
+from headcount.code_cache import code_cache
 
-__all__ = ["native_compiler", "native_library", "native_name", "ours"]
+__all__ = ["native_compiler", "native_library", "native_name"]
 
 SOURCES = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC", "-pthread")
 COMPILERS = ("c++", "g++", "clang++")
 SWITCH = "HEADCOUNT_COMPILED"
 PATIENCE = 120.0  # seconds that a compiler may take
+# What a child does with a library that was just made: take every function that is called, and make one step of AdamW.
+TRIAL = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+for name in sys.argv[3:]:
+    getattr(library, name)
+if "bank_adamw" in sys.argv[3:]:
+    real = {"float32": ctypes.c_float, "float64": ctypes.c_double}[sys.argv[2]]
+    row = lambda *values: (real * 64)(*values * 64)
+    whole, part = ctypes.c_int64, ctypes.c_double
+    theta, active = row(1.0), (ctypes.c_uint8 * 1)(1)
+    library.bank_adamw(whole(1), whole(64), whole(1), row(0.5), row(0.0), *map(part, (1, 0.1, 0.001, 0.9, 0.999, 1e-8)),
+                       active, row(1.0), row(0.0), row(0.0), theta, whole(2))
+    assert all(abs(value - 0.5) < 1e-3 for value in theta), list(theta)[:3]
+"""
+CALLED = {
+    "bank": ("bank_lanes", "bank_pass", "bank_adamw"),
+    "decoders": ("decoder_gradient",),
+    "encoders": ("encoder_pass",),
+}
 
 
 @cache
@@ -38,52 +59,73 @@ def native_library(dtype: str = "float32", program: str = "bank") -> ctypes.CDLL
     try:
         return ctypes.CDLL(str(_built(compiler, dtype, program)))
     except (OSError, subprocess.SubprocessError) as problem:
-        said = getattr(problem, "stderr", None) or str(problem)
-        print(f"headcount: no compiled banks ({said.strip().splitlines()[0][:100]})", file=sys.stderr)  # noqa: T201
+        _say(_spoken(problem))
         return None
 
 
 def native_name(compiler: str, dtype: str, program: str = "bank") -> str:
-    """The file of the library: equal names, equal code for an equal processor."""
-    parts = [_version(compiler), *_options(dtype), _processor()]
+    """What the library is made of, as a name: equal names, equal code for an equal processor."""
+    parts = [compiler, _version(compiler), *_options(dtype), _processor()]
     parts += [file.read_text(encoding="utf-8") for file in (SOURCES / f"{program}.cpp", *sorted(SOURCES.glob("*.h")))]
-    return f"{program}-{dtype}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:24]}.so"
+    return f"{program}-{dtype}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:24]}"
 
 
 def native_compiler() -> str | None:
-    """The machine's C++ compiler; None where there is none, or it is switched off."""
+    """The machine's C++ compiler as a command line ($CXX may hold options); None where there is none, or it is off."""
     if os.environ.get(SWITCH) == "0" or sys.platform == "win32":
         return None
-    named = os.environ.get("CXX")
-    return next((found for name in ([named] if named else COMPILERS) if (found := shutil.which(name))), None)
+    named = os.environ.get("CXX", "").strip()
+    if not named:
+        return next((shlex.quote(found) for name in COMPILERS if (found := shutil.which(name))), None)
+    try:
+        program, *options = shlex.split(named)
+    except ValueError:  # a quotation without an end
+        program, options = named, []
+    found = shutil.which(program)
+    if found is None:
+        _say(f"CXX names {program!r}, which is not there")
+        return None
+    return shlex.join([found, *options])
 
 
 def _built(compiler: str, dtype: str, program: str = "bank") -> Path:
-    name = native_name(compiler, dtype, program)
-    file = user_cache() / "compiled" / name
-    if not ours(file):
-        try:
-            _build(compiler, dtype, program, file)
-        except PermissionError:  # a cache folder that cannot be written: a library for this process alone
-            file = Path(tempfile.mkdtemp(prefix="headcount-compiled-")) / name
-            _build(compiler, dtype, program, file)
-    return file
+    def make(scratch: Path) -> None:
+        _build(compiler, dtype, program, scratch)
+        _try(scratch, dtype, program)
+
+    return code_cache().file(native_name(compiler, dtype, program), ".so", make)
 
 
 def _build(compiler: str, dtype: str, program: str, file: Path) -> None:
-    with whole(file) as scratch:
-        command = [compiler, *_options(dtype), str(SOURCES / f"{program}.cpp"), "-o", str(scratch)]
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE)
-        if scratch.exists():
-            scratch.chmod(0o700)  # whatever the user's mask: others shall not write it
+    _run([*shlex.split(compiler), *_options(dtype), str(SOURCES / f"{program}.cpp"), "-o", str(file)])
 
 
-def ours(file: Path) -> bool:
-    """Whether it is there, belongs to this user (or the system), and nobody else can have written it."""
-    if not file.is_file():
-        return False
-    about = file.stat()
-    return about.st_uid in (os.getuid(), 0) and not about.st_mode & 0o022
+def _try(library: Path, dtype: str, program: str) -> None:
+    """Use a library in a child process."""
+    done = _run([sys.executable, "-I", "-S", "-c", TRIAL, str(library), dtype, *CALLED[program]], check=False)
+    if done.returncode:
+        how = f"signal {-done.returncode}" if done.returncode < 0 else (_last(done.stderr) or f"code {done.returncode}")
+        raise OSError(f"the library that was compiled fails in a trial: {how}")
+
+
+def _run(command: list[str], *, check: bool = True) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, check=check, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+
+
+def _spoken(problem: Exception) -> str:
+    """Why there is no library, in a line; a compiler may say it in any bytes."""
+    said = getattr(problem, "stderr", None) or str(problem)
+    text = said.decode(errors="replace") if isinstance(said, bytes) else said
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(problem).__name__)
+
+
+def _last(said: bytes) -> str:
+    return next((line for line in reversed(said.decode(errors="replace").splitlines()) if line.strip()), "")
+
+
+def _say(why: str) -> None:
+    shown = "".join(c if c.isprintable() else "?" for c in why)
+    print(f"headcount: no compiled banks ({shown[:200]})", file=sys.stderr)  # noqa: T201
 
 
 def _options(dtype: str) -> tuple[str, ...]:
@@ -91,7 +133,7 @@ def _options(dtype: str) -> tuple[str, ...]:
 
 
 def _version(compiler: str) -> str:
-    return subprocess.run([compiler, "-v"], check=True, capture_output=True, text=True, timeout=PATIENCE).stderr
+    return _run([*shlex.split(compiler), "-v"]).stderr.decode(errors="replace")
 
 
 def _processor() -> str:

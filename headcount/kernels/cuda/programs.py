@@ -7,9 +7,9 @@ compiled as C++ in which every thread is a fiber: slow, and the same numbers up 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headcount.files import user_cache, whole
+from headcount.code_cache import code_cache
 from headcount.kernels.backend import NotCompiledError
-from headcount.kernels.cpp.native_library import native_compiler, ours
+from headcount.kernels.cpp.native_library import native_compiler
 
 __all__ = ["MOST_SHARED", "SOURCES", "Program", "cuda_program"]
 
@@ -98,7 +98,7 @@ def _emulation(source: str, defines: tuple[str, ...]) -> Path:
     name = hashlib.sha256("\0".join([compiler, *defines, *words]).encode()).hexdigest()[:24]
     file = Path(_emulations().name) / f"{name}.so"
     if not file.exists():
-        command = [compiler, "-std=c++17", "-O2", "-DEMULATED", *defines, "-shared", "-fPIC", "-x", "c++"]
+        command = [*shlex.split(compiler), "-std=c++17", "-O2", "-DEMULATED", *defines, "-shared", "-fPIC", "-x", "c++"]
         subprocess.run([*command, str(SOURCES / source), "-o", str(file)], check=True, capture_output=True, timeout=120)
     return file
 
@@ -179,14 +179,16 @@ def _compiled(source: str, defines: tuple[str, ...]) -> bytes:
     high, low = torch.cuda.get_device_capability()
     options = [f"-arch=sm_{high}{low}", "-std=c++17", *defines]
     name = hashlib.sha256("\0".join([*options, torch.version.cuda or "", *words]).encode()).hexdigest()[:24]
-    file = user_cache() / "compiled" / f"{Path(source).stem}-{name}.cubin"
-    if ours(file):
-        return file.read_bytes()
-    code = _by_nvrtc(source, words, options)
-    with contextlib.suppress(OSError), whole(file) as scratch:  # a cache folder that cannot be written is no matter
-        scratch.write_bytes(code)
-        scratch.chmod(0o600)
-    return code
+    made: list[bytes] = []
+
+    def make(scratch: Path) -> None:
+        made.append(_by_nvrtc(source, words, options))
+        scratch.write_bytes(made[0])
+
+    try:
+        return code_cache().file(f"{Path(source).stem}-{name}", ".cubin", make).read_bytes()
+    except OSError:  # a cache that cannot be written is no matter
+        return made[0] if made else _by_nvrtc(source, words, options)
 
 
 def _by_nvrtc(source: str, words: Sequence[str], options: Sequence[str]) -> bytes:

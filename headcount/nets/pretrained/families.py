@@ -1,4 +1,4 @@
-"""Which models can be read and rewritten: BERT, GPT-2, Llama and our own, each as a few lines of naming."""
+"""Which models can be read and rewritten: BERT, GPT-2, Llama's relatives and our own, each as a few lines of naming."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from headcount.nets import Transformer
 from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Heads, Weights
-from headcount.nets.pretrained.rewritten import BertHeads, Gpt2Heads, LlamaHeads, OwnHeads
+from headcount.nets.pretrained.rewritten import BertHeads, Gpt2Heads, OwnHeads, RotaryHeads
 
 __all__ = ["FAMILIES", "Family", "family_of"]
 
@@ -79,7 +79,7 @@ class Bert:
     def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
         w = self.read(layer)
         q, bias, k, v, o = padded(w, head_dim)
-        assert q is not None and bias is not None and k is not None and w.output_bias is not None
+        assert bias is not None and w.output_bias is not None
         at = f"{prefix}attention."
         return {
             f"{at}self.query.weight": q,
@@ -126,7 +126,7 @@ class Gpt2:
     def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
         w = self.read(layer)
         q, bias, k, v, o = padded(w, head_dim)
-        assert q is not None and bias is not None and k is not None and w.output_bias is not None
+        assert bias is not None and w.output_bias is not None
         return {
             f"{prefix}attn.c_attn.weight": torch.cat([q, k, v]).T.contiguous(),
             f"{prefix}attn.c_attn.bias": torch.cat([bias, torch.zeros_like(bias), torch.zeros_like(bias)]),
@@ -138,46 +138,54 @@ class Gpt2:
         return {}
 
 
-class Llama:
-    name, causal = "llama", True
+class Rotary:
+    """Llama and its relatives: four projections, rotary positions, keys and values shared by groups of heads."""
+
+    causal = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
         return list(_base(model).layers)
 
     def heads(self, layer: Any) -> Heads | None:
-        return layer.self_attn.heads if isinstance(layer.self_attn, LlamaHeads) else None
+        return layer.self_attn.heads if isinstance(layer.self_attn, RotaryHeads) else None
 
     def read(self, layer: Any) -> Weights:
         attn = layer.self_attn
-        if isinstance(attn, LlamaHeads):
+        if isinstance(attn, RotaryHeads):
             return attn.heads.weights(attn.o_proj)
-        n, out = attn.head_dim, attn.o_proj.weight.detach()
+        n = attn.head_dim
         heads, keys = attn.q_proj.weight.shape[0] // n, attn.k_proj.weight.shape[0] // n
-        bias = None if attn.o_proj.bias is None else attn.o_proj.bias.detach()
-        if attn.v_proj.bias is not None:
-            repeated = attn.v_proj.bias.detach().view(keys, 1, n).expand(keys, heads // keys, n).reshape(-1)
-            bias = out @ repeated + (0 if bias is None else bias)
-        layout = HeadLayout.full(heads, n, keys, rotary=True)
-        return Weights(layout, None, None, None, attn.v_proj.weight.detach(), out, bias, float(attn.scaling))
+        (q, qb), (k, kb), (v, vb), (o, ob) = (
+            (p.weight.detach(), None if p.bias is None else p.bias.detach())
+            for p in (attn.q_proj, attn.k_proj, attn.v_proj, attn.o_proj)
+        )
+        return Weights(HeadLayout.full(heads, n, keys, rotary=True), q, qb, k, v, o, ob, float(attn.scaling), kb, vb)
 
     def write(self, layer: Any, weights: Weights) -> None:
-        layer.self_attn = LlamaHeads(weights, layer.self_attn, output_of(weights))
+        layer.self_attn = RotaryHeads(weights, layer.self_attn, output_of(weights))
 
     def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
-        w = self.read(layer)
-        _, _, _, v, o = padded(w, head_dim)
-        at = f"{prefix}self_attn."
-        named = {f"{at}v_proj.weight": v, f"{at}o_proj.weight": o}
-        for part in ("q_proj", "k_proj"):
-            for name, tensor in getattr(layer.self_attn, part).state_dict().items():
-                named[f"{at}{part}.{name}"] = tensor
-        if w.output_bias is not None:
-            named[f"{at}v_proj.bias"] = v.new_zeros(v.shape[0])
-            named[f"{at}o_proj.bias"] = w.output_bias
-        return named
+        w, at = at_stock_places(self.read(layer), head_dim), f"{prefix}self_attn."
+        parts = {"q": (w.query, w.query_bias), "k": (w.key, w.key_bias), "v": (w.value, w.value_bias)}
+        parts["o"] = (w.output, w.output_bias)
+        named = {f"{at}{p}_proj.weight": weight for p, (weight, _) in parts.items()}
+        named |= {f"{at}{p}_proj.bias": bias for p, (_, bias) in parts.items() if bias is not None}
+        norms = {n: getattr(layer.self_attn, n, None) for n in ("q_norm", "k_norm")}
+        return named | {
+            f"{at}{n}.{key}": t for n, norm in norms.items() if norm is not None for key, t in norm.state_dict().items()
+        }
 
     def refuses(self, layer: Any) -> dict[str, str]:
+        if self.normed(layer):
+            return {"query-key": "queries and keys are normed head by head, which sees every dimension"}
         return {"query-key": "rotary positions make the product depend on the distance of query and key"}
+
+    def normed(self, layer: Any) -> bool:
+        """Whether queries and keys pass a norm: then not even whole frequencies can be taken out."""
+        return getattr(layer.self_attn, "q_norm", None) is not None
 
 
 class Own:
@@ -207,7 +215,6 @@ class Own:
     def stock(self, layer: Any, prefix: str, head_dim: int) -> dict[str, Tensor]:
         w = self.read(layer)
         q, _, k, v, o = padded(w, head_dim)
-        assert q is not None and k is not None
         heads, embed = len(w.layout.groups), o.shape[0]
         named = {name: m.view(heads, head_dim, embed) for name, m in (("query", q), ("key", k), ("value", v))}
         named["output"] = o.view(embed, heads, head_dim).permute(1, 0, 2).contiguous()
@@ -235,7 +242,8 @@ class _Slot(nn.Module):
             super().__setattr__(name, value)
 
 
-FAMILIES: dict[str, Family] = {f.name: f for f in (Bert(), Gpt2(), Llama(), Own())}
+ROTARY = ("llama", "mistral", "qwen2", "qwen3", "gemma")
+FAMILIES: dict[str, Family] = {f.name: f for f in (Bert(), Gpt2(), *(Rotary(n) for n in ROTARY), Own())}
 
 
 def family_of(model: nn.Module) -> Family:
@@ -260,7 +268,31 @@ def output_of(weights: Weights) -> nn.Linear:
     return out
 
 
-def padded(w: Weights, head_dim: int) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor, Tensor]:
+def at_stock_places(w: Weights, head_dim: int) -> Weights:
+    """A rotary layer with every frequency back in its stock row, rows and columns that were taken out zero."""
+    old, half = w.layout, head_dim // 2
+    new = HeadLayout.full(len(old.groups), head_dim, len(old.ranks), rotary=True)
+    rows = [[*kept, *(half + f for f in kept)] for kept in old.pairs]
+    query = [i * head_dim + r for i in old.alive for r in rows[old.groups[i]]]
+    key = [g * head_dim + r for g in old.used_groups for r in rows[g]]
+    value = [j * head_dim + r for j, width in enumerate(old.widths) for r in range(width)]
+    output = [i * head_dim + r for i in old.alive for r in range(old.widths[old.sharing[i]])]
+
+    def spread(part: Tensor | None, where: list[int], count: int, dim: int = 0) -> Tensor | None:
+        if part is None:
+            return None
+        shape = [count if d == dim else size for d, size in enumerate(part.shape)]
+        return part.new_zeros(shape).index_copy_(dim, torch.tensor(where, dtype=torch.long), part)
+
+    heads, keys = len(old.groups) * head_dim, len(old.ranks) * head_dim
+    q, k, v = (spread(p, at, n) for p, at, n in ((w.query, query, heads), (w.key, key, keys), (w.value, value, keys)))
+    o = spread(w.output, output, heads, dim=1)
+    assert q is not None and k is not None and v is not None and o is not None
+    biases = spread(w.query_bias, query, heads), spread(w.key_bias, key, keys), spread(w.value_bias, value, keys)
+    return Weights(new, q, biases[0], k, v, o, w.output_bias, w.scale, biases[1], biases[2])
+
+
+def padded(w: Weights, head_dim: int) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor]:
     """Query, its bias, key, value and output with every head back at `head_dim`, new rows and columns zero."""
     layout = w.layout
     heads, shared = len(layout.groups), len(layout.widths)
@@ -271,8 +303,6 @@ def padded(w: Weights, head_dim: int) -> tuple[Tensor | None, Tensor | None, Ten
     for head, first in zip(layout.alive, layout.output_starts(), strict=True):
         width = layout.widths[layout.sharing[head]]
         output[:, head * head_dim : head * head_dim + width] = w.output[:, first : first + width]
-    if w.query is None or w.key is None:
-        return None, None, None, value, output
     query, key = (w.query.new_zeros(heads * head_dim, w.query.shape[1]) for _ in range(2))
     bias = None if w.query_bias is None else w.query_bias.new_zeros(heads * head_dim)
     starts = layout.key_starts()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ __all__ = [
     "folder_of",
     "load",
     "load_compact",
+    "quietly",
     "readout_for",
     "stated_config",
     "tokenizer_of",
@@ -40,6 +42,9 @@ __all__ = [
 LAYOUT = "headcount_layout.json"  # beside the weights of a compact checkpoint
 WEIGHTS = "model.safetensors"
 FEWEST_BYTES = 4  # of a layer
+KERNEL = re.compile(r"implementation|^_?(use_)?kernels?(_config)?$|^auto_map$")  # fields that may name code
+SHIPPED = ("eager", "sdpa")
+COUNTS = ("num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim", "n_head", "n_embd", "vocab_size")
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,36 @@ def stated_config(where: str, name: str) -> Any:
     from transformers import AutoConfig
 
     try:
-        with _quietly():
-            return AutoConfig.from_pretrained(where, trust_remote_code=False)
+        with quietly():
+            config = AutoConfig.from_pretrained(where, trust_remote_code=False)
     except Exception as cause:  # whatever a library makes of a stranger's file
         raise RefusalError(f"no model can be read from {name!r}: {_first_line(cause)}") from None
+    for count in COUNTS:
+        value = vars(config).get(count)
+        if isinstance(value, int | float) and value < 1:
+            raise RefusalError(f"no model can be read from {name!r}: {count} must be at least 1, got {value}")
+    return _without_kernels(config, name)
+
+
+def _without_kernels(config: Any, name: str) -> Any:
+    """The configuration without the implementations that it names: a name may be that of code on a hub, to be fetched.
+
+    Which one computes attention is for whoever runs the model to say, and none of ours names any.
+    """
+    held = vars(config)
+    named = [key for key in held if KERNEL.search(key) and _names_code(held[key])]
+    for key in named:
+        warnings.warn(f"{name}: the configuration names {key} {str(held[key])[:60]!r}; dropped", stacklevel=3)
+        held[key] = None
+    for inner in [value for value in held.values() if hasattr(value, "to_dict") and value is not config]:
+        _without_kernels(inner, name)
+    return config
+
+
+def _names_code(value: Any) -> bool:
+    """Whether a choice of implementation is anything but one that ships with the library."""
+    given = list(value.values()) if isinstance(value, dict) else [value]
+    return any(isinstance(one, str | dict | list) and one not in SHIPPED for one in given)
 
 
 def build(config: Any) -> nn.Module:
@@ -110,7 +141,7 @@ def filled_model(
     _refuse_index_outside(Path(where))
     _refuse_endless_layers(Path(where), config)
     try:
-        with _quietly():
+        with quietly():
             model, told = kind.from_pretrained(
                 where, config=config, trust_remote_code=False, output_loading_info=True, **settings
             )
@@ -203,7 +234,7 @@ def _refuse_endless_layers(folder: Path, config: Any) -> None:
 def _first_mismatch(folder: Path, kind: Any, config: Any) -> str | None:
     """The first tensor whose shape is not the one that the configuration asks for, in words."""
     try:
-        with torch.device("meta"), _quietly():
+        with torch.device("meta"), quietly():
             model = kind.from_config(config) if hasattr(kind, "from_config") else kind(config)
         shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
         inner = f"{model.base_model_prefix}."  # a file may hold the inner model alone, or the model around it
@@ -251,7 +282,7 @@ def _first_line(problem: BaseException) -> str:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """No progress bar and no advice from the library while it loads; as it was afterwards."""
     from transformers.utils import logging
 
@@ -277,16 +308,21 @@ def _kind(config: Any) -> Any:
 def _blank(stock: Weights, layout: HeadLayout) -> Weights:
     """Weights of the right shapes, to be filled from a file."""
     embed = stock.value.shape[1]
-    rotary = stock.query is None
+
+    def bias(stands: Tensor | None, rows: int) -> Tensor | None:
+        return None if stands is None else torch.empty(rows)
+
     return Weights(
         layout,
-        None if rotary else torch.empty(layout.query_rows, embed),
-        None if stock.query_bias is None else torch.empty(layout.query_rows),
-        None if rotary else torch.empty(layout.key_rows, embed),
+        torch.empty(layout.query_rows, embed),
+        bias(stock.query_bias, layout.query_rows),
+        torch.empty(layout.key_rows, embed),
         torch.empty(layout.value_rows, embed),
         torch.empty(embed, layout.output_columns),
-        None if stock.output_bias is None else torch.empty(embed),
+        bias(stock.output_bias, embed),
         stock.scale,
+        bias(stock.key_bias, layout.key_rows),
+        bias(stock.value_bias, layout.value_rows),
     )
 
 

@@ -16,13 +16,16 @@ class HeadLayout:
 
     `ranks[g]` is the query-key rank of key group g, and `groups[i]` the group that head i reads; `widths[j]` is
     the value-output rank of value head j, and `sharing[i]` the value head of head i. A head whose value head has
-    rank 0 is removed. `rotary` layers keep their query-key part as it is and `ranks` is then the head dimension.
+    rank 0 is removed. In a `rotary` layer a query-key dimension is one of the two coordinates of a frequency, and only
+    whole frequencies can go: `pairs[g]` are those that group g has left, and `ranks[g]` is twice their number.
 
     >>> full = HeadLayout.full(heads=2, head_dim=4)
     >>> full.query_rows, full.key_rows, full.value_rows, full.output_columns
     (8, 8, 8, 8)
     >>> HeadLayout((3,), (0, 0), (4, 0), (0, 1)).alive
     (0,)
+    >>> HeadLayout.full(heads=2, head_dim=4, rotary=True).pairs
+    ((0, 1), (0, 1))
     """
 
     ranks: tuple[int, ...]
@@ -30,13 +33,24 @@ class HeadLayout:
     widths: tuple[int, ...]
     sharing: tuple[int, ...]
     rotary: bool = False
+    pairs: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rotary and self.ranks != tuple(2 * len(kept) for kept in self.pairs):
+            raise ValueError(f"a rotary layer of ranks {self.ranks} must name half as many frequencies: {self.pairs}")
 
     @classmethod
     def full(cls, heads: int, head_dim: int, key_heads: int | None = None, *, rotary: bool = False) -> HeadLayout:
         """Every rank at its full head dimension; `key_heads` < heads when keys and values are shared."""
         count = key_heads or heads
         share = tuple(i * count // heads for i in range(heads))
-        return cls((head_dim,) * count, share, (head_dim,) * count, share, rotary)
+        pairs = (tuple(range(head_dim // 2)),) * count if rotary else ()
+        return cls((head_dim,) * count, share, (head_dim,) * count, share, rotary, pairs)
+
+    @property
+    def each_group(self) -> tuple[tuple[int, ...], ...]:
+        """The living heads of every used key group."""
+        return tuple(tuple(i for i in self.alive if self.groups[i] == g) for g in self.used_groups)
 
     @property
     def alive(self) -> tuple[int, ...]:
@@ -93,6 +107,7 @@ class HeadLayout:
             "widths": list(self.widths),
             "sharing": list(self.sharing),
             "rotary": self.rotary,
+            "pairs": [list(kept) for kept in self.pairs],
         }
 
     @classmethod

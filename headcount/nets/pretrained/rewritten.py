@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from headcount.nets import Weighing
 from headcount.nets.pretrained.ragged_heads import Heads, Weights
 
-__all__ = ["BertHeads", "Gpt2Heads", "LlamaHeads", "OwnHeads"]
+__all__ = ["BertHeads", "Gpt2Heads", "OwnHeads", "RotaryHeads"]
 
 Attended = tuple[Tensor, Tensor | None]
 
@@ -62,22 +62,41 @@ class Gpt2Heads(nn.Module):
         return self.resid_dropout(self.c_proj(u)), p
 
 
-class LlamaHeads(nn.Module):
-    """Stands for Llama's `self_attn`: rotary queries and keys as they were, values and outputs ragged."""
+class RotaryHeads(nn.Module):
+    """Stands for the `self_attn` of Llama and its relatives; whole frequencies of a key head may be gone.
+
+    The cache keeps ragged rows, keys already turned: (batch, 1, length, rows).
+    """
 
     def __init__(self, weights: Weights, stock: Any, output: nn.Linear) -> None:
         super().__init__()
         self.heads, self.o_proj = Heads(weights), output
-        self.q_proj, self.k_proj = stock.q_proj, stock.k_proj
-        self.config, self.layer_idx, self.is_causal = stock.config, stock.layer_idx, True
+        self.q_norm, self.k_norm = getattr(stock, "q_norm", None), getattr(stock, "k_norm", None)
+        self.config, self.layer_idx, self.is_causal = stock.config, stock.layer_idx, stock.is_causal
         self.head_dim, self.attention_dropout = stock.head_dim, stock.attention_dropout
         self.num_key_value_groups = 1  # keys are repeated here, for the living heads only
-        key_heads = self.k_proj.weight.shape[0] // self.head_dim
-        each = len(weights.layout.groups) // key_heads
-        alive = weights.layout.alive
-        self.register_buffer("living", torch.tensor(alive, dtype=torch.long), persistent=False)
-        self.register_buffer("read", torch.tensor([i // each for i in alive], dtype=torch.long), persistent=False)
+        layout = weights.layout
+        self.turns_of("query", [layout.pairs[layout.groups[i]] for i in layout.alive])
+        self.turns_of("key", [layout.pairs[g] for g in layout.used_groups])
         self.train(stock.training)
+
+    def turns_of(self, name: str, heads: Sequence[Sequence[int]]) -> None:
+        """Where each row's cosine lies, which row it is turned with, and in which direction."""
+        frequency, partner, sign = [], [], []
+        for kept in heads:
+            first, count = len(frequency), len(kept)
+            frequency += [*kept, *kept]
+            partner += [first + count + i for i in range(count)] + [first + i for i in range(count)]
+            sign += [-1.0] * count + [1.0] * count
+        self.register_buffer(f"{name}_frequency", torch.tensor(frequency, dtype=torch.long), persistent=False)
+        self.register_buffer(f"{name}_partner", torch.tensor(partner, dtype=torch.long), persistent=False)
+        self.register_buffer(f"{name}_sign", torch.tensor(sign), persistent=False)
+
+    def turned(self, name: str, rows: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Every pair of coordinates turned by its frequency times the place."""
+        frequency, partner, sign = (self.get_buffer(f"{name}_{what}") for what in ("frequency", "partner", "sign"))
+        turn = sin.index_select(-1, frequency) * sign.to(sin.dtype)
+        return rows * cos.index_select(-1, frequency) + rows.index_select(-1, partner) * turn
 
     def forward(
         self,
@@ -87,21 +106,42 @@ class LlamaHeads(nn.Module):
         past_key_values: Any = None,
         **kwargs: Any,
     ) -> Attended:
-        from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
-
         if position_embeddings is None:
             raise ValueError("a rotary layer needs its position embeddings")
-        shape = (*hidden_states.shape[:-1], -1, self.head_dim)
-        q, k = (p(hidden_states).view(shape).transpose(1, 2) for p in (self.q_proj, self.k_proj))
-        q, k = apply_rotary_pos_emb(q, k, *position_embeddings)
+        q = _normed(self.q_norm, self.heads.query(hidden_states), self.head_dim)
+        k = _normed(self.k_norm, self.heads.key(hidden_states), self.head_dim)
+        k = self.turned("key", k, *position_embeddings)[:, None]
         v = self.heads.value(hidden_states)[:, None]
         if past_key_values is not None:
             k, v = past_key_values.update(k, v, self.layer_idx)
-        q, k = q.index_select(1, self.living), k.index_select(1, self.read)
+        q = self.turned("query", q, *position_embeddings)
+        if self.heads.probe is None and self.config._attn_implementation == "sdpa" and not self.training:
+            return self.o_proj(self.by_group(q, k[:, 0], v[:, 0], attention_mask)), None
+        q = self.heads.spread(q, self.heads.query_places)
+        k = self.heads.spread(k[:, 0], self.heads.key_places)
         v = self.heads.spread(v[:, 0], self.heads.value_places)
         q = self.heads.seen(q, k, v)
         u, p = _weigh(self, q, k, v, attention_mask, self.heads.scale, self.attention_dropout, **kwargs)
         return self.o_proj(self.heads.gather(u)), p
+
+    def by_group(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Attention a key group at a time: no row of the cache is copied, and no head runs wider than it is."""
+        layout, outs = self.heads.layout, []
+        first_query, first_key, first_value = 0, layout.key_starts(), layout.value_starts()
+        for g, heads in zip(layout.used_groups, layout.each_group, strict=True):
+            rank, width, at = layout.ranks[g], layout.widths[g], first_key[g]
+            rows = q[:, :, first_query : first_query + len(heads) * rank].unflatten(-1, (len(heads), rank))
+            first_query += len(heads) * rank
+            u = nn.functional.scaled_dot_product_attention(
+                rows.transpose(1, 2),
+                k[:, None, :, at : at + rank].expand(-1, len(heads), -1, -1),
+                v[:, None, :, first_value[g] : first_value[g] + width].expand(-1, len(heads), -1, -1),
+                attn_mask=mask,
+                is_causal=mask is None and q.shape[1] > 1 and self.is_causal,
+                scale=self.heads.scale,
+            )
+            outs.append(u.transpose(1, 2).flatten(2))
+        return torch.cat(outs, dim=-1)
 
 
 class OwnHeads(nn.Module):
@@ -117,7 +157,7 @@ class OwnHeads(nn.Module):
         tokens: Float[Tensor, "batch length embed"],
         present: Bool[Tensor, "batch length"] | None = None,
     ) -> Float[Tensor, "batch to embed"]:
-        k = self.heads.spread(_ragged(self.heads.key, tokens), self.heads.key_places)
+        k = self.heads.spread(self.heads.key(tokens), self.heads.key_places)
         v = self.heads.spread(self.heads.value(tokens), self.heads.value_places)
         scores = self.heads.seen(self.heads.queries(queries), k, v) @ k.mT
         if present is not None:
@@ -128,7 +168,7 @@ class OwnHeads(nn.Module):
 def _attend(module: Any, heads: Heads, x: Tensor, mask: Tensor | None, cache: Any, **kwargs: Any) -> Attended:
     """Queries, keys and values of one sequence to ragged outputs; the cache keeps the ragged rows."""
     q = heads.queries(x)
-    k, v = _ragged(heads.key, x)[:, None], heads.value(x)[:, None]
+    k, v = heads.key(x)[:, None], heads.value(x)[:, None]
     if cache is not None:
         cache = getattr(cache, "self_attention_cache", cache)
         k, v = cache.update(k, v, module.layer_idx)
@@ -158,6 +198,6 @@ def _plainly(
     return (p @ v).transpose(1, 2), p
 
 
-def _ragged(layer: nn.Module | None, x: Tensor) -> Tensor:
-    assert layer is not None, "a rotary layer keeps its own keys"
-    return layer(x)
+def _normed(norm: nn.Module | None, rows: Tensor, head_dim: int) -> Tensor:
+    """Heads of full rank, each through the norm that some families give their queries and keys."""
+    return rows if norm is None else norm(rows.unflatten(-1, (-1, head_dim))).flatten(-2)

@@ -27,8 +27,10 @@ SHAPES_ONLY = frozenset(SHAPES.split())
 ACTIVATIONS = (
     "relu gelu silu tanh sigmoid erf softplus mish elu selu celu leaky_relu rrelu prelu hardswish hardsigmoid hardtanh "
     "relu6 softsign logsigmoid tanhshrink square abs clamp clamp_min clamp_max threshold hardshrink softshrink clip "
-    "log1p arctan atan"
+    "log1p expm1 arctan atan"
 )
+STEPS = "sign sgn round floor ceil trunc fix heaviside"  # autograd follows them, with slope 0
+POOLS = [f"{kind}max_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)]
 SCALES = "sqrt rsqrt reciprocal norm vector_norm linalg_norm linalg_vector_norm std"
 
 
@@ -136,16 +138,24 @@ def _exponential(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[st
 
 
 def _layer_norm(
-    p: FrozenPass, x: Tensor, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+    p: FrozenPass,
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *_: Any,
 ) -> Tensor:
-    dims = tuple(range(-len(shape), 0))
+    dims = tuple(range(-len(normalized_shape), 0))
     centred = x - x.mean(dims, keepdim=True)
     return _scaled(p, centred, dims, eps, weight, bias)
 
 
-def _rms_norm(p: FrozenPass, x: Tensor, shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Tensor:
+def _rms_norm(
+    p: FrozenPass, x: Tensor, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
+) -> Tensor:
     small = torch.finfo(x.dtype).eps if eps is None else eps
-    return _scaled(p, x, tuple(range(-len(shape), 0)), small, weight, None)
+    return _scaled(p, x, tuple(range(-len(normalized_shape), 0)), small, weight, None)
 
 
 def _scaled(p: FrozenPass, x: Tensor, dims: tuple[int, ...], eps: float, weight: Any, bias: Any) -> Tensor:
@@ -169,9 +179,9 @@ def _glu(p: FrozenPass, x: Tensor, dim: int = -1) -> Tensor:
 
 def _attention(
     p: FrozenPass,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
@@ -180,6 +190,7 @@ def _attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Scaled dot-product attention, its weights computed again from queries and keys; a row that sees nothing is 0."""
+    q, k, v = query, key, value
 
     def each_head(t: Tensor) -> Tensor:
         return t.repeat_interleave(q.shape[-3] // t.shape[-3], -3) if enable_gqa else t
@@ -260,7 +271,91 @@ def _chosen(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, An
     dim = given.get("dim", -1)
     where = p.take(lambda: func(*args, **kwargs).indices, "choices")
     kind = torch.return_types.topk if func.__name__ == "topk" else torch.return_types.sort
-    return kind((x.gather(dim if dim is not None else -1, where), where))
+    return kind((_read_at(x, dim if dim is not None else -1, where), where))
+
+
+def _read_at(x: Tensor, dim: int, where: Tensor) -> Tensor:
+    """The values at frozen places; the places of one row serve all rows."""
+    alike = where.dim() == x.dim() and len(where) == 1 < len(x) and dim % x.dim() != 0
+    return x.gather(dim, where.expand(len(x), *where.shape[1:]) if alike else where)
+
+
+def _extreme(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The larger or smaller of two: with one that is given an activation, of two that depend on the tokens a choice."""
+    one, other = args[:2]
+    if p.take(lambda: is_live(one) and is_live(other)):
+        first = p.take(lambda: func(one, other) == one, "choices")
+        return torch.where(first, one, other)
+    if p.take(lambda: is_live(other)):
+        one, other = other, one
+    return _activation(p, func, (one, other), kwargs)
+
+
+def _extreme_along(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The largest along an axis: its place is frozen, the value is read there."""
+    if len(args) > 1 and isinstance(args[1], Tensor):
+        return _extreme(p, func, args, kwargs)
+    given = {"keepdim": False, **dict(zip(("dim", "keepdim"), args[1:], strict=False)), **kwargs}
+    where = p.take(lambda: func(args[0], given["dim"], keepdim=True).indices, "choices")
+    pair = _read_at(args[0], given["dim"], where), where
+    kind = torch.return_types.max if func.__name__ == "max" else torch.return_types.min
+    values, places = pair if given["keepdim"] else (pair[0].squeeze(given["dim"]), pair[1].squeeze(given["dim"]))
+    return kind((values, places))
+
+
+def _pooled(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The largest of each window: its place is frozen, the value is read there."""
+    x, name = args[0], func.__name__
+    dims = int(name[-2])
+    where = p.take(lambda: getattr(F, name)(*args, **{**kwargs, "return_indices": True})[1], "choices")
+    flat, places = x.flatten(-dims), where.flatten(-dims)
+    return _read_at(flat, -1, places).unflatten(-1, where.shape[-dims:])
+
+
+def _batch_norm(
+    p: FrozenPass,
+    x: Tensor,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """In evaluation a fixed affine map: nothing is frozen. With the batch's own numbers rows would be mixed."""
+    if training or running_mean is None:
+        raise ValueError("a batch norm without kept numbers mixes the texts of a batch; give it running statistics")
+    shape = (1, -1, *(1,) * (x.dim() - 2))
+    scale = (running_var + eps).rsqrt() * (1 if weight is None else weight)
+    out = (x - running_mean.reshape(shape)) * scale.reshape(shape)
+    return out if bias is None else out + bias.reshape(shape)
+
+
+def _group_norm(
+    p: FrozenPass, x: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
+    parts = x.unflatten(1, (num_groups, -1)).flatten(2)
+    out = _layer_norm(p, parts, (parts.shape[-1],), eps=eps).reshape(x.shape)
+    shape = (1, -1, *(1,) * (x.dim() - 2))
+    out = out if weight is None else out * weight.reshape(shape)
+    return out if bias is None else out + bias.reshape(shape)
+
+
+def _instance_norm(
+    p: FrozenPass,
+    x: Tensor,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    if not use_input_stats:
+        return _batch_norm(p, x, running_mean, running_var, weight, bias, eps=eps)
+    return _group_norm(p, x, x.shape[1], weight, bias, eps)
 
 
 def _moved(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -272,7 +367,13 @@ def _moved(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any
 
 
 def _opened(part: Callable[..., Any]) -> Do:
-    return lambda p, func, args, kwargs: part(p, *args, **kwargs)
+    """The part in place of the call, with torch's own names for what is given by name."""
+
+    def opened(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        first = [kwargs[name] for name in ("input",) if name in kwargs]
+        return part(p, *first, *args, **{name: value for name, value in kwargs.items() if name != "input"})
+
+    return opened
 
 
 def _first_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -296,6 +397,12 @@ def _by_number(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return _first_live(args, kwargs) and len(args) > 1 and isinstance(args[1], int | float)
 
 
+def _along_or_two(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Along an axis, or the larger of two; the largest of all numbers mixes the texts of a batch."""
+    two = len(args) > 1 and isinstance(args[1], Tensor)
+    return _any_live(args, kwargs) if two else _first_live(args, kwargs) and (len(args) > 1 or "dim" in kwargs)
+
+
 def _weights_times_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     parts = list(tensors(args))
     return len(parts) == 2 and {is_live(t) for t in parts} == {True, False} and "softmax" in map(mark_of, parts)
@@ -303,7 +410,13 @@ def _weights_times_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 HANDLERS: dict[str, Handler] = {
     **{name: Handler(_first_live, _activation) for name in ACTIVATIONS.split()},
-    **{name: Handler(_by_number, _activation) for name in ("maximum", "minimum")},
+    **{name: Handler(_any_live, _extreme) for name in ("maximum", "minimum")},
+    **{name: Handler(_along_or_two, _extreme_along) for name in ("max", "min")},
+    **{name: Handler(_first_live, _whole("choices")) for name in STEPS.split()},
+    **{name: Handler(_first_live, _pooled) for name in POOLS},
+    "batch_norm": Handler(_first_live, _opened(_batch_norm)),
+    "group_norm": Handler(_first_live, _opened(_group_norm)),
+    "instance_norm": Handler(_first_live, _opened(_instance_norm)),
     **{name: Handler(_first_live, _whole("norm scale")) for name in SCALES.split()},
     **{name: Handler(_weights_times_live, _moved) for name in ("matmul", "bmm", "einsum")},
     "softmax": Handler(_first_live, _whole("softmax")),

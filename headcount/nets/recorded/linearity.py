@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
 
-from headcount.nets.recorded.tape import NotAffine, Tape
+from headcount.nets.recorded.node_kinds import is_linear, kind_of, spoken_kind
+from headcount.nets.recorded.tape import NotAffine, Tape, Untried
+from headcount.nets.recorded.trials import is_affine
 
 __all__ = ["refuse_nonlinear"]
-
-# Names of autograd's nodes: linear in their one live input whatever it is.
-LINEAR_NODES = (
-    "Add Sub Rsub Neg Sum Mean View UnsafeView ReshapeAlias Transpose T Permute Expand Squeeze Unsqueeze Slice Select "
-    "Index IndexSelect Gather ScatterAdd IndexAdd IndexPut IndexCopy Cat Stack Split SplitWithSizes Chunk Unbind Clone "
-    "ToCopy Alias CopySlices Copy MaskedFill MaskedScatter Where Repeat RepeatInterleave Roll Flip ConstantPadNd Pad "
-    "Cumsum Tril Triu AsStrided Movedim Accumulate AccumulateGrad Diagonal Scatter Unfold UnfoldBackward Im2Col Col2Im "
-    "Fold Set Detach Lift Fill NanToNum SelectScatter SliceScatter Take Squeeze Unsafe AvgPool1D AvgPool2D Identity "
-    "FftC2C FftR2C FftC2R ViewAsReal ViewAsComplex Real Complex MkldnnReshape Trace Flatten "
-    "UnsafeSplit Contiguous"
-)
-LINEAR = frozenset(LINEAR_NODES.split())
-BILINEAR = ("Mul", "Mm", "Bmm", "Mv", "Dot", "Linear", "Convolution", "Vdot", "Ger")
 
 
 def refuse_nonlinear(out: Tensor, tape: Tape) -> None:
     """Refuse a recorded pass in which something that still depends on the tokens is not linear in them, by name."""
     whole = [kind for kind in tape.frozen if kind.endswith("frozen whole")]
     if whole:
-        name = whole[0].split(",")[0].replace("get", "an attribute such as .data")
+        name = whole[0].split(",")[0]
         raise NotAffine(f"{name} cuts {tape.frozen[whole[0]]} branch(es) off the tokens: they would be frozen whole")
     if tape.added:
-        raise NotAffine("a softmax is added to what depends on the tokens, not multiplied: it would be frozen whole")
+        name = next(iter(tape.added))
+        raise NotAffine(f"a {name} is added to what depends on the tokens, not multiplied: it would be frozen whole")
     if out.grad_fn is None:
-        raise NotAffine("the output does not depend on the tokens (is the forward pass under no_grad?)")
+        raise NotAffine("the output does not depend on the tokens: nothing on its way can be followed")
     nodes = reached(out)
     tape.dtypes.update(part.dtype for node in nodes for part in getattr(node, "_input_metadata", ()))
     tape.idle.update(i for i, node in enumerate(tape.products) if node is not None and node not in nodes)
+    broken = nonlinear(nodes, tape.unknown)
     tape.products.clear()
-    broken = nonlinear(nodes)
+    tape.unknown.clear()
     if broken:
         raise NotAffine(f"not affine once frozen: {', '.join(broken)} of what depends on the tokens is not linear")
 
@@ -55,33 +46,18 @@ def reached(out: Tensor) -> dict[Any, None]:
     return seen
 
 
-def nonlinear(nodes: Iterable[Any]) -> list[str]:
-    """The operations that are not linear, in the order of the forward pass."""
-    found = list[str]()
-    for node in nodes:
-        kind = node.name().split("::")[-1].rstrip("0123456789").removesuffix("Backward").removesuffix("Backwards")
-        if not _linear(kind, [part is not None for part, _ in node.next_functions]):
-            found.append(_word(kind))
-    return list(dict.fromkeys(reversed(found)))
+def nonlinear(nodes: Iterable[Any], calls: Mapping[Any, Untried]) -> list[str]:
+    """The operations that are not linear, in the order of the forward pass: by name, or tried.
 
-
-def _linear(kind: str, live: list[bool]) -> bool:
-    if kind in BILINEAR:
-        return sum(live[:2]) <= 1
-    if kind in ("Addmm", "Baddbmm", "Addbmm", "Addmv"):
-        return sum(live[1:3]) <= 1
-    if kind == "Div":
-        return not any(live[1:])
-    return kind in LINEAR
-
-
-def _word(kind: str) -> str:
-    """A node's name as people say it.
-
-    >>> _word("Mul"), _word("LogSoftmax")
-    ('the product (mul) of two tensors', 'log_softmax')
+    A call that is not known is made again on other numbers, and is linear if its answers are.
     """
-    if kind == "WarnNotImplemented":
-        return "a kernel without a derivative (quantised or custom)"
-    word = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind).strip("_")
-    return f"the product ({word}) of two tensors" if kind in BILINEAR else word
+    tried, found = dict[int, bool](), list[str]()
+    for node in nodes:
+        if is_linear(node):
+            continue
+        call = calls.get(node)
+        if call is not None and id(call) not in tried:
+            tried[id(call)] = is_affine(call.func, call.args, call.kwargs)
+        if call is None or not tried[id(call)]:
+            found.append(spoken_kind(kind_of(node)))
+    return list(dict.fromkeys(reversed(found)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["is_live", "mark", "mark_of", "pass_on", "plain_name", "tensors"]
+__all__ = ["freeze_mark", "frozen_by", "is_live", "mark", "mark_of", "pass_on", "plain_name", "tensors"]
 
 ALIASES = {"multiply": "mul", "true_divide": "div", "truediv": "div", "divide": "div", "radd": "add", "rmul": "mul"}
 ALIASES |= {"imul": "mul", "iadd": "add", "itruediv": "div", "isub": "sub", "special_softmax": "softmax"}
@@ -67,6 +67,17 @@ def mark(value: Tensor, kind: str) -> Tensor:
 def mark_of(value: Any) -> str:
     """What a tensor was noted to be."""
     return getattr(value, "_lens", "") if isinstance(value, Tensor) else ""
+
+
+def freeze_mark(value: Tensor, origin: str = "") -> Tensor:
+    """Note on a tensor that the tokens are in it, though it is kept as it is, and which call froze it."""
+    value._frozen = origin or "a call"  # pyright: ignore[reportAttributeAccessIssue]
+    return value
+
+
+def frozen_by(value: Any) -> str:
+    """The call that froze a tensor in which the tokens are; empty where it is live, or where they are not."""
+    return getattr(value, "_frozen", "") if isinstance(value, Tensor) and not value.requires_grad else ""
 
 
 def pass_on(inputs: Sequence[Tensor], outputs: Sequence[Tensor], name: str) -> None:

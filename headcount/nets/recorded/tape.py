@@ -11,25 +11,44 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from headcount.nets.recorded.frozen_calls import HANDLERS, SHAPES_ONLY
-from headcount.nets.recorded.marks import mark, mark_of, pass_on, plain_name, tensors
+from headcount.nets.recorded.marks import freeze_mark, frozen_by, is_live, mark, pass_on, plain_name, tensors
+from headcount.nets.recorded.node_kinds import is_linear
+from headcount.nets.recorded.trials import adds_frozen
 
 __all__ = ["NotAffine", "Recording", "Replay", "Site", "Tape", "own_backwards_opened", "parameters_still"]
 
 CHOICES = (
     "gt lt ge le eq ne greater less greater_equal less_equal equal not_equal argmax argmin argsort nonzero isnan isinf "
-    "isfinite sign round floor ceil trunc max min any all bool int long detach kthvalue searchsorted bucketize "
-    "logical_not logical_and logical_or msort mode median __get__"
+    "isfinite sign round floor ceil trunc max min any all bool int long kthvalue searchsorted bucketize "
+    "logical_not logical_and logical_or msort mode median"
 )
 COUNTED = frozenset(HANDLERS) | frozenset(CHOICES.split())
 PRODUCTS = ("linear", "addmm")  # by a matrix of weights: most of a pass, and left out where nothing reads the result
+PYTHON = ("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__bool__", "__index__", "__complex__")
+SAME = ("detach", "data")  # the same numbers: what a gradient would do there does not concern a forward pass
+SUMS = frozenset(["add", "sub", "rsub", "cat", "stack", "where"])  # here an integer is a number, elsewhere an index
+FACTORS = frozenset(["mul", "matmul", "mm", "bmm", "mv", "einsum"])  # what is frozen is multiplied, never added
+BOUNDS = frozenset(
+    ["clamp", "clamp_min", "clamp_max", "clip", "maximum", "minimum", "max", "min"]
+)  # handled, and may be given numbers
+LOOKED_UP = ("getitem", "index_select", "gather", "embedding", "take", "repeat_interleave")  # by a place
 LIKE = ("to", "type_as", "expand_as", "view_as", "reshape_as")  # the second tensor lends its shape or kind only
+
+
+class Untried(NamedTuple):
+    """A call as it was made, to be tried on other numbers."""
+
+    name: str
+    func: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
 
 
 class NotAffine(ValueError):
@@ -48,8 +67,9 @@ class Site:
 class Tape:
     """What one recorded pass froze: every call by name, the frozen values by call, and what became of them.
 
-    `products` are the nodes of products with weights, `idle` the numbers of those that only frozen values were made of
-    (queries, keys, gates): a replay need not compute them.
+    `added` are the calls that add a frozen value to what depends on the tokens, `unknown` the nodes of calls whose name
+    does not say whether they are linear, with the call. `products` are the nodes of products with weights, `idle` the
+    numbers of those that only frozen values were made of (queries, keys, gates): a replay need not compute them.
     """
 
     branch: str = "gate"
@@ -58,6 +78,7 @@ class Tape:
     handled: set[int] = field(default_factory=set)
     frozen: Counter[str] = field(default_factory=Counter)
     added: Counter[str] = field(default_factory=Counter)
+    unknown: dict[Any, Untried] = field(default_factory=dict)
     dtypes: set[torch.dtype] = field(default_factory=set)
     products: list[Any] = field(default_factory=list)
     idle: set[int] = field(default_factory=set)
@@ -75,27 +96,45 @@ class Frozen(TorchFunctionMode):
     def __init__(self, tape: Tape) -> None:
         super().__init__()
         self.tape, self.branch, self.call, self.sites = tape, tape.branch, -1, list[Site]()
-        self.product = -1
+        self.product, self.followed = -1, torch.is_grad_enabled()
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        name, kwargs = plain_name(func), dict(kwargs or {})
+        """The call as it is or with something frozen; `no_grad` inside a model does not change what it computes."""
+        with torch.set_grad_enabled(self.followed):
+            return self.called(func, args, dict(kwargs or {}))
+
+    def called(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """One call, by its name."""
+        name = plain_name(func)
         if name in SHAPES_ONLY:
             return func(*args, **kwargs)
         if name == "__get__":  # an attribute: a shape is no call, a transpose is
+            name = getattr(getattr(func, "__self__", None), "__name__", name)
             found = func(*args, **kwargs)
             if not isinstance(found, Tensor):
                 return found
+        if name in SAME and is_live(args[0]):
+            return args[0].view_as(args[0])
+        if getattr(func, "__name__", "") in PYTHON:
+            self.read_by_python(name, args)
+        self.func, self.name = func, name
         if name in PRODUCTS:
             self.product += 1
+            self.look(name, func, args, kwargs)
             return self.weighed(func, name, args, kwargs)
         if name not in COUNTED:  # what prepares masks may differ with the number of rows
+            self.look(name, func, args, kwargs)
             return self.uncounted(func(*args, **kwargs), name, args, kwargs)
         self.call += 1
+        self.look(name, func, args, kwargs)
         if self.enter(name, args, kwargs):
             return HANDLERS[name].do(self, func, args, kwargs)
         return self.leave(func(*args, **kwargs), name, args, kwargs)
+
+    def look(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """A call before it is made."""
 
     def enter(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether this call is computed in another way, with something frozen."""
@@ -108,6 +147,9 @@ class Frozen(TorchFunctionMode):
     def uncounted(self, out: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call that freezes nothing."""
         return out
+
+    def read_by_python(self, name: str, args: Sequence[Any]) -> None:
+        """A number that leaves torch cannot be followed."""
 
     def weighed(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The product with a matrix of weights."""
@@ -132,10 +174,24 @@ class Recording(Frozen):
             self.tape.handled.add(self.call)
         return handled
 
+    def read_by_python(self, name: str, args: Sequence[Any]) -> None:
+        t = args[0]
+        if is_live(t) or (frozen_by(t) and t.is_floating_point()):
+            raise NotAffine(f"{name}() hands a number that depends on the tokens to Python, where it is not followed")
+
+    def look(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        inputs = list(tensors([args[:1] if name in LIKE else args, kwargs]))
+        self.before = {t.grad_fn for t in inputs if t.requires_grad}
+        by = next((origin for t in inputs if (origin := frozen_by(t))), "")
+        if not (by and self.before) or name in FACTORS or (name in HANDLERS and name not in BOUNDS):
+            return
+        if adds_frozen(func, args, kwargs, integers=name in SUMS):
+            self.tape.added[by] += 1
+
     def take(self, make: Callable[[], Any], kind: str = "") -> Any:
         value = make()
         if isinstance(value, Tensor):
-            value = mark(value.detach().clone(), kind)
+            value = freeze_mark(mark(value.detach().clone(), kind), self.name)
             self._size(value)
         if kind:
             self.tape.frozen[kind] += 1
@@ -150,10 +206,15 @@ class Recording(Frozen):
         live = any(t.requires_grad for t in inputs)
         for t in outputs:
             self._size(t)
-        if live and name in ("add", "sub", "cat", "stack"):
-            self.tape.added.update(m for t in inputs if (m := mark_of(t)) == "softmax" and not t.requires_grad)
         pass_on(inputs, outputs, name)
         lost = live and not all(t.requires_grad for t in outputs)
+        by = name if lost else next((origin for t in inputs if (origin := frozen_by(t))), "")
+        if by and not lost and self._chosen_constant(name, inputs, outputs):
+            self.tape.frozen["chosen constant"] += 1  # an expert's bias: the choice is frozen, the bias is a bias
+            by = ""
+        for t in (outputs or inputs[:1]) if by else ():  # a tensor that is written into is frozen as well
+            freeze_mark(t, by)
+        self._unknown(outputs, name, args, kwargs)
         if lost and name not in COUNTED:
             self.tape.frozen[f"{name}, frozen whole"] += 1
             return out
@@ -167,13 +228,30 @@ class Recording(Frozen):
         self.tape.products.append(out.grad_fn)
         return out
 
+    def _chosen_constant(self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> bool:
+        """Whether a given tensor is read at frozen places."""
+        read = name in LOOKED_UP and bool(outputs) and outputs[0].is_floating_point()
+        return read and not any(frozen_by(t) and t.is_floating_point() for t in inputs)
+
+    def _unknown(self, outputs: Sequence[Tensor], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Keep a call in which there is a node that is not known to be linear."""
+        stack = [t.grad_fn for t in outputs if t.requires_grad]
+        seen, call = set(self.before), Untried(name, self.func, args, kwargs)
+        while stack:
+            node = stack.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                stack.extend(part for part, _ in node.next_functions)
+                if not is_linear(node):
+                    self.tape.unknown[node] = call
+
     def _size(self, t: Tensor) -> None:
         self.tape.largest = max(self.tape.largest, t.numel() * t.element_size())
 
     def _choices(self, out: Any, name: str) -> Any:
         """An operation that autograd does not follow (a comparison, the indices of top-k): its result is kept."""
         if isinstance(out, Tensor):
-            return self.take(lambda: out, f"{name}, frozen whole" if out.is_floating_point() else "choices")
+            return self.take(lambda: out, "choices")
         return _rebuilt(out, [self.take(lambda p=p: p, "choices") if _is_choice(p) else p for p in out])
 
 

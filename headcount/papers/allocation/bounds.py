@@ -8,8 +8,9 @@ from numbers import Real
 
 import numpy as np
 
+from headcount.numerals import listed
 from headcount.refusals import at_least, at_least_one, not_negative
-from headcount.results import Bound
+from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
 
 __all__ = ["compression", "exponential_sum_error", "extraction_error", "starved_lags", "synthesis", "trade_off"]
@@ -18,6 +19,11 @@ __all__ = ["compression", "exponential_sum_error", "extraction_error", "starved_
 # indicator of lag m is at most C(n) e^{0.01 (n+1) m} / H^n; the paper takes n = 1 with C(1) = 1.3.
 SYNTHESIS_SCALE = 1.3
 SYNTHESIS_RATE = 0.02
+BOUNDED_TOKENS = Hypothesis("tokens bounded, targets a sum of lagged tokens", short="bounded tokens")
+MEAN = Hypothesis(
+    "the heads of a lag share one subspace, and tokens are as long in every direction",
+    short="one subspace per lag, tokens alike in all directions",
+)
 
 
 def compression(head_dim: int, token_dim: int) -> float:
@@ -63,6 +69,7 @@ def starved_lags(heads: Sequence[int]) -> tuple[int, ...]:
     hypotheses=(
         Checked("lag m has m + 1 heads or more"),
         "tokens bounded, targets a sum of lagged tokens",
+        "where head_dim < token_dim: heads of a lag that share one subspace, tokens as long in every direction",
     ),
 )
 def extraction_error(
@@ -77,13 +84,16 @@ def extraction_error(
 
     sum_m w_m ((1 + eps_delta) sqrt(1 - n_m / d) [n_m <= d] + 1.3 e^(0.02 m) / H_m) + sum over dropped lags of w_m,
     where w_m = |rho_m| B is the weight of lag m times the bound on a token, and a lag without heads is dropped.
-    Source: Yu et al. 2025 (allocation), Equation 3.
+    Source: Yu et al. 2025 (allocation), Equation 3. Where n_m < d it is no worst case: a token that the subspace of a
+    lag does not hold is lost whole. sqrt(1 - n/d) is the root mean square over tokens alike in every direction (or over
+    a random subspace), when the heads of a lag share their subspace; otherwise their large coefficients of opposite
+    sign do not cancel on what one of them misses.
     Departs: any lag may be dropped, not only the last ones; lags with fewer than m + 1 heads are named as a
     violated hypothesis and the bound says nothing, since there the published synthesis term is below what any weights
     reach.
 
     >>> print(extraction_error([1, 1, 1, 1], heads=[8] * 4, head_dims=[8] * 4, token_dim=8))
-    extraction error <= 0.683497, by Equation 3 of ... (allocation), if tokens bounded, targets a sum of lagged tokens
+    worst-case extraction error <= 0.683497, by Equation 3 of ... (allocation), if tokens bounded, targets a sum of ...
     """
     if not len(weights) == len(heads) == len(head_dims):
         raise ValueError(
@@ -102,16 +112,25 @@ def extraction_error(
             dropped += w
     starved = starved_lags(heads)
     fails = tuple(f"violated: lag {m} has {heads[m - 1]} heads and needs {m + 1}" for m in starved)
+    mean = () if lost == 0 else (MEAN,)
+    kind = "root mean square" if mean else "worst-case"
     return Bound(
-        "extraction error",
+        f"{kind} extraction error",
         lost + read + dropped,
         "upper",
         Source("yu2025allocation", "Equation 3"),
-        hypotheses=("tokens bounded, targets a sum of lagged tokens", *fails),
+        hypotheses=(BOUNDED_TOKENS, *mean, *fails),
         vacuous=bool(starved),
-        meaning="worst-case error of one attention layer that reads lagged tokens",
+        meaning=_meaning(kind, starved),
         sizes={"compression": lost, "synthesis": read, "memory": dropped, "starved_lags": list(starved)},
     )
+
+
+def _meaning(kind: str, starved: tuple[int, ...]) -> str:
+    if not starved:
+        return f"{kind} error of one attention layer that reads lagged tokens"
+    one = len(starved) == 1
+    return f"lag{'' if one else 's'} {listed(starved)} {'has' if one else 'have'} too few heads for the bound"
 
 
 def trade_off(budget: int, token_dim: int, heads: Sequence[int], *, weight: float = 1.0, lag: int = 1) -> list[float]:

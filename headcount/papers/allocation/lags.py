@@ -67,7 +67,7 @@ class Allocation:
     def as_rows(self) -> list[dict[str, Any]]:
         """One row a lag."""
         return [
-            {"lag": m, "weight": w, "heads": h, "head_dim": n, "closed form": r, "enough heads": h == 0 or h > m}
+            {"lag": m, "weight": w, "heads": h, "head_dim": n, "closed form": r, "heads it needs": h == 0 or h > m}
             for m, (w, h, n, r) in enumerate(
                 zip(self.weights, self.heads, self.head_dims, self.relaxed.heads, strict=True), start=1
             )

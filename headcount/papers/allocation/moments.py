@@ -135,7 +135,7 @@ def weight_metrics(weights: Weights) -> dict[str, list[Pair]]:
     """The metrics of the weights alone: truncating under them is the plain singular value decomposition."""
     layout, out = weights.layout, {}
     dim = layout.padded
-    if weights.query is not None and weights.key is not None:
+    if not layout.rotary:
         q = weights.query.double()
         if weights.query_bias is not None:
             q = torch.cat([q, weights.query_bias.double()[:, None]], dim=1)  # the bias reads a constant 1
@@ -158,7 +158,7 @@ def input_metrics(weights: Weights, moments: Moments, *, centred: bool) -> dict[
     """
     layout, dim = weights.layout, weights.layout.padded
     out: dict[str, list[Pair]] = {}
-    if weights.query is not None:
+    if not layout.rotary:
         out["query-key"] = [
             Pair(moments.query[list(m)] * weights.scale**2, _block(moments.key, g, dim))
             for g, m in enumerate(members(layout, "query-key"))

@@ -12,7 +12,7 @@ import numpy as np
 from headcount.papers.allocation import allocate, trade_off
 from headcount.papers.allocation.four_gram import FourGramStudy, validation_gap
 from headcount.results.literature import Cells, Difference, Published, mean
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 from headcount.sources import Source
 
 __all__ = ["ALLOCATION", "E_128", "FOUR_GRAM"]
@@ -56,7 +56,7 @@ def e_128(setting: Setting) -> Measured:
     """The bound for one lag when 128 dimensions are divided over ever more heads, tokens of dimension 16."""
     cells = {(h, "error"): (e,) for h, e in zip(HEADS, trade_off(128, 16, HEADS), strict=True)}
     best = allocate([1, 1, 1, 1], token_dim=8, budget=256)
-    claim = Claim(
+    claim = Stated(
         "the 4-gram with budget 256: four lags of 8 heads of dimension 8",
         f"{best.lags} lags, heads {best.heads}, dimensions {best.head_dims}, error {best.error:.4f}",
         best.heads == (8, 8, 8, 8) and best.head_dims == (8, 8, 8, 8),
@@ -84,7 +84,7 @@ def four_gram(setting: Setting) -> Measured:
     )
 
 
-def four_gram_claims(cells: Cells) -> tuple[Claim, ...]:
+def four_gram_claims(cells: Cells) -> tuple[Stated, ...]:
     """Which number of heads is best, by the mean over seeds and by the median."""
     by_mean, by_median = (
         {h: float(middle(cells[h, "validation"])) for h in FOUR_GRAM.rows if (h, "validation") in cells}
@@ -92,12 +92,12 @@ def four_gram_claims(cells: Cells) -> tuple[Claim, ...]:
     )
     best, typical = (min(values, key=lambda h, values=values: values[h]) for values in (by_mean, by_median))
     return (
-        Claim(
+        Stated(
             "too few heads are far worse than too many",
             f"means: 1 head {by_mean[1]:.3g}, best ({best}) {by_mean[best]:.2g}, 32 heads {by_mean[32]:.2g}",
             by_mean[1] > by_mean[32] > by_mean[best],
         ),
-        Claim(
+        Stated(
             "the best number is 8",
             f"{best} heads in all by the mean over seeds ({by_mean[best]:.2g}), {typical} by the median "
             f"({by_median[typical]:.2g}; 8 heads {by_median[8]:.2g})",
@@ -120,7 +120,7 @@ def jacobian(setting: Setting) -> Measured:
     layers = verdicts(rows)
     claims = (
         *jacobian_claims(medians),
-        Claim(
+        Stated(
             "the logits are bounded, as the theorem assumes",
             f"their half range grows by factors {', '.join(format(v['growth'], '.2f') for v in layers)}",
             all(layer["bounded"] for layer in layers),
@@ -131,7 +131,7 @@ def jacobian(setting: Setting) -> Measured:
     return Measured({"norm of the Jacobian": medians}, claims, setup, note)
 
 
-def jacobian_claims(medians: Cells) -> tuple[Claim, ...]:
+def jacobian_claims(medians: Cells) -> tuple[Stated, ...]:
     """Whether the norm falls with the length, and how fast, with and without the two shortest lengths."""
     lengths, layers = sorted({n for n, _ in medians}), list(dict.fromkeys(layer for _, layer in medians))
     curves = {layer: [medians[n, layer][0] for n in lengths] for layer in layers}
@@ -140,12 +140,12 @@ def jacobian_claims(medians: Cells) -> tuple[Claim, ...]:
     longer = [n for n in lengths if n > SHORTEST]
     rest = [_slope(longer, curve[-len(longer) :]) for curve in curves.values()]
     return (
-        Claim(
+        Stated(
             "the norm decreases with the length in every layer",
             f"from {lengths[0]} to {lengths[-1]} tokens by factors {', '.join(f'{f:.2g}' for f in falls)}",
             all(f > 1 for f in falls),
         ),
-        Claim(
+        Stated(
             "it decreases like 1/length",
             f"exponents {', '.join(f'{s:.2f}' for s in whole)}; without lengths up to {SHORTEST} "
             f"{', '.join(f'{s:.2f}' for s in rest)}",
@@ -175,12 +175,12 @@ def one_head(setting: Setting) -> Measured:
                 cells.setdefault((f"rank {rank}, tuned", f"layer {layer + 1}"), []).append(found.tuned)
     tuned, plain = ([mean(v) for (row, _), v in cells.items() if row == f"rank 2, {kind}"] for kind in ("tuned", "SVD"))
     claims = (
-        Claim(
+        Stated(
             "a student of a sixteenth of the dimension approximates the head well (total variation under 0.1)",
             f"rank 2 of 32: {', '.join(f'{v:.3f}' for v in tuned)} by layer",
             max(tuned) < 0.1,
         ),
-        Claim("fine-tuning helps", f"SVD alone {mean(plain):.3f}, tuned {mean(tuned):.3f}", mean(tuned) < mean(plain)),
+        Stated("fine-tuning helps", f"SVD alone {mean(plain):.3f}, tuned {mean(tuned):.3f}", mean(tuned) < mean(plain)),
     )
     setup = {"model": MODEL, "head_dim": 32, "length": 64, "steps": steps, "distance": "mean total variation of rows"}
     note = ("smaller: one head in three layers, 60 steps",) if setting.quick else ()
@@ -205,13 +205,13 @@ def decoders(setting: Setting) -> Measured:
     return Measured({"decoders": losses}, decoder_claims(losses), {"steps": steps, "seeds": seeds}, note)
 
 
-def decoder_claims(losses: Mapping[tuple[str, str], tuple[float, ...]]) -> tuple[Claim, ...]:
+def decoder_claims(losses: Mapping[tuple[str, str], tuple[float, ...]]) -> tuple[Stated, ...]:
     """Whether early wide, late narrow is at least as good as uniform, pair by pair over seeds."""
     same, ours = (losses[name, "validation loss"] for name in ("uniform", "early wide, late narrow"))
     gains = [a - b for a, b in zip(same, ours, strict=True)]
     spread = float(np.std(gains, ddof=1)) if len(gains) > 1 else 0.0
     return (
-        Claim(
+        Stated(
             "later layers can run with smaller heads at no loss",
             f"uniform minus early-wide-late-narrow: {mean(gains):+.4f} (sd over seeds {spread:.4f})",
             mean(gains) > -2 * spread / max(1, len(gains)) ** 0.5,

@@ -166,6 +166,8 @@ def _metrics(
 def _folded(weights: Weights, layer: int, found: Collection[tuple[int, str]]) -> int:
     """Key biases do nothing and value biases go to the output's: gone even where the product itself is not reduced."""
     layout, dim = weights.layout, weights.layout.padded
+    if layout.rotary:
+        return 0
     keys = len(layout.ranks) * dim if weights.query_bias is not None and (layer, "query-key") not in found else 0
     values = len(layout.widths) * dim if weights.output_bias is not None and (layer, "value-output") not in found else 0
     return keys + values
@@ -189,6 +191,8 @@ def _units(weights: Weights, where: tuple[int, str], found: list[Factors], error
         cost = stock = embed * (1 + len(heads))
         if part == "query-key" and weights.query_bias is not None:
             cost, stock = cost + len(heads), stock + 1 + len(heads)  # the stock model has a key bias too
+        elif part == "value-output" and weights.value_bias is not None:
+            cost, stock = cost + 1, stock + 1
         elif part == "value-output" and weights.output_bias is not None:
             stock += 1  # and a value bias
         curve = tuple(float(e) for e in errors[index])

@@ -5,7 +5,8 @@
 in the Frobenius or the nuclear norm. W multiplies tokens from the left and queries from the right. The dual is
 max sum(lambda) over lambda >= 0 with |sum_k lambda_k A_k| <= 1 in the dual norm (Frobenius, or operator norm), A_k the
 matrix (x_{i,alpha_i} - x_it) z_i^T of constraint k: any such lambda bounds the norm from below, so the gap between the
-two is a certificate that needs no trust in the solver. numpy and scipy alone.
+two is a certificate that needs no trust in the solver. Only the directions of the differences of tokens and of the
+queries matter: W = P M Q^T, P and Q orthonormal bases of the two, and M is solved for. numpy and scipy alone.
 """
 
 from __future__ import annotations
@@ -89,13 +90,28 @@ def constraint_rows(
     chosen: Int[np.ndarray, " sequences"],
 ) -> tuple[Float[np.ndarray, "constraints entries"], list[tuple[int, int]]]:
     """A row vec((x_{i,alpha_i} - x_it) z_i^T) for every sequence i and token t other than the chosen one."""
-    rows, names = [], []
-    for i, (x, z, a) in enumerate(zip(tokens, queries, chosen, strict=True)):
-        for t in range(len(x)):
-            if t != a:
-                rows.append(np.outer(x[a] - x[t], z).ravel())
-                names.append((i, t))
-    return np.array(rows).reshape(len(rows), tokens.shape[2] * queries.shape[1]), names
+    differences, asked, names = _differences(tokens, queries, chosen)
+    return _products(differences, asked), names
+
+
+def _differences(x: np.ndarray, z: np.ndarray, a: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
+    """x_{i,alpha_i} - x_it and z_i, a row for each constraint, and the (i, t) of each."""
+    names = [(i, t) for i, tokens in enumerate(x) for t in range(len(tokens)) if t != a[i]]
+    if not names:
+        return np.zeros((0, x.shape[2])), np.zeros((0, z.shape[1])), names
+    i, t = np.array(names).T
+    return x[i, a[i]] - x[i, t], z[i], names
+
+
+def _basis(rows: np.ndarray) -> np.ndarray:
+    """Orthonormal columns that span the rows; all directions where there are no fewer rows than those."""
+    if len(rows) >= rows.shape[1]:
+        return np.eye(rows.shape[1])
+    return np.linalg.qr(rows.T)[0]
+
+
+def _products(differences: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    return (differences[:, :, None] * asked[:, None, :]).reshape(len(differences), -1)
 
 
 @implements(
@@ -116,20 +132,22 @@ def max_margin(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike, norm: M
     """
     x, z, a = _checked(tokens, queries, chosen)
     norm = norm or frobenius
-    rows, names = constraint_rows(x, z, a)
-    if not len(rows):
+    differences, asked, names = _differences(x, z, a)
+    if not len(differences):
         raise ValueError("every sequence has one token: there is nothing to choose")
+    left, right = _basis(differences), _basis(z)
+    rows = _products(differences @ left, asked @ right)
     if (vanishing := _vanishing(rows)) is not None:
         raise InfeasibleError(_twins(x, z, a), vanishing)
     sizes = np.linalg.norm(rows, axis=1)
     sides = sizes.min() / sizes  # rows of norm 1: no sequence is lost beside one of another scale
-    weights, dual = norm.solve(rows / sizes[:, None], sides, (x.shape[2], z.shape[1]))
-    dual = dual / sizes
-    margins = rows @ weights.ravel()
+    small, dual = norm.solve(rows / sizes[:, None], sides, (left.shape[1], right.shape[1]))
+    weights, dual = left @ small @ right.T, dual / sizes
+    margins = np.einsum("kd,de,ke->k", differences, weights, asked, optimize=True)
     if (least := float(margins.min())) <= 0:
         raise ValueError(f"the solver left a margin of {least:.3g}: the problem is too near an infeasible one")
     weights, margins = weights / least, margins / least  # every margin is 1 or more now
-    reach = norm.dual((dual @ rows).reshape(weights.shape))
+    reach = norm.dual(differences.T @ (dual[:, None] * asked))
     primal, lower = norm.of(weights), float(dual.sum()) / reach
     if not primal <= lower * (1 + LOOSE):
         raise ValueError(
@@ -146,7 +164,8 @@ def feasible(tokens: ArrayLike, queries: ArrayLike, chosen: ArrayLike) -> bool:
     >>> feasible([[[1.0], [-1.0]], [[-1.0], [1.0]]], [[1.0], [1.0]], [0, 0])
     False
     """
-    rows, _ = constraint_rows(*_checked(tokens, queries, chosen))
+    differences, asked, _ = _differences(*_checked(tokens, queries, chosen))
+    rows = _products(differences @ _basis(differences), asked @ _basis(asked)) if len(differences) else differences
     return not len(rows) or _vanishing(rows) is None
 
 
@@ -197,10 +216,8 @@ def _frobenius(rows: np.ndarray, sides: np.ndarray, shape: tuple[int, int]) -> S
 
 
 def _nuclear(rows: np.ndarray, sides: np.ndarray, shape: tuple[int, int]) -> Solved:
-    """Alternating directions on W = S, y = A S with over-relaxation 1.6; K = I + A^T A is factored once."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    factor = cho_factor(np.eye(rows.shape[1]) + rows.T @ rows)
+    """Alternating directions on W = S, y = A S with over-relaxation 1.6; I + A^T A is inverted once."""
+    inverse = _shifted_inverse(rows)
     s, u = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
     v, rho = np.zeros(len(rows)), 1.0
     best = (np.inf, s, v)
@@ -210,7 +227,7 @@ def _nuclear(rows: np.ndarray, sides: np.ndarray, shape: tuple[int, int]) -> Sol
         y = np.maximum(sides, at - v)
         ahead, reach = 1.6 * w - 0.6 * s, 1.6 * y - 0.6 * at
         before = s
-        s = cho_solve(factor, ahead + u + rows.T @ (reach + v), check_finite=False)
+        s = inverse(ahead + u + rows.T @ (reach + v))
         at = rows @ s
         u, v = u + ahead - s, v + reach - at
         if number % 50 == 0:
@@ -223,6 +240,18 @@ def _nuclear(rows: np.ndarray, sides: np.ndarray, shape: tuple[int, int]) -> Sol
             change = (2.0 if primal > 10 * dual else 0.5 if dual > 10 * primal else 1.0) if number < ROUNDS / 2 else 1.0
             rho, u, v = rho * change, u / change, v / change
     return best[1].reshape(shape), best[2]
+
+
+def _shifted_inverse(rows: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """(I + A^T A)^-1 as a function: I - A^T (I + A A^T)^-1 A where there are fewer constraints than unknowns."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    constraints, unknowns = rows.shape
+    if constraints >= unknowns:
+        factor = cho_factor(np.eye(unknowns) + rows.T @ rows)
+        return lambda v: cho_solve(factor, v, check_finite=False)
+    factor = cho_factor(np.eye(constraints) + rows @ rows.T)
+    return lambda v: v - rows.T @ cho_solve(factor, rows @ v, check_finite=False)
 
 
 def _shrunk(w: np.ndarray, by: float, shape: tuple[int, int]) -> np.ndarray:

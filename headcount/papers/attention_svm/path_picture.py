@@ -88,6 +88,7 @@ def margin_page(
     paths: Mapping[str, Gaps] | None,
     answer: str,
     command: str,
+    chosen: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The page of `headcount margin`: both solutions with their proof, and a path against them if one was trained."""
     rows = tuple(solution_rows(solved))
@@ -97,6 +98,12 @@ def margin_page(
     )
     figures = (Exhibit(values_figure(solved), "Fewer directions in the nuclear norm.", values_figure(solved, 360)),)
     sections = [Passage("The two solutions", (words,), figures, rows)]
+    if chosen:
+        about = (
+            "Tokens are the states that the layer is given, asked by the last of each text; chosen is the token that "
+            "the head itself gives the largest weight, so this asks how little it takes to look where the head looks."
+        )
+        sections.append(Passage("What the head looks at most", (about,), rows=tuple(chosen)))
     if paths:
         about = (
             "W trained itself grows in the direction of the Frobenius solution, K and Q with W = K Q^T in that of the "

@@ -20,7 +20,7 @@ from headcount.papers.attention_svm.experiments import (
 from headcount.papers.attention_svm.nonlinear import concave_head, nonlinear_study
 from headcount.papers.attention_svm.relu_heads import mixing_rows
 from headcount.papers.attention_svm.selection import Instances, Selection
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 
 __all__ = ["ATTENTION_SVM"]
 
@@ -48,12 +48,12 @@ def direction_table(setting: Setting) -> Measured:
     return Measured(
         {"directions after training": _cells("W", joint) | _cells("(K, Q)", factored)},
         (
-            Claim("training W goes in the direction of least Frobenius norm",
+            Stated("training W goes in the direction of least Frobenius norm",
                   f"nearer to it than to the nuclear one in {nearer[0]} of {len(joint)}", nearer[0] == len(joint)),
-            Claim("training K and Q goes in the direction of least nuclear norm",
+            Stated("training K and Q goes in the direction of least nuclear norm",
                   f"nearer to it than to the Frobenius one in {nearer[1]} of {len(factored)}",
                   nearer[1] == len(factored)),
-            Claim("the tokens chosen are locally optimal",
+            Stated("the tokens chosen are locally optimal",
                   f"in all but {odd} of {len(joint)} runs of W after {steps} steps", odd <= len(joint) / 20),
         ),
         {"sequences": 6, "length": 8, "token_dim": 10, "steps": steps, "rate": 0.1, "largest duality gap": gap},
@@ -74,10 +74,10 @@ def feasibility_table(setting: Setting) -> Measured:
     return Measured(
         {"share of feasible instances": shares, "ranks at n = T = 5, d = 10": ranks},
         (
-            Claim("the nuclear solution has the smaller rank",
+            Stated("the nuclear solution has the smaller rank",
                   f"means {sum(other) / len(other):.2f} and {sum(one) / len(one):.2f}, {lost} infeasible left out",
                   sum(other) < sum(one)),
-            Claim("where the best tokens cannot be separated, training chooses others that can",
+            Stated("where the best tokens cannot be separated, training chooses others that can",
                   f"of {choices.trained} such instances {choices.saturated} chose, {choices.on_feasible} on feasible "
                   f"tokens, {choices.locally_optimal} locally optimal", choices.on_feasible == choices.saturated),
         ),
@@ -100,11 +100,11 @@ def nonlinear_table(setting: Setting) -> Measured:
         {"ReLU head: runs and mean cosines": _table(relu, RELU),
          "concave head: median 1 - cosine": _table(concave, CONCAVE)},
         (
-            Claim("with the published ReLU head W grows in the direction W_dir beside its finite part",
+            Stated("with the published ReLU head W grows in the direction W_dir beside its finite part",
                   f"mean cosine of W - W_fin to W_dir {rest:.4f} over {mixed} runs that mix tokens, of W to the "
                   f"solution for one token each {one:.4f}; W_dir is the nearer in {nearer}",
                   4 * nearer > 3 * mixed and rest > one),
-            Claim("and with a concave head whose best point is a mixture",
+            Stated("and with a concave head whose best point is a mixture",
                   f"median 1 - cosine of W - W_fin to W_dir {min(found):.1e} to {max(found):.1e}", max(found) < 0.02),
         ),
         {"sequences": 3, "length": "4 (ReLU), 5 (concave)", "steps": 2000, "rate": 0.1},

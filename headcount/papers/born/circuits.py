@@ -117,7 +117,9 @@ def planted(task: Neighbour, count: int = 16) -> Float[Tensor, "count length tok
     letters = torch.empty(count, task.length, dtype=torch.int64)
     for row in range(count):
         query, other = row % task.letters, (row + 1) % task.letters
-        answer = query if task.letters == 2 else (row + 2) % task.letters
+        answer = (row + 2) % task.letters
+        if task.letters == 2:  # the query may stand once only
+            answer = other if task.which == "only" else query
         letters[row] = torch.tensor(_far_line(task, query, other, answer))
     return torch.nn.functional.one_hot(letters, task.letters).double()
 

@@ -59,8 +59,8 @@ class ThresholdLayer(nn.Module):
 
     def __init__(self, size: int, units: list[_Unit]) -> None:
         super().__init__()
-        inner, outer = torch.zeros(size, len(units)), torch.zeros(len(units), size)
-        bias, shift = torch.zeros(len(units)), torch.zeros(size)
+        inner, outer = _nothing(size, len(units)), _nothing(len(units), size)
+        bias, shift = _nothing(len(units)), _nothing(size)
         for k, unit in enumerate(units):
             for place, weight in unit.weights.items():
                 inner[place, k] = weight
@@ -121,7 +121,9 @@ class CompiledProgram:
     certificate: Certificate
 
     def __call__(self, ids: Int[np.ndarray, "batch length"]) -> Float[np.ndarray, "batch length answers"]:
-        """What the network gives on strings, as an array."""
+        """What the network gives on strings, as an array; longer ones than were proved are refused."""
+        if ids.shape[1] > self.length:
+            raise ValueError(f"the network was proved exact up to {self.length:,} letters, got {ids.shape[1]:,}")
         with torch.no_grad():
             return self.net(torch.from_numpy(np.ascontiguousarray(ids))).numpy()
 
@@ -130,12 +132,12 @@ def certified_length(program: CountingProgram, precision: Precision = "float64")
     """The longest strings for which `compile` can prove the network of this program exact.
 
     A mean of n zeros and ones is within n u of count/n in any order of summation, u the unit roundoff, and a sum of
-    its T terms adds T u. The step allows an error of 1/(4N) for its argument: 4 N u (W (N + 1 + T) + (1 + T) |c|)
-    <= 1, W the sum of |weights| and c the constant of the comparison.
+    its T terms adds T u, the stored weight one more. The step allows an error of 1/(4N) for its argument:
+    4 N u (W (N + 2 + T) + (2 + T) |c|) <= 1, W the sum of |weights| and c the constant of the comparison.
 
     >>> from headcount.tasks.alternation import Alternation
     >>> certified_length(Alternation(4).program(), "float32"), certified_length(Alternation(4).program()) > 4e7
-    (2043, True)
+    (2042, True)
     """
     limits = [_largest(part, ROUNDOFF[precision]) for part in program.parts if isinstance(part, AtLeast)]
     return min(limits, default=2**30) - 1  # the begin token is a place too
@@ -184,9 +186,9 @@ def _certificate(program: CountingProgram, length: int, precision: Precision) ->
 def _used(part: AtLeast, n: int, u: float) -> float:
     """How far rounding moves K v at most, K = 2n."""
     terms, weight = len(part.terms) + 1, sum(abs(w) for w, _ in part.terms)
-    k = n + 1 + terms
+    k = n + 2 + terms  # one for the weight itself, kept to one rounding
     growth = u / (1 - k * u)  # gamma_k = k u / (1 - k u)
-    return 2 * n * growth * (weight * k + (1 + terms) * (abs(part.least) + 1) / 2)
+    return 2 * n * growth * (weight * k + (2 + terms) * (abs(part.least) + 1) / 2)
 
 
 def _largest(part: AtLeast, u: float) -> int:
@@ -254,14 +256,12 @@ def _looks(
                 if of in layout.at and of not in means:
                     means[of] = averaged[layout.at[of]] = layout.new()
     # A shift reads what stood there before this stage, and a coordinate may be shifted once.
-    for part in program.parts:
-        if isinstance(part, Before) and part not in layout.at and part.of in layout.at:
-            if layout.at[part.of] in shifted:
-                continue
+    now = [p for p in program.parts if isinstance(p, Before) and p not in layout.at and p.of in layout.at]
+    for part in now:
+        if layout.at[part.of] not in shifted:
             shifted[layout.at[part.of]] = layout.new()
-    for part in program.parts:
-        if isinstance(part, Before) and part not in layout.at and part.of in layout.at:
-            layout.at[part] = shifted[layout.at[part.of]]
+    for part in now:  # what stands before a shift waits for the next stage
+        layout.at[part] = shifted[layout.at[part.of]]
     return averaged, shifted
 
 
@@ -304,8 +304,13 @@ def _placed(part: Condition, layout: _Layout) -> int:
     return layout.at[part]
 
 
+def _nothing(*shape: int) -> Tensor:
+    """Zeros in which every weight is kept to float64: the certificate speaks of it."""
+    return torch.zeros(*shape, dtype=torch.float64)
+
+
 def _selection(size: int, moves: dict[int, int]) -> Tensor:
-    chosen = torch.zeros(size, size)
+    chosen = _nothing(size, size)
     for come, go in moves.items():
         chosen[come, go] = 1.0
     return chosen

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from headcount.nets.causal import DecoderShape
 from headcount.tasks.copies import Copy
@@ -98,8 +98,8 @@ def from_scratch(
 def tested(outcome: Outcome) -> list[dict[str, Any]]:
     """The rows as the paper's tables keep them: strings and letters right in every range, and the curve, by step."""
     kept = ("task", "layers", "embed_dim", "seed", "data_seed", "lr", "parameters", "backend", "steps")
-    rows = []
-    for row in map(dict, outcome.rows):
+    rows, made = [], cast(Sequence[dict[str, Any]], outcome.rows)
+    for row in made:
         tests = [{"lengths": t["lengths"], "loss": t["loss"], **_shares(t)} for t in row["tests"]]
         curve = [(at["step"], at["loss"], *_shares(at).values()) for at in row["curve"]]
         rows.append({**{name: row[name] for name in kept}, "curve": curve, "tests": tests})

@@ -12,7 +12,7 @@ from headcount.papers.born.experiments import TASKS, BornSetting, tested
 from headcount.refusals import nearest
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.copies import Copy
-from headcount.tasks.counting import LengthVerdict
+from headcount.tasks.counting import CountingProgram, LengthVerdict
 from headcount.tasks.neighbours import Neighbour
 from headcount.training.loop import train
 from headcount.training.strings import string_recipe
@@ -53,8 +53,14 @@ class LengthStudy:
 
     @property
     def verdict(self) -> LengthVerdict:
-        """What is proved."""
-        return self.task.length_verdict
+        """What is proved, of networks as deep as these."""
+        known = self.task.length_verdict
+        program = self.task.program() if known.proved else None
+        if program is None or (need := layers_of(program)) <= self.setting.depth:
+            return known
+        have = f"{self.setting.depth} layer{'s' * (self.setting.depth != 1)}"
+        why = f"the counting program that predicts it takes {need} layers, and these networks have {have}"
+        return LengthVerdict(None, known.source, why)
 
     @property
     def curve(self) -> list[dict[str, Any]]:
@@ -92,6 +98,17 @@ class LengthStudy:
         setting = asdict(self.setting)
         words = {"outcome": self.outcome, "sentence": self.sentence}
         return {"task": self.name, "verdict": verdict, "setting": setting, "curve": self.curve, **words}
+
+
+def layers_of(program: CountingProgram) -> int:
+    """The attention layers that a network of this program takes.
+
+    >>> layers_of(Alternation(5).program())
+    3
+    """
+    from headcount.papers.born.compiler import compile
+
+    return compile(program, 1).net.layers
 
 
 def generalise(

@@ -16,7 +16,7 @@ from headcount.papers.born.alternation_study import (
 from headcount.papers.born.experiments import LONG, SHORT, TASKS, from_scratch, summary
 from headcount.papers.born.published import BINS, FROM_SCRATCH, KNEE_DEEP, MISLABELLED
 from headcount.results.literature import Cells
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 
 __all__ = ["BORN", "alternation_measured", "scratch_measured", "table_rows"]
 
@@ -87,7 +87,7 @@ def scratch_measured(stored: Mapping[str, Any]) -> Measured:
     return Measured(tables, _claims(stored), setup, notes, f"width 64 in place of 256, {steps}" if steps else "")
 
 
-def _claims(stored: Mapping[str, Any]) -> tuple[Claim, ...]:
+def _claims(stored: Mapping[str, Any]) -> tuple[Stated, ...]:
     made = []
     for name in ("short", "long"):
         lines = {code: line for line in table_rows(stored) if line["setting"] == name for code in (line["code"],)}
@@ -101,10 +101,10 @@ def _claims(stored: Mapping[str, Any]) -> tuple[Claim, ...]:
     return tuple(made)
 
 
-def _claim(says: str, line: Mapping[str, Any], holds: bool) -> Claim:
+def _claim(says: str, line: Mapping[str, Any], holds: bool) -> Stated:
     seeds = ", ".join(f"{value:.3f}" for value in line["seeds"][-1])
     learnt = "" if line["in range"] >= BAR else f"; not learnt in range ({line['in range']:.3f})"
-    return Claim(f"{says} ({line['bins'][-1]})", f"median {line['medians'][-1]:.3f} of {seeds}{learnt}", holds)
+    return Stated(f"{says} ({line['bins'][-1]})", f"median {line['medians'][-1]:.3f} of {seeds}{learnt}", holds)
 
 
 def alternation_measured(rows: Sequence[dict[str, Any]], *others: Sequence[dict[str, Any]]) -> Measured:
@@ -128,10 +128,10 @@ def _words(rows: Sequence[dict[str, Any]], which: int) -> Cells:
     return {(line["depth"], line["blocks"]): tuple(seed[which] for seed in line["seeds"]) for line in lines}
 
 
-def _knee_claims(rows: Sequence[dict[str, Any]], sizes: str) -> tuple[Claim, ...]:
+def _knee_claims(rows: Sequence[dict[str, Any]], sizes: str) -> tuple[Stated, ...]:
     """In range, where short words may be told with fewer layers, and in all ranges, which is nearer to the theorem."""
     return tuple(
-        Claim(f"L_{knee['blocks']} takes depth {knee['proved']:g}, {where}{sizes}",
+        Stated(f"L_{knee['blocks']} takes depth {knee['proved']:g}, {where}{sizes}",
               f"the least depth right is {knee[where] or 'none of those tried'}", knee[where] == knee["proved"])
         for knee in knees(rows)
         for where in ("in range", "all ranges")

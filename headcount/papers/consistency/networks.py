@@ -48,8 +48,9 @@ class SmootherNet(nn.Module):
         positive(beta=shape.beta)
         self.shape = shape
         self.register_buffer("key", torch.eye(shape.dimension + 1, dtype=torch.float64))
-        scale = torch.cat([2 * shape.beta * torch.ones(shape.dimension), -shape.beta * torch.ones(1)])
-        self.register_buffer("query", torch.diag(scale.double()))
+        scale = torch.full((shape.dimension + 1,), 2 * shape.beta, dtype=torch.float64)
+        scale[-1] = -shape.beta
+        self.register_buffer("query", torch.diag(scale))
 
     @property
     def feedforward_parameters(self) -> int:

@@ -8,7 +8,7 @@ from headcount.papers.consistency.bounds import consistency_rate, lipschitz_rate
 from headcount.papers.consistency.decays import NOISY, QUIET, Decay, decay
 from headcount.papers.consistency.experiments import BallRecipe, curvature_rows, curvature_verdict
 from headcount.papers.consistency.published import RATE_CLAIM
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 
 __all__ = ["CONSISTENCY"]
 
@@ -48,17 +48,17 @@ def curvature(setting: Setting) -> Measured:
     slopes = "; ".join(f"c = {r['curvature']:g}: {r['exponent']:.3f} [{r['low']:.3f}, {r['high']:.3f}]" for r in rows)
     apart = "; ".join(f"{c}: {v:+.3f} [{a:+.3f}, {b:+.3f}]" for c, (v, a, b) in verdict["difference"].items())
     ours = f"decay {slopes}; difference to flat space {apart}"
-    claim = Claim("the rate is the same in flat and in hyperbolic space", ours, not verdict["any"])
+    claim = Stated("the rate is the same in flat and in hyperbolic space", ours, not verdict["any"])
     setup = {"steps": recipe.steps, "seeds": len(recipe.seeds), "noise": recipe.noise, "dimension": 2}
     note = f"{recipe.steps} steps at a rate of {recipe.lr:g}, started from the flat wiring in every curvature"
     return Measured({"root mean square error by length": cells}, (claim,), setup, (note,))
 
 
-def _claim(found: Decay) -> Claim:
+def _claim(found: Decay) -> Stated:
     claimed = consistency_rate(found.case.dimension).value
     ours = f"{found.exponent} over {found.repetitions} repetitions: {found.verdict} for this smoother"
     says = f"{found.case.name}: the error falls at least like t^-{claimed:.3g}"
-    return Claim(says, ours, found.verdict != "refuted")
+    return Stated(says, ours, found.verdict != "refuted")
 
 
 CONSISTENCY = (

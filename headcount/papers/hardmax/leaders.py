@@ -54,7 +54,7 @@ def _tag(draft: Draft, data: TokenData, rng: np.random.Generator) -> None:
         nearest = KDTree(tagged).query(tagged, k=2)[0][:, 1].min() if len(tagged) > 1 else np.inf
         if nearest > best:
             best, kappa = float(nearest), float(draw)
-    if best <= SAME * largest(draft.points):
+    if best <= 16 * float(mean_error(draft, data).max()):
         raise ValueError("tokens of two sequences meet whatever they are tagged with; draw again with another seed")
     error = draft.error + kappa * mean_error(draft, data)[data.owner]
     points = draft.points + kappa * means

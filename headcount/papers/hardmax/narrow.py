@@ -119,6 +119,7 @@ class Hats(nn.Module):
 class NarrowNet(nn.Module):
     """Attention and narrow feed-forward layers over sets of tokens, without positions.
 
+    Keys lie as near to each other as float64 can tell apart, so coarser numbers are refused.
     Called with a list of sequences it gives a list; with a padded batch and `present`, or with absent tokens as NaN,
     a batch of the same form.
     """
@@ -137,6 +138,9 @@ class NarrowNet(nn.Module):
         return self._batch(x, present)
 
     def _batch(self, x: Float[Tensor, "batch length dim"], present: Bool[Tensor, "batch length"] | None) -> Tensor:
+        coarse = next((t.dtype for t in (x, *self.buffers()) if t.dtype != torch.float64), None)
+        if coarse is not None:
+            raise ValueError(f"interpolation is exact in float64 and false in {str(coarse)[6:]}: call net.double()")
         present = ~torch.isnan(x).any(dim=-1) if present is None else present
         z = torch.where(present[..., None], x, 0.0)
         for stage in self.stages:

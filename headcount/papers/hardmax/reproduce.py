@@ -10,7 +10,7 @@ from headcount.papers.hardmax.experiments import decay_study
 from headcount.papers.hardmax.networks import Interpolation, interpolate
 from headcount.papers.hardmax.published import CLASSIFIED, SETS, stated_blocks
 from headcount.papers.hardmax.sequence_pairs import SequencePairs, hausdorff
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 
 __all__ = ["HARDMAX"]
 
@@ -33,11 +33,11 @@ def exact(setting: Setting) -> Measured:
     fewer = all(b.blocks <= stated_blocks((1,) * n) for n, b in labels.items())
     within = all(b.layers <= interpolation_layers(tuple(len(y) for y in _pairs(b).outputs)).value for b in built)
     claims = (
-        Claim("sequences are interpolated exactly", f"worst gap {worst:.1e} of the largest token", worst < 1e-9),
-        Claim("O(N) blocks classify N sequences", "never more blocks than 4N + 1", fewer),
-        Claim("our counts 3N + 1 and N + 3 sum m + 3 bound what is built", f"in all {len(built)} cases", within),
-        Claim("lengths do not enter the counts", f"layers at lengths {LENGTHS}: {layers}", len(set(layers)) == 1),
-        Claim("the classifier does the same under softmax", f"gap {soft:.2g} of the promise", soft <= 1),
+        Stated("sequences are interpolated exactly", f"worst gap {worst:.1e} of the largest token", worst < 1e-9),
+        Stated("O(N) blocks classify N sequences", "never more blocks than 4N + 1", fewer),
+        Stated("our counts 3N + 1 and N + 3 sum m + 3 bound what is built", f"in all {len(built)} cases", within),
+        Stated("lengths do not enter the counts", f"layers at lengths {LENGTHS}: {layers}", len(set(layers)) == 1),
+        Stated("the classifier does the same under softmax", f"gap {soft:.2g} of the promise", soft <= 1),
     )
     setup = {"classifiers": "d = 4, 4 labels", "sets": "d = 3", "lengths": "N = 8"}
     return Measured({"blocks": blocks}, claims, setup, ("the stages are ours, the stated counts are second-hand",))
@@ -56,12 +56,12 @@ def decay(setting: Setting) -> Measured:
     tightest = max(r.loss / r.allowed for r in study.rows)
     between = f"slope {study.slope:.2f} [{study.low:.2f}, {study.high:.2f}]"
     claims = (
-        Claim(
+        Stated(
             "with decay wd the loss at the optimum is at most wd/2 times the squared norm of an exact network",
             f"largest share of what is allowed {tightest:.2g}",
             tightest <= 1,
         ),
-        Claim("the loss falls at least linearly in the decay", between, study.at_least_linear is True),
+        Stated("the loss falls at least linearly in the decay", between, study.at_least_linear is True),
     )
     return Measured({"loss by decay": cells}, claims, {"models": "one block, four neurons", "seeds": len(seeds)})
 

@@ -6,12 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headcount.papers.hardmax.hat_layers import Draft
-from headcount.papers.hardmax.token_measures import SAME, TokenData, identities
+from headcount.papers.hardmax.leaders import mean_error
+from headcount.papers.hardmax.token_measures import TokenData, identities
 
 __all__ = ["separate"]
 
 Array = NDArray[np.float64]
 DRAWS, TRIES = 200, 20
+ROOM = 64  # roundings of a mean that two means must be apart: a hat needs a quarter of their gap along its key
 
 
 def separate(draft: Draft, data: TokenData, rng: np.random.Generator) -> int:
@@ -21,31 +23,36 @@ def separate(draft: Draft, data: TokenData, rng: np.random.Generator) -> int:
     refines the partition by means, so that N - 1 are enough.
     """
     layers = 0
-    while (classes := _classes(data, draft.points)).max() + 1 < data.count:
+    while (classes := identities(data.means(draft.points), _resolved(draft, data))).max() + 1 < data.count:
         _layer(draft, data, classes, rng)
         layers += 1
     return layers
 
 
-def _classes(data: TokenData, tokens: Array) -> NDArray[np.int64]:
-    return identities(data.means(tokens), SAME * float(np.linalg.norm(tokens, axis=1).max()))
+def _resolved(draft: Draft, data: TokenData) -> float:
+    """How far apart two means must lie for every evaluation in float64 to have them apart."""
+    return ROOM * float(mean_error(draft, data).max())
 
 
 def _layer(draft: Draft, data: TokenData, classes: NDArray[np.int64], rng: np.random.Generator) -> None:
     """The best of some hundred draws: it splits a class, joins none, and means end up farthest apart."""
     first, second = _equal_pair(classes)
-    best, found = 0.0, None
+    best, found, near = 0.0, None, _resolved(draft, data)
     for i in range(DRAWS * TRIES):
         if i >= DRAWS and found is not None:
             break
         u, t, w = _draw(draft.points, rng)
         moved = draft.points + np.maximum(draft.points @ u - t, 0.0)[:, None] * w
-        score = _score(data.means(moved), classes, first, second, float(np.linalg.norm(moved, axis=1).max()))
+        score = _score(data.means(moved), classes, first, second, 4 * near)
         if score > best:
             best, found = score, (u, t, w)
     if found is None:
         i, j = data.kept[first], data.kept[second]
-        raise ValueError(f"sequences {i} and {j} have equal means, and {DRAWS * TRIES} draws did not split them")
+        apart = float(np.linalg.norm(np.subtract(*data.means(draft.points)[[first, second]])))
+        raise ValueError(
+            f"sequences {i} and {j} differ too little for their length: their means lie {apart:.1e} apart, float64 "
+            f"resolves {near:.1e} there, and {DRAWS * TRIES} draws of a layer did not split them"
+        )
     u, t, w = found
     draft.feed(u[None], np.array([-t]), w[:, None])
 
@@ -67,12 +74,13 @@ def _draw(tokens: Array, rng: np.random.Generator) -> tuple[Array, float, Array]
     return u, float(t), w / np.linalg.norm(w)
 
 
-def _score(means: Array, classes: NDArray[np.int64], first: int, second: int, scale: float) -> float:
-    """The smallest distance of means that were or are now apart, by scale; 0 where the pair stays or a class joins."""
-    split = float(np.linalg.norm(means[first] - means[second])) / scale
-    if split <= 100 * SAME:
+def _score(means: Array, classes: NDArray[np.int64], first: int, second: int, near: float) -> float:
+    """The smallest distance of means that were or are now apart, by size; 0 where the pair stays or a class joins."""
+    scale = float(np.linalg.norm(means, axis=1).max()) or 1.0
+    split = float(np.linalg.norm(means[first] - means[second]))
+    if split <= near:
         return 0.0
-    names = identities(means, SAME * scale)
+    split, names = split / scale, identities(means, near)
     order = {(a, b) for a, b in zip(names.tolist(), classes.tolist(), strict=True)}
     if len(order) != names.max() + 1:  # some new class holds two old ones
         return 0.0

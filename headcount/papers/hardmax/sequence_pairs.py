@@ -44,6 +44,10 @@ class SequencePairs:
         if len(self.sequences) != len(self.outputs):
             raise ValueError(f"{len(self.sequences)} sequences have {len(self.outputs)} sets of outputs")
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.sequences)} sequences of {self.token_dim} x up to {self.length}"
+        return f"SequencePairs({sizes}, {sum(map(len, self.outputs))} outputs)"
+
     @property
     def length(self) -> int:
         return max(map(len, self.sequences))

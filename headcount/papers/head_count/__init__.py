@@ -23,12 +23,13 @@ if TYPE_CHECKING:
         few_heads_table,
         intrinsic_from,
         linear_max_exponent,
+        log_mean_rate,
         memorise_rate,
     )
     from headcount.papers.head_count.collisions import Collision, collide
     from headcount.papers.head_count.density import selector_error, subset_minima
     from headcount.papers.head_count.first_study import FirstLook, first_look
-    from headcount.papers.head_count.networks import enough_heads, memorise, weight_bounded
+    from headcount.papers.head_count.networks import enough_heads, log_mean_exp, memorise, weight_bounded
     from headcount.papers.head_count.steepness import steepness_width
 
 __all__ = [
@@ -44,6 +45,8 @@ __all__ = [
     "gibbs_excess",
     "intrinsic_from",
     "linear_max_exponent",
+    "log_mean_exp",
+    "log_mean_rate",
     "mass_outside",
     "memorise",
     "memorise_rate",
@@ -63,6 +66,7 @@ __getattr__, __dir__ = lazily(
             "few_heads_table",
             "intrinsic_from",
             "linear_max_exponent",
+            "log_mean_rate",
             "memorise_rate",
         ),
         "density": (
@@ -76,6 +80,7 @@ __getattr__, __dir__ = lazily(
         ),
         "networks": (
             "enough_heads",
+            "log_mean_exp",
             "memorise",
             "weight_bounded",
         ),

@@ -20,12 +20,15 @@ __all__ = [
     "few_heads_table",
     "intrinsic_from",
     "linear_max_exponent",
+    "log_mean_rate",
     "memorise_rate",
 ]
 
 QUANTITY = "exponent k of eps^-k feed-forward parameters"
 NETWORK = "Assumption 1 (embeddings of norm at most 1, attention and read-out weights at most 1)"
-TWO_LAYERS = "a read-out of two layers"
+TWO_LAYERS = "a read-out of two layers with a Lipschitz activation, as ReLU and GELU are"
+
+BOUNDED = "weights at most 1"
 
 FEW_HEADS = Source("yu2025heads", "Theorem 2(2)")
 LINEAR_MAX = Source("headcount", "Few heads on linear maxima (after Theorem 2(2))")
@@ -33,6 +36,7 @@ FEW_HEADS_DEEP = Source("yu2025heads", "Appendix A.2.2 (remark on Theorem 2(2))"
 ENOUGH_HEADS = Source("yu2025heads", "Theorem 2(1)")
 MEMORISE = Source("yu2025heads", "Theorem 2(3)")
 INTRINSIC = Source("yu2025heads", "Corollary 1")
+LOG_MEAN = Source("headcount", "Maxima by one head with constant scores and a logarithm")
 
 
 @implements(
@@ -78,11 +82,11 @@ def few_heads_exponent(
     if heads < retrievals:
         sizes["bites_from"] = bites_from(retrievals=retrievals, heads=heads, head_dim=head_dim)
     source = FEW_HEADS if read_out_layers == 2 else FEW_HEADS_DEEP
-    layers = TWO_LAYERS if read_out_layers == 2 else f"a read-out of at most {read_out_layers} layers"
+    most = "two layers" if read_out_layers == 2 else f"at most {read_out_layers} layers"
     hypotheses = (
         *_of_the_target(target, heads, retrievals, "wells", "Assumption 2"),
-        Hypothesis(NETWORK),
-        Hypothesis(layers),
+        Hypothesis(NETWORK, short=BOUNDED),
+        Hypothesis(TWO_LAYERS.replace("two layers", most), short=f"a Lipschitz read-out of {most}"),
     )
     return Bound(QUANTITY, k, "lower", source, hypotheses, k <= 0, _meaning(k, sizes), sizes)
 
@@ -131,11 +135,13 @@ def linear_max_exponent(
     sizes = {"length": length, "retrievals": retrievals, "heads": heads, "head_dim": head_dim}
     if heads < retrievals:
         sizes["bites_from"] = (head_dim + 1) * heads + heads + retrievals + 1
-    what = "scores <a_i, x_t> with distinct rays, added"
+    stated = _of_the_target(target, heads, retrievals, "linear", "scores <a_i, x_t> with distinct rays, added")
+    inside = True if stated[-1].status == "holds" else None  # such scores are stated of domains with interior alone
     hypotheses = (
-        *_of_the_target(target, heads, retrievals, "linear", what),
-        Hypothesis(NETWORK),
-        Hypothesis(TWO_LAYERS),
+        *stated,
+        Hypothesis.checked("a domain of tokens with interior", inside, "tokens that fill a ball"),
+        Hypothesis(NETWORK, short=BOUNDED),
+        Hypothesis(TWO_LAYERS, short="a Lipschitz read-out of two layers"),
     )
     return Bound(QUANTITY, k, "lower", LINEAR_MAX, hypotheses, k <= 0, _meaning(k, sizes), sizes)
 
@@ -152,15 +158,17 @@ def _of_the_target(
     plain = known = None
     if target is not None:
         parts = target.retrievals
-        plain = all(r.order == r.rank == 1 and not r.after and not r.offset for r in parts) and all(
+        plain = all(r.order == r.rank == 1 and not r.after and not r.offset and not r.beside for r in parts) and all(
             share * (r.window or target.length) >= target.length for r in parts
         )
         scores = {r.score for r in parts}
         known = None if scores <= {"", score} and "" in scores else scores == {score}
     return (
         Hypothesis.checked("heads < retrievals", heads < retrievals),
-        Hypothesis.checked(f"every retrieval wants one largest score of {quarter} or more", plain),
-        Hypothesis.checked(says, known),
+        Hypothesis.checked(
+            f"every retrieval wants one largest score of {quarter} or more", plain, f"maxima over {quarter}"
+        ),
+        Hypothesis.checked(says, known, "linear scores on distinct rays" if score == "linear" else says),
     )
 
 
@@ -237,6 +245,34 @@ def memorise_rate(rate: float) -> Bound:
 
 
 @implements(
+    LOG_MEAN,
+    test="tests/test_head_count_log_mean.py::test_the_error_stays_within_its_promise_and_comes_near_it",
+    status="proved here",
+    hypotheses=("head_dim >= retrievals", "weights that grow like T^(1/eps)", "bounded scores"),
+)
+def log_mean_rate(*, length: int, retrievals: int) -> Bound:
+    """One head with constant scores finds D maxima with eps^-1 feed-forward parameters, where weights may be large.
+
+    The encoder makes exp(beta s_i(x_t)), i = 1..D, attention takes their plain mean, and the read-out log / beta:
+    max_t s_i - log(T)/beta <= log(mean_t exp(beta s_i)) / beta <= max_t s_i. With beta = D log(T) / eps the pieces of
+    the two interpolants number D sqrt(log T) / eps (`log_mean_exp`), and the weights grow like T^(D S / eps) for
+    scores up to S. It lies outside Assumption 1, whose weights are at most 1, and shows what that assumption carries.
+
+    >>> log_mean_rate(length=128, retrievals=4).value
+    1.0
+    """
+    at_least_one(length=length, retrievals=retrievals)
+    hypotheses = (
+        Hypothesis("head_dim >= retrievals"),
+        Hypothesis("weights that grow like length^(retrievals / eps)", short="weights that grow like T^(D/eps)"),
+        Hypothesis("scores that are bounded", short="bounded scores"),
+    )
+    meaning = "one head with constant scores averages exponentials of the scores, and the read-out takes logarithms"
+    sizes = {"length": length, "retrievals": retrievals}
+    return Bound("exponent of 1/eps", 1.0, "upper", LOG_MEAN, hypotheses, meaning=meaning, sizes=sizes)
+
+
+@implements(
     INTRINSIC,
     test="tests/test_head_count_bounds.py::test_the_count_of_retrievals_is_intrinsic_in_the_regime",
     status="proved in the paper",
@@ -265,8 +301,8 @@ def intrinsic_from(first: int, second: int) -> Bound:
 def _meaning(k: float, sizes: dict[str, int]) -> str:
     heads, retrievals = sizes["heads"], sizes["retrievals"]
     if heads >= retrievals and sizes["head_dim"] >= 2:
-        some = "1 head is" if heads == 1 else f"{heads:,} heads are"
-        return f"{some} enough for {counted(retrievals, 'retrieval')}: Theorem 2(1) applies instead"
+        some = f"{counted(heads, 'head')} for {counted(retrievals, 'retrieval')}"
+        return f"{some} {'is' if heads == 1 else 'are'} not too few: Theorem 2(1) applies instead"
     if heads >= retrievals:
         some = "1 head is not less" if heads == 1 else f"{heads:,} heads are not fewer"
         return f"{some} than {counted(retrievals, 'retrieval')}; Theorem 2(1) asks for head_dim 2, here 1"

@@ -274,7 +274,7 @@ def accuracies(
 ) -> tuple[list[float], list[float]]:
     """Train the members together; the accuracy of each on what it saw, and on what it did not."""
     outcome = train(members, _recipe(data, epochs, batch), device=device, data=partial(LabelledExamples, data, unseen))
-    seen, other = ([row[name] for row in outcome.rows] for name in ("train_accuracy", "accuracy"))
+    seen, other = ([row.get(name, 0.0) for row in outcome.rows] for name in ("train_accuracy", "accuracy"))
     return seen, other
 
 

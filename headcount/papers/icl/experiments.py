@@ -143,7 +143,7 @@ def train_readers(cell: ReaderCell, recipe: ReaderRecipe, device: str = "cpu") -
     outcome = train(members, recipe.training, device=device, data=partial(Contexts, cell, recipe))
     sizes = (len(cell.tasks), len(recipe.seeds), len(recipe.rates))
     half, whole = (
-        torch.tensor([row[name] for row in outcome.rows], dtype=torch.float64).view(sizes).mT.tolist()
+        torch.tensor([row.get(name) for row in outcome.rows], dtype=torch.float64).view(sizes).mT.tolist()
         for name in ("validation_nmse", "nmse")
     )
     about = {"study": cell.study, "attention": cell.attention, "depth": cell.depth, "width": cell.width}

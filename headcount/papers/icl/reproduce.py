@@ -13,7 +13,7 @@ from headcount.papers.icl.descent_curves import DEPTHS, claimed_step, descent_cu
 from headcount.papers.icl.experiments import ReaderRecipe, cells_of, train_readers
 from headcount.papers.icl.measured_exponents import claims_table, shape_contrast
 from headcount.papers.icl.published import EXPONENT_CLAIM, SHAPE_CLAIM
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 
 __all__ = ["ICL"]
 
@@ -48,11 +48,11 @@ def descent_by_depth(setting: Setting) -> Measured:
     worse = claimed.medians[-1] / flat.medians[-1]
     rotated = [plateau(Spectrum(2.0, rotated=True), depth) for depth in (1, 2, 3)]
     claims = (
-        Claim("the error is a power law in depth", f"isotropic inputs: local slopes from {flat.slopes[0]:.2f} to "
+        Stated("the error is a power law in depth", f"isotropic inputs: local slopes from {flat.slopes[0]:.2f} to "
               f"{flat.slopes[-1]:.1f}; spectrum i^-1.5: {falling.slopes[0]:.2f} to {falling.slopes[-1]:.2f}", False),
-        Claim("the step of the descent is 1/sqrt(L d)", f"at 64 layers it leaves {short(worse)} times the median error "
-              "of a constant step", worse < 10),
-        Claim("depth helps at an infinite context only where covariances rotate (Bordelon et al.)",
+        Stated("the step of the descent is 1/sqrt(L d)", f"at 64 layers it leaves {short(worse)} times the median "
+               "error of a constant step", worse < 10),
+        Stated("depth helps at an infinite context only where covariances rotate (Bordelon et al.)",
               f"left there after 1, 2, 3 layers: {', '.join(map(short, rotated))}; isotropic and fixed: 0 after 1",
               rotated[0] > rotated[1] > rotated[2] > 0),
     )  # fmt: skip
@@ -71,7 +71,7 @@ def trained(setting: Setting) -> Measured:
     return Measured({TRAINED: _errors(rows)}, verdict_claims(rows), setup, note)
 
 
-def verdict_claims(rows: list[dict[str, Any]]) -> tuple[Claim, ...]:
+def verdict_claims(rows: list[dict[str, Any]]) -> tuple[Stated, ...]:
     """The claimed exponent of each level beside every measured one, and the contrast of covariances where trained."""
     table, made = claims_table(rows), []
     for levels in dict.fromkeys(line["levels"] for line in table):
@@ -79,7 +79,7 @@ def verdict_claims(rows: list[dict[str, Any]]) -> tuple[Claim, ...]:
         ours = "; ".join(f"{m['attention']} {m['axis']} {m['exponent']:.2g} [{m['low']:.2g}, {m['high']:.2g}] "
                          f"{m['verdict']}" for m in mine)  # fmt: skip
         says = f"the error of level {levels} falls with exponent {mine[0]['claimed']:.4g} in depth, width and context"
-        made.append(Claim(says, ours, all(m["verdict"] == "consistent" for m in mine)))
+        made.append(Stated(says, ours, all(m["verdict"] == "consistent" for m in mine)))
     contrast = {(c["covariance"], c["examples"]): c for c in shape_contrast(rows)}
     if contrast:
         longest = max(k for _, k in contrast)
@@ -87,7 +87,7 @@ def verdict_claims(rows: list[dict[str, Any]]) -> tuple[Claim, ...]:
         gains = f"isotropic {flat['gain']:.3g}, rotated {rotated['gain']:.3g}"
         ours = f"gain of the best shape over one layer at k = {longest}: {gains}"
         says = "at a long context depth helps where covariances rotate, more than where they do not"
-        made.append(Claim(says, ours, rotated["gain"] > 2 * flat["gain"]))
+        made.append(Stated(says, ours, rotated["gain"] > 2 * flat["gain"]))
     return tuple(made)
 
 

@@ -83,6 +83,11 @@ class InformationSet:
     margin: float
     margin_error: float
 
+    @property
+    def decided(self) -> bool:
+        """Whether the lead is more than two standard errors."""
+        return self.margin > 2 * self.margin_error
+
 
 @implements(
     Source("chen2024induction", "modified chi-square mutual information"),
@@ -114,6 +119,15 @@ def information_set(
     return InformationSet(best, float(values[best].mean()), second, float(ahead.mean()), error)
 
 
+def _refuse_chain(vocab: int, parents: Sequence[int], window: int) -> None:
+    if vocab < 2:
+        raise ValueError(f"a chain needs 2 letters to say anything, got {vocab}")
+    if not parents or len(set(parents)) < len(parents) or min(parents) < 1:
+        raise ValueError(f"parents are different lags from 1 on, at least one of them, got {tuple(parents)}")
+    if max(parents) > window:
+        raise ValueError(f"the parent {max(parents)} lies outside the window of {window} lags: no set holds it")
+
+
 def information_table(
     concentration: float,
     vocab: int,
@@ -128,6 +142,7 @@ def information_table(
     """I_p of every set of lags of a window, kernel by kernel, on the same random kernels."""
     positive(concentration=concentration)
     at_least_one(window=window)
+    _refuse_chain(vocab, parents, window)
     if kernels < 2:
         raise ValueError(f"a standard error needs at least 2 kernels, got {kernels}")
     rows = (kernels, vocab ** len(parents))

@@ -9,7 +9,7 @@ from typing import Any
 
 from headcount.papers.induction.experiments import ChainRun, full_rows, path_rows, selection_rows
 from headcount.papers.induction.published import FULL_SHARES, LOSS, SCALE, SHARE
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 
 __all__ = ["INDUCTION", "curve_measured"]
 
@@ -27,7 +27,7 @@ def curve(setting: Setting) -> Measured:
 def curve_measured(rows: Sequence[Mapping[str, Any]], base: ChainRun) -> Measured:
     """The published tables from rows of runs like `base`, with as many seeds as came to a step.
 
-    What is said of the stages is said of the steps that all seeds came to.
+    What is said of the stages is said of every seed at its own last step, how far it came.
     """
     by_step: dict[int, list[Mapping[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: (row["step"], row["seed"])):
@@ -43,21 +43,26 @@ def curve_measured(rows: Sequence[Mapping[str, Any]], base: ChainRun) -> Measure
     setup = {"training": base.training, "validation": base.validation, "steps": last, "seeds": seeds, "rate": 1}
     whole = (base.training, last) == (9000, 50000)
     notes = () if whole else (f"smaller: {base.training} sequences and {last} steps of 50000",)
-    return Measured(tables, _stages({t: at for t, at in by_step.items() if len(at) == seeds}), setup, notes)
+    return Measured(tables, _stages(by_step), setup, notes)
 
 
-def _stages(by_step: Mapping[int, Sequence[Mapping[str, Any]]]) -> tuple[Claim, ...]:
-    early, late = by_step[10], by_step[max(by_step)]
+def _stages(by_step: Mapping[int, Sequence[Mapping[str, Any]]]) -> tuple[Stated, ...]:
+    ends = {row["seed"]: row for at in by_step.values() for row in at}  # steps rise: the last one stays
+    early = by_step[10]
+    late = [ends[row["seed"]] for row in early]
+    steps = sorted({row["step"] for row in late})
+    came = f"after {steps[0]} steps" if len(steps) == 1 else f"after {steps[0]} to {steps[-1]} steps, by seed"
     shares = [row["shares"]["1,2"] for row in early]
     moved = max(abs(w - 3.0) for row in early for w in row["own"])
     idle = max(abs(row["own"][2] - 3.0) for row in late)
     return (
-        Claim("the selector finds the parents first", f"after 10 steps the share of {{1,2}} is {min(shares):.3f} or "
+        Stated("the selector finds the parents first", f"after 10 steps the share of {{1,2}} is {min(shares):.3f} or "
               f"more, and no head has moved by more than {moved:.3f}", min(shares) > 0.98 and moved < 0.05),
-        Claim("only heads whose lag is chosen concentrate", f"the third head moved by at most {idle:.1e}, others "
-              f"to {median(r['own'][0] for r in late):.2f} and {median(r['own'][1] for r in late):.2f}", idle < 1e-3),
-        Claim("the scale of the second layer grows last", f"{median(r['scale'] for r in early):.2f} after 10 steps, "
-              f"{median(r['scale'] for r in late):.2f} at the end",
+        Stated("only heads whose lag is chosen concentrate", f"{came} the third head moved by at most {idle:.1e}, "
+              f"others to {median(r['own'][0] for r in late):.2f} and {median(r['own'][1] for r in late):.2f}",
+              idle < 1e-3),
+        Stated("the scale of the second layer grows last", f"{median(r['scale'] for r in early):.2f} after 10 steps, "
+              f"{median(r['scale'] for r in late):.2f} {came}",
               all(b["scale"] > 4 * a["scale"] for a, b in zip(early, late, strict=True))),
     )  # fmt: skip
 
@@ -82,10 +87,10 @@ def selection(setting: Setting) -> Measured:
     }
     ended = ", ".join(f"{s:g}" for s in FULL_SHARES)
     claims = (
-        Claim("training selects the set of largest modified chi-square information",
+        Stated("training selects the set of largest modified chi-square information",
               f"{agree} of {len(rows)} runs agree; the closest margin is {near['margin']:.3f} +- "
               f"{near['margin_error']:.3f}", agree == len(rows)),
-        Claim(f"the full model does not always find it (stored runs end with shares {ended})",
+        Stated(f"the full model does not always find it (stored runs end with shares {ended})",
               f"from random maps the share of {{1,2}} ends at {', '.join(f'{s:.2f}' for s in random)}",
               min(random) < 0.5),
     )  # fmt: skip

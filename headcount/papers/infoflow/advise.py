@@ -16,6 +16,7 @@ from headcount.papers.infoflow.predict import POSITIONS, cheap_exponent, cheap_s
 from headcount.papers.infoflow.prediction import Prediction
 from headcount.papers.infoflow.remarks import Limit
 from headcount.papers.infoflow.schedule import Job
+from headcount.results import Claim
 from headcount.structure import Structure
 
 __all__ = ["Advice", "Choice", "Frontier", "advise"]
@@ -33,7 +34,7 @@ class Choice:
     reason: str
 
     def __str__(self) -> str:
-        price = f"{magnitude(self.parameters)} parameters" if self.parameters else "no price is enough"
+        price = f"{magnitude(self.parameters)} parameters" if self.parameters else "beyond any price"
         return f"{self.architecture.name}: {self.prediction.verdict} ({self.prediction.warrant}), {price}"
 
     def as_row(self) -> dict[str, Any]:
@@ -85,6 +86,11 @@ class Advice:
         """The choices that `build` returns with a certificate."""
         return tuple(choice for choice in self.ranked if choice.prediction.warrant == "constructed")
 
+    def claim(self, title: str = "the task") -> Claim:
+        """What is said of the first choice: its verdict at this error, with the conditions of its plan."""
+        first = self.best
+        return first.prediction.claim(f"{title} by {first.architecture.name}, first of {len(self.ranked)} ranked,")
+
     def __repr__(self) -> str:
         counts = f"{len(self.ranked)} ranked, {len(self.buildable)} buildable"
         return within_columns(f"<Advice for eps {self.eps:g}: {self.best}; {counts}>")
@@ -98,6 +104,7 @@ class Advice:
         """Everything, ready for JSON."""
         return {
             "eps": self.eps,
+            "claim": self.claim().to_json(),
             "ranked": [choice.as_row() for choice in self.ranked],
             "frontier": [asdict(f) | {"head_dim": self.head_dim} for f in self.frontier],
             "best": self.best.prediction.as_row(),
@@ -107,6 +114,8 @@ class Advice:
 
 def advise(task: Any, eps: float = 1e-2, *, max_layers: int = 4, max_heads: int = 8, keep: int = 8) -> Advice:
     """Architectures for a task, the fewest predicted parameters for error `eps` first.
+
+    Tokens share heads only where that misses no sample by more than eps.
 
     For every depth, with and without positions and for every head dimension, the least heads that are cheap are kept,
     without heads and layers the plan does not use. The price is that of feed-forwards eps^-exponent wide: an order of
@@ -119,13 +128,13 @@ def advise(task: Any, eps: float = 1e-2, *, max_layers: int = 4, max_heads: int 
     """
     _check(eps, max_layers, max_heads, keep)
     structure = structure_of(task)
-    trimmed = dict.fromkeys(_trimmed(structure, arch) for arch in _cheap_shapes(task, max_layers, max_heads))
-    slim = [*(_narrowed(task, arch) for arch in trimmed), *_constructed(task, max_layers, max_heads)]
+    trimmed = dict.fromkeys(_trimmed(structure, arch) for arch in _cheap_shapes(task, max_layers, max_heads, eps))
+    slim = [*(_narrowed(task, arch, eps) for arch in trimmed), *_constructed(task, max_layers, max_heads)]
     ranked = _distinct(slim or _least_costly(structure, max_layers, max_heads))
     priced = sorted((_priced(task, arch, eps) for arch in ranked), key=_rank)[:keep]
     reasoned = [replace(choice, reason=_reason(choice, priced[0])) for choice in priced]
     head_dim = _frontier_dim(structure)
-    frontier = _frontier(task, max_layers, max_heads, head_dim)
+    frontier = _frontier(task, max_layers, max_heads, head_dim, eps)
     return Advice(structure, eps, tuple(reasoned), tuple(frontier), head_dim)
 
 
@@ -149,9 +158,9 @@ def _rank(choice: Choice) -> tuple[bool, float, int, int]:
     return (not choice.prediction.cheap, size, arch.depth, sum(h for h, _ in arch.layers))
 
 
-def _cheap_shapes(task: Any, max_layers: int, max_heads: int) -> Iterator[Architecture]:
+def _cheap_shapes(task: Any, max_layers: int, max_heads: int, eps: float) -> Iterator[Architecture]:
     structure = structure_of(task)
-    for head_dim, column in _staircase(task, _head_dims(structure), max_layers, max_heads):
+    for head_dim, column in _staircase(task, _head_dims(structure), max_layers, max_heads, eps):
         for (depth, positions), heads in column.items():
             if heads:
                 yield _uniform(structure, depth, heads, head_dim, positions)
@@ -165,7 +174,7 @@ def _constructed(task: Any, max_layers: int, max_heads: int) -> Iterator[Archite
 
 
 def _staircase(
-    task: Any, head_dims: list[int], max_layers: int, max_heads: int
+    task: Any, head_dims: list[int], max_layers: int, max_heads: int, eps: float
 ) -> Iterator[tuple[int, dict[tuple[int, int], int]]]:
     """For each head dimension, rising, the least heads that are cheap at every (depth, positions), or 0.
 
@@ -178,7 +187,7 @@ def _staircase(
             for positions in (0, POSITIONS):
                 known = (column.get((depth - 1, positions)), column.get((depth, 0)), smaller.get((depth, positions)))
                 enough = min((heads for heads in known if heads), default=0)
-                column[depth, positions] = _least_heads(task, depth, head_dim, positions, enough or max_heads)
+                column[depth, positions] = _least_heads(task, depth, head_dim, positions, enough or max_heads, eps)
         smaller = column
         yield head_dim, column
 
@@ -187,12 +196,12 @@ def _head_dims(structure: Structure) -> list[int]:
     return sorted({*HEAD_DIMS, structure.token_dim, min(64, max(1, structure.count))})
 
 
-def _least_heads(task: Any, depth: int, head_dim: int, positions: int, most: int) -> int:
+def _least_heads(task: Any, depth: int, head_dim: int, positions: int, most: int, eps: float) -> int:
     """The least heads per layer that are cheap, or 0; more heads never hurt."""
     structure = structure_of(task)
 
     def cheap(heads: int) -> bool:
-        return cheap_shape(task, structure, _uniform(structure, depth, heads, head_dim, positions))
+        return cheap_shape(task, structure, _uniform(structure, depth, heads, head_dim, positions), eps)
 
     low, high = 1, most
     if not cheap(most):
@@ -228,13 +237,13 @@ def _used(jobs: tuple[Job, ...], acts: list[Any]) -> int:
     return max(tokens, sum(job.heads for job, place in at if place != "tokens" and job.way not in ("routed", "held")))
 
 
-def _narrowed(task: Any, arch: Architecture) -> Architecture:
+def _narrowed(task: Any, arch: Architecture, eps: float) -> Architecture:
     """The cheap shape with the narrowest state that does not cost more."""
-    structure, most = structure_of(task), predict(task, arch).exponent
+    structure, most = structure_of(task), predict(task, arch, eps=eps).exponent
     low, high = min(arch.embed_dim, max(h * n for h, n in arch.layers)), arch.embed_dim
     while low < high:
         middle = (low + high) // 2
-        narrow = cheap_exponent(task, structure, replace(arch, embed_dim=middle))
+        narrow = cheap_exponent(task, structure, replace(arch, embed_dim=middle), eps)
         low, high = (low, middle) if narrow <= most else (middle + 1, high)
     return replace(arch, embed_dim=low)
 
@@ -247,7 +256,7 @@ def _least_costly(structure: Structure, max_layers: int, max_heads: int) -> Iter
 
 def _priced(task: Any, arch: Architecture, eps: float) -> Choice:
     """The shape with feed-forwards eps^-exponent wide, and its parameters (0: no price is enough)."""
-    prediction = predict(task, arch)
+    prediction = predict(task, arch, eps=eps)
     if not prediction.feasible:
         return Choice(arch, prediction, 0, "")
     wide = replace(arch, width=_power(1 / eps, prediction.exponent))
@@ -284,9 +293,9 @@ def _frontier_dim(structure: Structure) -> int:
     return max(16, structure.token_dim, min(64, structure.count))
 
 
-def _frontier(task: Any, max_layers: int, max_heads: int, head_dim: int) -> Iterator[Frontier]:
+def _frontier(task: Any, max_layers: int, max_heads: int, head_dim: int, eps: float) -> Iterator[Frontier]:
     structure = structure_of(task)
-    ((_, column),) = _staircase(task, [head_dim], max_layers, max_heads)
+    ((_, column),) = _staircase(task, [head_dim], max_layers, max_heads, eps)
     for (depth, positions), heads in column.items():
         below = heads - 1 if heads else max_heads
         why = "nothing smaller is possible" if below == 0 else _why(structure, depth, below, head_dim, positions)

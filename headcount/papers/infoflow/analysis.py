@@ -78,7 +78,7 @@ def unplaced(structure: Structure, arch: Architecture) -> Retrieval | None:
 def _by_place(r: Retrieval, structure: Structure) -> bool:
     if r.positions and r.summed and len(set(r.positions)) == structure.length:
         return False  # the sum of all tokens is the same in any order
-    return bool(r.positions or r.offset) or (r.window or structure.length) < structure.length
+    return bool(r.positions or r.offset or r.beside) or (r.window or structure.length) < structure.length
 
 
 def uncompared(structure: Structure, arch: Architecture) -> Retrieval | None:
@@ -133,7 +133,7 @@ def _readings(structure: Structure, arch: Architecture) -> Iterator[Reading]:
 def _everything(structure: Structure, arch: Architecture) -> Analysis:
     """Global aggregation: all that the target depends on, through every head of the class token."""
     compared = [r for r in structure.retrievals if not (r.positions and r.summed)]
-    numbers = _reach(compared, structure) * structure.token_dim + _sums(structure.retrievals, structure)
+    numbers = _read(compared, structure) + _sums(structure.retrievals, structure)
     channel = _channel(arch)
     short = uncompared(structure, arch) is not None
     cost = Cost(aggregated=decoding_exponent(numbers, channel), compared=not short)
@@ -141,10 +141,23 @@ def _everything(structure: Structure, arch: Architecture) -> Analysis:
     return Analysis((), ((),) * arch.depth, cost, numbers, channel, whole)
 
 
+def _read(retrievals: list[Retrieval], structure: Structure) -> int:
+    """How many numbers must pass: those of the tokens that can matter; of a single token, the scores it has itself."""
+    numbers = _reach(retrievals, structure) * structure.token_dim
+    if structure.length > 1:
+        return numbers
+    return min(numbers, sum(r.count if r.order else structure.token_dim for r in retrievals))
+
+
 def _reach(retrievals: list[Retrieval], structure: Structure) -> int:
     """How many tokens these retrievals can depend on, at most."""
-    sizes = (len(r.positions) or (r.window or structure.length) * (2 if r.offset else 1) for r in retrievals)
+    sizes = (len(r.positions) or (r.window or structure.length) * _seen(r) for r in retrievals)
     return min(structure.length, sum(sizes))
+
+
+def _seen(r: Retrieval | Demand) -> int:
+    """How many tokens belong to each that is looked at: itself, those beside it, and what stands after each."""
+    return (1 + len(r.beside)) * (2 if r.offset else 1)
 
 
 def _sums(retrievals: tuple[Retrieval, ...], structure: Structure) -> int:
@@ -168,7 +181,7 @@ def _divisions(reading: Reading, structure: Structure) -> Iterator[tuple[tuple[D
     sums = _sums(rest, structure)
     for left_out in product(*_orders(demands, structure)):
         gone = Counter(g for group in left_out for g in group)
-        tokens = sum(n * demands[g].window * (2 if demands[g].offset else 1) for g, n in gone.items())
+        tokens = sum(n * demands[g].window * _seen(demands[g]) for g, n in gone.items())
         compared = tuple(replace(d, count=d.count - gone[g]) for g, d in enumerate(demands) if gone[g] < d.count)
         if compared:
             yield compared, min(structure.length, tokens + places) * structure.token_dim + sums

@@ -21,24 +21,36 @@ from headcount.tasks import PairMax
 __all__ = ["Sharing", "sharings", "shared_heads", "with_shared_heads"]
 
 ENOUGH = 1e-2  # an NMSE below this counts as learned, as in the battery
-MOST, LONGEST = 8, 1024  # look-ups and tokens; more are not tried
+MOST = 8  # look-ups; sharings of more are not tried, and the prediction says so
+LONGEST = 4096  # tokens; a longer task is asked at this length, and the prediction says so
 NUMBERS, SAMPLES = 1 << 22, 400  # of a matrix of scores over all samples, and sequences
+FEWEST, WORK = 32, 1 << 25  # sequences at least, and scores at most where that leaves 8
 
 Sides = tuple[Tensor, Tensor]  # of a token that is the left, and of one that is the right of a pair
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """So many heads shared by all look-ups, which of them each serves, and the share of the variance that is missed."""
+    """So many heads shared by all look-ups, which of them each serves, and what is missed on the samples.
+
+    `nmse` is the share of the variance, `worst` the most by which a sample falls short.
+    """
 
     heads: int
     groups: tuple[tuple[int, ...], ...]
     nmse: float
+    worst: float = 0.0
+
+    def serves(self, eps: float | None = None) -> bool:
+        """Whether it misses little: of the variance, and where an error is asked for, on every sample."""
+        return self.nmse <= ENOUGH and (eps is None or self.worst <= eps)
 
 
 @lru_cache(maxsize=64)
-def shared_heads(task: PairMax) -> int:
-    """The fewest heads of the first layer by which tokens that choose find every pair of a `PairMax`, up to 1e-2.
+def shared_heads(task: PairMax, eps: float | None = None) -> int:
+    """The fewest heads of the first layer by which tokens that choose find every pair of a `PairMax`.
+
+    Up to 1e-2 of the variance; where an error `eps` is asked for, also up to eps on every sample.
 
     Source: derived here. Departs: Yu et al. 2026 (InfoFlow) count one head for each.
 
@@ -48,7 +60,7 @@ def shared_heads(task: PairMax) -> int:
     >>> shared_heads(PairMax.random(2, 4, length=64))  # N(0, I): large tokens win both
     2
     """
-    return min((c.heads for c in sharings(task) if c.nmse <= ENOUGH), default=len(task.intrinsic().matrices))
+    return min((c.heads for c in sharings(task) if c.serves(eps)), default=len(task.intrinsic().matrices))
 
 
 @lru_cache(maxsize=64)
@@ -59,13 +71,14 @@ def sharings(task: PairMax) -> tuple[Sharing, ...]:
     serves best, |A^T x| / |A| as the left of a pair or |A x| / |A| as the right, whichever side is better for all.
     """
     found, task = [], task.intrinsic()
-    if not 1 < len(task.matrices) <= MOST or task.length > LONGEST:
+    if not 1 < len(task.matrices) <= MOST:
         return ()
+    task = replace(task, length=min(task.length, LONGEST))
     scores = _Scores.of(task)
     groups: tuple[tuple[int, ...], ...] = tuple((k,) for k in range(len(task.matrices)))
     while len(groups) > 1 and (not found or found[-1].nmse <= ENOUGH):
         groups = min(_joined(groups), key=scores.missed)
-        found.append(Sharing(len(groups), groups, scores.missed(groups)))
+        found.append(Sharing(len(groups), groups, scores.missed(groups), scores.worst(groups)))
     return tuple(found)
 
 
@@ -81,12 +94,13 @@ class _Scores:
         self.best, self.worth = best, worth
         self.full = torch.stack([pair[0].amax(dim=1) for pair in best], dim=1)
         self.least, self.variance = self.full.amin(dim=0), self.full.sum(dim=1).var().item()
-        self.known: dict[tuple[int, ...], float] = {}
+        self.known: dict[tuple[int, ...], tuple[float, Tensor]] = {}
 
     @classmethod
     def of(cls, task: PairMax) -> _Scores:
         at_once = max(1, NUMBERS // task.length**2)
-        shape = max(32, min(SAMPLES, at_once)), task.length, task.token_dim
+        least = max(8, min(FEWEST, WORK // task.length**2))
+        shape = max(least, min(SAMPLES, at_once)), task.length, task.token_dim
         x = task.tokens(shape, torch.Generator().manual_seed(0), torch.float64)
         best, worth = [], []
         for matrix in torch.tensor(task.matrices, dtype=torch.float64):
@@ -97,21 +111,28 @@ class _Scores:
 
     def missed(self, groups: tuple[tuple[int, ...], ...]) -> float:
         """The share of the target's variance that is not found."""
-        return sum(self._of_group(group) for group in groups if len(group) > 1)
+        return sum(self._of_group(group)[0] for group in groups if len(group) > 1)
 
-    def _of_group(self, group: tuple[int, ...]) -> float:
+    def worst(self, groups: tuple[tuple[int, ...], ...]) -> float:
+        """The most by which a sample falls short."""
+        lost = [self._of_group(group)[1] for group in groups if len(group) > 1]
+        return float(torch.stack(lost).sum(dim=0).max()) if lost else 0.0
+
+    def _of_group(self, group: tuple[int, ...]) -> tuple[float, Tensor]:
         if group not in self.known:
             sides = itertools.product((0, 1), repeat=len(group))
-            self.known[group] = min(self._gap(tuple(zip(group, side, strict=True))) for side in sides)
+            tried = (self._gap(tuple(zip(group, side, strict=True))) for side in sides)
+            self.known[group] = min(tried, key=lambda found: found[0])
         return self.known[group]
 
-    def _gap(self, asked: tuple[tuple[int, int], ...]) -> float:
+    def _gap(self, asked: tuple[tuple[int, int], ...]) -> tuple[float, Tensor]:
+        """The share of the variance that one way of asking misses, and what it misses of every sample."""
         chosen = torch.stack([self.worth[k][side] for k, side in asked], dim=-1).argmax(dim=-1)
         lost = torch.zeros(len(self.full), dtype=self.full.dtype)
         for number, (k, side) in enumerate(asked):
             found = self.best[k][side].masked_fill(chosen != number, -torch.inf).amax(dim=1)
             lost = lost + self.full[:, k] - found.maximum(self.least[k])
-        return float(lost.var()) / self.variance if self.variance else 1.0
+        return (float(lost.var()) / self.variance if self.variance else 1.0), lost
 
 
 def _ends(x: Tensor, matrix: Tensor, at_once: int) -> Sides:
@@ -124,16 +145,16 @@ def _ends(x: Tensor, matrix: Tensor, at_once: int) -> Sides:
     return torch.cat(left), torch.cat(right)
 
 
-def with_shared_heads(task: object, arch: Architecture) -> Architecture:
+def with_shared_heads(task: object, arch: Architecture, eps: float | None = None) -> Architecture:
     """The shape as the calculus may count it: a head of the first layer for each look-up that tokens share them for.
 
     The class token has nothing to collect there yet, so that what is added serves tokens alone. Only for targets that
-    are sums of pairs.
+    are sums of pairs. With `eps`, only where sharing misses no sample by more.
     """
     if not isinstance(task, PairMax) or arch.depth < 2:
         return arch
     (heads, head_dim), pairs = arch.layers[0], _pairs(task)
-    if heads >= pairs or heads < shared_heads(task):
+    if heads >= pairs or heads < shared_heads(task, eps):
         return arch
     return replace(arch, layers=((pairs, head_dim), *arch.layers[1:]))
 

@@ -67,8 +67,11 @@ def gate_heads(length: int, rank: int) -> int:
         return 1
     if rank == 2:
         return min(2 * (length - 1).bit_length(), length)
-    missed = 1 - math.factorial(rank) / rank**rank
-    paintings = math.floor(math.log(math.comb(length, rank)) / -math.log(missed)) + 1
+    # k!/k^k by logarithms: from rank 41 on it is lost beside 1, and from rank 750 or so it is no float at all.
+    right = math.exp(math.lgamma(rank + 1) - rank * math.log(rank))
+    if rank * right == 0 or rank >= length:
+        return length
+    paintings = math.floor(math.log(math.comb(length, rank)) / -math.log1p(-right)) + 1
     return min(rank * paintings, length)
 
 

@@ -54,6 +54,7 @@ class Demand:
     offset: int = 0
     positions: tuple[int, ...] = ()
     links: int = 1
+    beside: tuple[int, ...] = ()
 
     @property
     def alike(self) -> Demand:
@@ -127,7 +128,7 @@ def _chains(structure: Structure) -> dict[str, list[str]]:
     users = [name for r in structure.retrievals for name in r.after]
     chains: dict[str, list[str]] = {}
     for r in structure.retrievals:
-        if len(r.after) != 1 or (r.order, r.rank, r.count) != (1, 1, 1):
+        if len(r.after) != 1 or (r.order, r.rank, r.count) != (1, 1, 1) or r.beside:
             continue
         before = by_name[r.after[0]]
         alike = before.after and replace(before, name=r.name, after=r.after) == r and users.count(before.name) == 1
@@ -150,7 +151,8 @@ def _token_acts(r: Retrieval, load: int, rank: int) -> tuple[Act, ...]:
 
 def _comparing(r: Retrieval, structure: Structure, used: bool, place: Place, by_tokens: bool) -> Demand:
     d, rank = structure.token_dim, nearer_rank(r, structure.length) if r.order == 1 else r.rank
-    shift = (Act("shift", "tokens", d, waits=False),) if r.offset else ()
+    # One look aside for each place: of what stands there the score may need every number.
+    shift = (Act("shift", "tokens", d, waits=False),) * (len(r.beside) + bool(r.offset))
     collect = Act("collect", place if used else "cls", d if used or (r.after and not by_tokens) else 1)
     return Demand(
         r.name,
@@ -163,6 +165,7 @@ def _comparing(r: Retrieval, structure: Structure, used: bool, place: Place, by_
         after=r.after,
         free=not (used or r.after),
         offset=r.offset,
+        beside=r.beside,
     )
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from headcount.nets.architecture import Architecture
-from headcount.papers.head_count import few_heads_exponent, linear_max_exponent
+from headcount.papers.head_count import few_heads_exponent, linear_max_exponent, log_mean_rate
 from headcount.refusals import at_least_one
 from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
 from headcount.structure import Retrieval, Structure
 
-__all__ = ["kth_largest_exponent", "one_layer_bound", "one_layer_bounds", "pair_exponent"]
+__all__ = ["beyond_bounded_weights", "kth_largest_exponent", "one_layer_bound", "one_layer_bounds", "pair_exponent"]
 
 QUANTITY = "exponent k of eps^-k feed-forward parameters"
-NETWORK = "Assumption 1 of the head-count paper (embeddings and weights at most 1, a read-out of two layers)"
+NETWORK = "Assumption 1 of the head-count paper (embeddings and weights at most 1, a Lipschitz read-out of two layers)"
+SHORTLY = "weights at most 1 and a Lipschitz read-out of two layers"
 PAIRS = Source("yu2026infoflow", "depth separation (one layer)")
 RANKS = Source("yu2026infoflow", "Theorem 2 (k-th largest)")
 
@@ -60,7 +61,7 @@ def pair_exponent(*, length: int, heads: int, head_dim: int, target: Structure |
     hypotheses = (
         Hypothesis.checked("one retrieval, over pairs, and no other", alone),
         Hypothesis.checked("a pair form negative definite on a plane", opposite),
-        Hypothesis(NETWORK),
+        Hypothesis(NETWORK, short=SHORTLY),
     )
     sizes = {"length": length, "heads": heads, "head_dim": head_dim}
     return Bound(QUANTITY, k, "lower", PAIRS, hypotheses, vacuous=k <= 0, sizes=sizes)
@@ -108,7 +109,7 @@ def kth_largest_exponent(
         Hypothesis.checked("heads < rank", heads < nearer),
         Hypothesis.checked("one retrieval and no other", alone),
         Hypothesis.checked("scores that fill an interval", number),
-        Hypothesis(NETWORK),
+        Hypothesis(NETWORK, short=SHORTLY),
     )
     sizes = {"length": length, "rank": nearer, "heads": heads, "head_dim": head_dim}
     return Bound(QUANTITY, k, "lower", RANKS, hypotheses, vacuous=k <= 0, sizes=sizes)
@@ -153,6 +154,24 @@ def one_layer_bound(structure: Structure, arch: Architecture) -> Bound | None:
     return max(speak, key=lambda b: b.value, default=None)
 
 
+def beyond_bounded_weights(structure: Structure, arch: Architecture) -> Bound | None:
+    """What a shape can do when its weights may grow with 1/eps, where that is known: maxima by a mean of exponentials.
+
+    One number of the last layer's heads for each look-up; windows need positions, which the encoder sees.
+
+    >>> from headcount.structure import Retrieval
+    >>> two = Structure(64, 1, (Retrieval("max", score="linear"), Retrieval("min", rank=64, score="number")))
+    >>> beyond_bounded_weights(two, Architecture(layers=((1, 2),))).value
+    1.0
+    """
+    parts, (heads, head_dim) = structure.retrievals, arch.layers[-1]
+    plain = all(r.order == 1 and _direct(r) and r.rank in (1, r.window or structure.length) for r in parts)
+    windows = any((r.window or structure.length) < structure.length for r in parts) and not arch.positions
+    if not plain or windows or arch.embedding == "linear" or min(heads * head_dim, arch.embed_dim) < structure.count:
+        return None
+    return log_mean_rate(length=structure.length, retrievals=structure.count)
+
+
 def _direct(r: Retrieval) -> bool:
     """Whether it waits for nothing and is read where it is found."""
-    return not r.after and not r.offset
+    return not r.after and not r.offset and not r.beside

@@ -61,7 +61,9 @@ class _Writer:
     def _served(self, layer: int, job: Job, heads: _Heads) -> None:
         demand = self.plan.demands[job.demand]
         act = demand.acts[job.act]
-        about = {"order": demand.order, "offset": demand.offset, "positions": demand.positions, "after": demand.after}
+        # A token looks at what stands beside it first, then the way that the token wanted will be found from.
+        aside = -demand.beside[job.act] if job.act < len(demand.beside) else demand.offset
+        about = {"order": demand.order, "offset": aside, "positions": demand.positions, "after": demand.after}
         fields = {"retrieval": demand.name, "number": job.number, "rank": demand.rank, **about}
         if job.way == "gated":
             gate = {**fields, "rank": demand.rank_left(job.act)}

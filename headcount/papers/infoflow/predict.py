@@ -12,26 +12,33 @@ from headcount.nets.architecture import Architecture
 from headcount.papers.infoflow.analysis import Analysis, analyse, is_cheap, uncompared, unplaced
 from headcount.papers.infoflow.constructible import fitting, own_kind
 from headcount.papers.infoflow.costs import comparisons_made, comparisons_needed
-from headcount.papers.infoflow.lower import one_layer_bound
+from headcount.papers.infoflow.lower import beyond_bounded_weights, one_layer_bound
 from headcount.papers.infoflow.plan import knowledge, steps
 from headcount.papers.infoflow.prediction import Prediction, Step
 from headcount.papers.infoflow.remarks import Caution, Fix, Limit
 from headcount.papers.infoflow.statements import statements_for
-from headcount.results import Bound
+from headcount.results import Basis, Bound, Hypothesis
 from headcount.structure import Retrieval, Structure
 
 __all__ = ["cheap_exponent", "cheap_shape", "limiting", "predict", "structure_of"]
 
 MOST_HEADS, MOST_LAYERS, MOST_DIMS, MOST_WIDTH = 64, 12, 256, 1024  # more than that is no fix
 POSITIONS = 3  # t/T and one turn of the circle
+THE_BAG = "the bag of tokens"
 SAMPLES, ORDERS = 32, 8  # sequences and orders that are asked whether the order matters
 
+SAME_IN_ANY_ORDER = Hypothesis(
+    f"the order of the tokens does not matter: {SAMPLES} samples in {ORDERS} orders differ nowhere, which is no proof",
+    short="an order that does not matter",
+)
 
-def predict(task: Any, arch: Architecture) -> Prediction:
-    """Whether a network of this shape computes the task cheaply, by what warrant, by which plan, and what limits it.
+
+def predict(task: Any, arch: Architecture, *, eps: float | None = None) -> Prediction:
+    """Whether a network of this shape computes the task cheaply, on what basis, by which plan, and what limits it.
 
     `task` is a `Structure` or anything with a `.structure`. Cheap by construction where a certified network has this
-    shape, costly by proof where a lower bound's hypotheses are met, else what the calculus says.
+    shape, costly by proof where a lower bound's hypotheses are met, else what the calculus says. With `eps`, tokens
+    share heads only where that misses no sample by more.
     Source: Yu et al. 2026 (InfoFlow): information sets, three modes of propagation, composition by the worst step.
     Departs: rates and comparison budget as reconstructed and checked here; the paper's constants are not known. What
     tokens found rides along, a head's loads for tokens and class token add, the class token's layers count, and tokens
@@ -56,7 +63,7 @@ def predict(task: Any, arch: Architecture) -> Prediction:
             "each of two (PairMax of pairs alone)"
         )
     structure = structure_seen(task, structure_of(task), arch)
-    case = _Case(task, structure, arch)
+    case = _Case(task, structure, arch, eps)
     plan, lower = case.plan, case.lower
     made = fitting(task, arch)
     cheap = case.cheap
@@ -65,16 +72,37 @@ def predict(task: Any, arch: Architecture) -> Prediction:
         arch=arch,
         cheap=cheap,
         exponent=case.exponent,
-        warrant="constructed" if made else "proved" if case.proved else "calculus",
+        basis=Basis("constructed" if made else "proved" if case.proved else "calculus"),
         limit=case.limit,
         plan=() if plan is None or plan.cost.cheap != cheap else case.steps,
         known=() if plan is None or plan.cost.cheap != cheap or case.shares else knowledge(plan, structure, arch),
         statements=statements_for(structure, arch, plan),
         fixes=() if cheap else tuple(_fixes(task, structure, arch)),
-        cautions=() if made else (*case.choice, *_cautions(structure, arch, plan)),
+        cautions=() if made else (*case.choice, *case.untried, *_cautions(structure, arch, plan)),
         lower=None if cheap else lower,
         construction=made,
+        conditions=_conditions(task, structure, case),
+        outside=None if cheap else beyond_bounded_weights(structure, arch),
     )
+
+
+def _conditions(task: Any, structure: Structure, case: _Case) -> tuple[Hypothesis, ...]:
+    """Under what the verdict stands: what a proof assumes, a certificate's domain, or what the calculus leaves out."""
+    if case.made is not None:
+        return (Hypothesis("tokens in the domain that `build` states with the certificate", short="its domain"),)
+    bag = () if structure == structure_of(task) or structure.retrievals[0].name != THE_BAG else (SAME_IN_ANY_ORDER,)
+    if case.missing is not None:
+        seen = True if hasattr(task, "sample") else None
+        matters = "the order of the tokens matters, as its structure states or its samples show"
+        return (Hypothesis.checked(matters, seen, "an order that matters"), *bag)
+    if case.proved:
+        assert case.lower is not None
+        return (*case.lower.given, *bag)
+    if not case.cheap:
+        untried = tuple(caution.condition for caution in case.untried)
+        return (Hypothesis("bounded weights, as the decoding law asks", short="bounded weights"), *untried, *bag)
+    cautions = (*case.choice, *_cautions(structure, case.arch, case.plan))
+    return (*(caution.condition for caution in cautions), *bag)
 
 
 def _linear_scores(task: Any) -> bool:
@@ -105,10 +133,30 @@ def structure_seen(task: Any, structure: Structure, arch: Architecture) -> Struc
     'cheap'
     """
     if arch.positions or not hasattr(task, "sample") or unplaced(structure, arch) is None or order_matters(task):
-        return structure
+        return _by_extremes(task, structure, arch)
     numbers = structure.length * structure.token_dim
-    bag = Retrieval("the bag of tokens", positions=tuple(range(structure.length)), summed=numbers)
+    bag = Retrieval(THE_BAG, positions=tuple(range(structure.length)), summed=numbers)
     return Structure(structure.length, structure.token_dim, (bag,))
+
+
+def _by_extremes(task: Any, structure: Structure, arch: Architecture) -> Structure:
+    """The structure, or where only that is cheap, the one in which pairs of rank one are looked up by their extremes.
+
+    max_{s,t} <u, x_s> <v, x_t> is the largest of the four products of an extreme of <u, x> and one of <v, x>.
+    """
+    if own_kind(task) != "PairMax" or is_cheap(structure, arch):
+        return structure
+    from headcount.tasks.intrinsic import kind_of, merged_forms, rank_one
+
+    forms = [form for form in merged_forms(task.matrices, task.length) if kind_of(form) in ("pair", "opposite")]
+    products = sum(map(rank_one, forms))
+    others = tuple(r for r in structure.retrievals if r.order != 2)
+    left = (Retrieval("pairs", count=len(forms) - products, order=2, score="other"),) if len(forms) > products else ()
+    if not products:
+        return structure
+    extremes = Retrieval("extremes of products", count=4 * products, score="other")
+    split = Structure(structure.length, structure.token_dim, (*left, *others, extremes))
+    return split if is_cheap(split, arch) else structure
 
 
 def order_matters(task: Any) -> bool:
@@ -127,17 +175,17 @@ def _order_matters(task: Any) -> bool:
     return any(not torch.allclose(task(x[:, order]), y, rtol=1e-9, atol=1e-12) for order in shuffled)
 
 
-def cheap_shape(task: Any, structure: Structure, arch: Architecture) -> bool:
+def cheap_shape(task: Any, structure: Structure, arch: Architecture, eps: float | None = None) -> bool:
     """Whether `predict` would say cheap; quicker."""
     if fitting(task, arch) is not None:
         return True
     structure = structure_seen(task, structure, arch)
-    return is_cheap(structure, _counted(task, arch)) and not _costly(_bound(structure, arch))
+    return is_cheap(structure, _counted(task, arch, eps)) and not _costly(_bound(structure, arch))
 
 
-def cheap_exponent(task: Any, structure: Structure, arch: Architecture) -> float:
+def cheap_exponent(task: Any, structure: Structure, arch: Architecture, eps: float | None = None) -> float:
     """The exponent that `predict` would say where the shape is cheap, else infinity."""
-    case = _Case(task, structure_seen(task, structure, arch), arch)
+    case = _Case(task, structure_seen(task, structure, arch), arch, eps)
     return case.exponent if case.cheap else math.inf
 
 
@@ -151,21 +199,21 @@ def _costly(lower: Bound | None) -> bool:
     return lower is not None and lower.value > 1
 
 
-def _counted(task: Any, arch: Architecture) -> Architecture:
+def _counted(task: Any, arch: Architecture, eps: float | None = None) -> Architecture:
     """The shape as the calculus may count it: a head of the first layer for each look-up that tokens share them for."""
     if not hasattr(task, "intrinsic") or arch.embedding == "linear":
         return arch
     from headcount.papers.infoflow.choosing import with_shared_heads  # such tasks are torch's already
 
-    return with_shared_heads(task, arch)
+    return with_shared_heads(task, arch, eps)
 
 
 class _Case:
     """One task and one shape: what the calculus says, what is proved, what follows."""
 
-    def __init__(self, task: Any, structure: Structure, arch: Architecture) -> None:
+    def __init__(self, task: Any, structure: Structure, arch: Architecture, eps: float | None = None) -> None:
         self.task, self.structure, self.arch = task, structure, arch
-        self.counted = _counted(task, arch)
+        self.counted = _counted(task, arch, eps)
         self.made = fitting(task, arch)
         self.missing = unplaced(structure, arch)
         self.plan = None if self.missing else analyse(structure, self.counted)
@@ -214,11 +262,22 @@ class _Case:
         """On what the sharing of heads rests."""
         if not self.shares or not self.cheap or self.made is not None:
             return ()
-        from headcount.papers.infoflow.choosing import sharings
+        from headcount.papers.infoflow.choosing import LONGEST, sharings
 
         heads = self.arch.layers[0][0]
         missed = max(c.nmse for c in sharings(self.task) if c.heads >= heads)
-        return (Caution("tokens choose", (heads, self.counted.layers[0][0]), missed),)
+        at = (LONGEST,) if self.structure.length > LONGEST else ()
+        return (Caution("tokens choose", (heads, self.counted.layers[0][0], *at), missed),)
+
+    @property
+    def untried(self) -> tuple[Caution, ...]:
+        """That a sharing of heads was not looked for, where that might make the shape cheap."""
+        if self.cheap or self.proved or own_kind(self.task) != "PairMax" or self.arch.depth < 2:
+            return ()
+        from headcount.papers.infoflow.choosing import MOST
+
+        pairs = sum(r.count for r in self.structure.retrievals if r.order == 2)
+        return (Caution("sharing not tried", (pairs,)),) if pairs > MOST else ()
 
 
 def limiting(plan: Analysis, structure: Structure, arch: Architecture) -> Limit:

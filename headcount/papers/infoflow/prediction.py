@@ -13,14 +13,14 @@ from headcount.numerals import power
 from headcount.papers.infoflow import wording
 from headcount.papers.infoflow.constructible import Blueprint
 from headcount.papers.infoflow.remarks import Caution, Fix, Limit
-from headcount.results import Bound
+from headcount.results import Basis, Bound, Claim, Hypothesis, Predicate
 from headcount.sources import Source
 from headcount.structure import Structure
 
-__all__ = ["KnownSet", "Prediction", "Statement", "Step", "Warrant"]
+__all__ = ["KnownSet", "Prediction", "Statement", "Step"]
 
 Status = Literal["proved", "claimed", "conjectured", "reconstructed"]
-Warrant = Literal["constructed", "proved", "calculus"]
+BAG = Source("headcount", "A network without position features sees a bag")
 Deed = Literal[
     "shift", "read", "partner", "choose", "mask", "jump", "collect", "hold", "ride", "route", "fetch", "gate", "gather"
 ]
@@ -110,10 +110,11 @@ class Statement:
 class Prediction:
     """The answer to: can a network of this shape compute this target without paying for the length?
 
-    `warrant` says how it is known: "constructed" (cheap: `construction` is a certified network of this shape, and
+    `basis` says how it is known: "constructed" (cheap: `construction` is a certified network of this shape, and
     `build(task, eps, arch=...)` returns it), "proved" (costly: `lower` bounds the exponent and the task meets its
     hypotheses, or the target depends on an order that the network cannot see), "calculus" (InfoFlow's counting, no
-    proof either way). `exponent` e: the best plan costs eps^-e feed-forward parameters for error eps (infinity: no
+    proof either way). `claim()` is the verdict with its conditions; `outside` what networks do that leave them.
+    `exponent` e: the best plan costs eps^-e feed-forward parameters for error eps (infinity: no
     network of this shape computes the target); a proof that a shape is costly often shows less, `lower.value`.
     `limit`: what sets the exponent. `fixes`: what would make a costly shape cheap, each with the shape that does.
     """
@@ -122,7 +123,7 @@ class Prediction:
     arch: Architecture
     cheap: bool
     exponent: float
-    warrant: Warrant
+    basis: Basis
     limit: Limit
     plan: tuple[Step, ...]
     known: tuple[KnownSet, ...]
@@ -131,6 +132,13 @@ class Prediction:
     cautions: tuple[Caution, ...] = ()
     lower: Bound | None = None
     construction: Blueprint | None = None
+    conditions: tuple[Hypothesis, ...] = ()
+    outside: Bound | None = None
+
+    @property
+    def warrant(self) -> str:
+        """The basis in one word, as rows keep it."""
+        return self.basis.kind
 
     @property
     def layers(self) -> tuple[tuple[int, int], ...]:
@@ -150,7 +158,7 @@ class Prediction:
     def cost(self) -> str:
         """The price in the usual notation; what is proved and what the calculus says are told apart."""
         if not self.feasible:
-            return "no price is enough"
+            return "beyond any price"
         if self.warrant != "proved" or self.lower is None:
             return f"eps^-{power(self.exponent)}"
         more = f", eps^-{power(self.exponent)} by the calculus" if self.exponent > self.lower.value else ""
@@ -163,14 +171,16 @@ class Prediction:
 
     @property
     def sentence(self) -> str:
-        """The verdict with its warrant, and why, in one sentence."""
-        return f"{self.verdict} {self._by}: {self._why}"
+        """The verdict with its basis and conditions, and why, in one sentence."""
+        return self.claim().said
 
-    @property
-    def _by(self) -> str:
-        return {"constructed": "by construction", "proved": "by proof", "calculus": "by the calculus, unproved"}[
-            self.warrant
-        ]
+    def claim(self, subject: str = "") -> Claim:
+        """The verdict as a claim, with the conditions of what it rests on."""
+        proved = self.basis.kind == "proved"
+        value = self.lower if proved else None
+        source = (BAG if value is None else value.source) if proved else None
+        word = Predicate(self.verdict)
+        return Claim(subject, word, value, self.basis, source, self.conditions, reason=self._why)
 
     @property
     def _why(self) -> str:
@@ -178,7 +188,7 @@ class Prediction:
             made = self.construction
             return f"{made.construction} builds a certified network of {made.name} and state width {made.embed_dim}"
         if self.lower is not None and self.warrant == "proved":
-            return self.lower.meaning or str(self.lower)
+            return self.lower.meaning or f"at least eps^-{power(self.lower.value)} feed-forward parameters"
         return self.limiting
 
     def __repr__(self) -> str:
@@ -199,6 +209,8 @@ class Prediction:
             "verdict": self.verdict,
             "warrant": self.warrant,
             "why": self.sentence,
+            "claim": self.claim().to_json(),
+            "outside": None if self.outside is None else self.outside.as_row(),
             "cheap": self.cheap,
             "feasible": self.feasible,
             "exponent": self.exponent if self.feasible else None,

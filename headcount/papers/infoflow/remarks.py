@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from headcount.nets.architecture import Architecture
 from headcount.numerals import counted, power
+from headcount.results import Hypothesis
 
 __all__ = ["Caution", "Fix", "Limit"]
 
@@ -98,7 +99,7 @@ class Fix:
 class Caution:
     """Something the verdict leaves out of account."""
 
-    name: Literal["ties", "spaced leaders", "bag", "rank of a score", "one map", "tokens choose"]
+    name: Literal["ties", "spaced leaders", "bag", "rank of a score", "one map", "tokens choose", "sharing not tried"]
     numbers: tuple[int, ...] = ()
     share: float = 0.0
 
@@ -106,21 +107,23 @@ class Caution:
         match self.name:
             case "ties":
                 return (
-                    "without positions a winner knows itself by its value alone: off exact ties the plan holds, "
-                    "on ties both copies step back"
+                    "without positions a winner knows itself by its value alone: on a tie both copies step back, and a "
+                    "continuous network that is wrong on a tie is wrong near it"
                 )
             case "spaced leaders":
                 return "masking twice or more needs the leaders apart: a tie for the first place masks nobody"
             case "bag":
                 return "memorising a bag of tokens in as many dimensions as it has numbers is possible, rarely trained"
             case "tokens choose":
-                heads, pairs = self.numbers
+                heads, pairs, *_ = self.numbers
                 missed = f"{self.share:.0e} of the variance" if self.share else "nothing"
                 return (
                     f"{counted(heads, 'head')} of layer 1 {'serves' if heads == 1 else 'serve'} {pairs} look-ups: each "
-                    f"token asks for the one it is likely to win; on the task's own samples that misses {missed}, on "
-                    f"others it may miss more"
+                    f"token asks for the one it is likely to win; on the task's own samples{self._at} that misses "
+                    f"{missed}, on others it may miss more"
                 )
+            case "sharing not tried":
+                return f"whether tokens that choose could share heads was not tried for {self.numbers[0]} look-ups"
             case "one map":
                 return f"the {self.numbers[0]} links of the chain are taken for one look-up, repeated"
             case _:
@@ -129,3 +132,21 @@ class Caution:
                     f"a head of dimension {short} compares through a matrix of rank {short} < token_dim {full}; the "
                     f"paper leaves the rank out of account"
                 )
+
+    @property
+    def _at(self) -> str:
+        return f" at {self.numbers[2]:,} tokens" if len(self.numbers) > 2 else ""
+
+    @property
+    def condition(self) -> Hypothesis:
+        """What must be so for the verdict to stand, for its sentence."""
+        heads = f"an NMSE above {self.share:.0e}" if self.share else "tokens like the task's own"
+        shortly = {
+            "ties": "leaders apart",
+            "spaced leaders": "leaders apart",
+            "bag": "a memorised bag",
+            "tokens choose": heads,
+            "one map": "one map for all links",
+            "sharing not tried": "no shared heads",
+        }
+        return Hypothesis(str(self), short=shortly.get(self.name, "scores of low rank"))

@@ -19,7 +19,7 @@ from headcount.papers.infoflow.experiments import (
 from headcount.papers.infoflow.probes import class_attention, contained
 from headcount.papers.infoflow.trained_cells import Entry, Trained, train_cells
 from headcount.results.literature import Cells, Difference, Published, Ratio, mean
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 from headcount.sources import Source
 from headcount.tasks import LinearMax, PositionSum
 from headcount.training.loop import train
@@ -94,7 +94,7 @@ def pair(setting: Setting) -> Measured:
     return Measured(tables, pair_claims(tables["pair tasks"]), setup, note)
 
 
-def pair_claims(cells: Cells) -> tuple[Claim, ...]:
+def pair_claims(cells: Cells) -> tuple[Stated, ...]:
     """Whether one head fewer in either layer clearly costs: the factor from which two errors differ clearly."""
     best = {key: min(values) for key, values in cells.items()}
     asked = sorted({D for D, _ in best})
@@ -102,7 +102,7 @@ def pair_claims(cells: Cells) -> tuple[Claim, ...]:
     ours = ", ".join(f"D = {D}: {factor:.2g}" for D, factor in worst.items())
     says = "both layers need D heads: one fewer in either costs"
     costs = min(worst.values()) > Ratio().factor
-    return (Claim(says, f"the best NMSE grows at least by factors {ours} ({Ratio().factor:g} is clear)", costs),)
+    return (Stated(says, f"the best NMSE grows at least by factors {ours} ({Ratio().factor:g} is clear)", costs),)
 
 
 def _pair_place(cell: Entry) -> tuple[int, str]:
@@ -125,16 +125,16 @@ def triangle(setting: Setting) -> Measured:
     return Measured({TRIANGLE_TABLE.title: places}, triangle_claims(places), setup, note)
 
 
-def triangle_claims(cells: Cells) -> tuple[Claim, ...]:
+def triangle_claims(cells: Cells) -> tuple[Stated, ...]:
     """Whether the error rises with length whatever the shape, and whether any shape helps at the greatest."""
     lengths = sorted({length for length, _ in cells})
     best = {key: min(values) for key, values in cells.items()}
     rises = all(best[a, s] < best[b, s] for s in SMALL for a, b in pairwise(lengths))
     last = [best[lengths[-1], s] for s in SMALL]
     return (
-        Claim("the error rises with the length, whatever the heads and the width",
+        Stated("the error rises with the length, whatever the heads and the width",
               f"{'at every step' if rises else 'not at every step'} of {lengths}", rises),
-        Claim("neither heads nor width help at the greatest length",
+        Stated("neither heads nor width help at the greatest length",
               f"at length {lengths[-1]}: {', '.join(f'{v:.3g}' for v in last)}", max(last) < 1.25 * min(last)),
     )  # fmt: skip
 
@@ -159,15 +159,15 @@ def probes(setting: Setting) -> Measured:
     return Measured(tables, probe_claims(ratios), setup, note)
 
 
-def probe_claims(ratios: Cells) -> tuple[Claim, ...]:
+def probe_claims(ratios: Cells) -> tuple[Stated, ...]:
     """Whether every head's state contains its winner, as little wrong as the paper's worst, and no runner-up at all."""
     first, second = ([v for (_, rank), found in ratios.items() if rank == r for v in found] for r in RANKS)
     return (
-        Claim("the state contains the token of the largest weight: in every head at most 0.84 of an untrained "
+        Stated("the state contains the token of the largest weight: in every head at most 0.84 of an untrained "
               "network's error (the paper: 0.08 to 0.84)", _span(first), max(first) <= 0.84),
-        Claim("and not the token of the second largest weight: in every head about the error of an untrained network, "
+        Stated("and not the token of the second largest weight: in every head about the error of an untrained network, "
               "within a tenth", _span(second), max(abs(v - 1) for v in second) <= 0.1),
-        Claim("the mean ratio of the largest is below that of the second largest",
+        Stated("the mean ratio of the largest is below that of the second largest",
               f"{mean(first):.2f} against {mean(second):.2f}", mean(first) < mean(second)),
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import NDArray
 
 from headcount.fits import Estimate
 from headcount.fits.settings import refuse_settings
@@ -20,6 +21,10 @@ __all__ = ["BestRate", "best_rate", "best_rates", "optimum", "student", "vertex"
 POINTS = 5  # a wide range of rates is no parabola: steep on the left, a cliff on the right
 CLIFF = math.log(10)  # a level ten times the smallest is on no parabola around it
 FEWEST = 4  # through three points a parabola always passes
+BAD = 30.0  # F of the one level without which the others lie on a parabola: it is left out
+
+
+Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,10 @@ def best_rate(study: Study, *, confidence: float = 0.95, resamples: int = 500, s
     """The best learning rate of a study of one size and horizon, with an interval.
 
     Seeds are averaged, then log NMSE is fitted by a parabola in log lr through the five rates around the smallest
-    level. Intervals: seeds of every rate drawn again, their spread widened to Student's with the degrees of freedom of
-    the vertex; with one seed a rate, normal deviations of the size of the distances from the parabola instead.
+    level; one level without which the others lie on a parabola is left out. Intervals: seeds of every rate drawn again,
+    their spread widened to Student's with the degrees of freedom of the vertex; with one seed a rate, normal deviations
+    of the size of the distances from the parabola instead; at least what those distances, where they are larger than
+    seeds explain, say of the vertex.
     Source: Zhou et al. 2026 (learning rate), Equation 2.
     Departs: the logarithm of the loss is fitted, which for NMSE over decades is nearer to a parabola; five points.
 
@@ -98,6 +105,7 @@ def _found(cell: RateLosses, confidence: float, resamples: int, seed: int) -> Be
     place, kept, again, wider = optimum(cell, resamples, np.random.default_rng(seed))
     levels, logs = cell.levels[kept], np.log(cell.rates)[kept]
     away = wider * student(_freedom(cell, kept, place), confidence) * np.sqrt(np.nanmean((again - place) ** 2, 0))
+    away = np.maximum(away, _misfit(cell, kept, place, confidence))
     low, high = place - away, place + away
     fitted = place[1] + place[2] * (logs - place[0]) ** 2
     spread = ((levels - levels.mean()) ** 2).sum()
@@ -113,11 +121,11 @@ def _found(cell: RateLosses, confidence: float, resamples: int, seed: int) -> Be
 
 def optimum(
     cell: RateLosses, resamples: int, generator: np.random.Generator
-) -> tuple[Float[np.ndarray, " 3"], slice, Float[np.ndarray, "r 3"], float]:
+) -> tuple[Float[np.ndarray, " 3"], Places, Float[np.ndarray, "r 3"], float]:
     """The vertex, height and curvature of a cell, the rates it rests on, drawn again, and the spread's widening."""
     _refuse_few(cell)
     levels, logs = cell.levels, np.log(cell.rates)
-    kept = _nearest(levels)
+    kept = _nearest(levels, logs)
     place = vertex(logs[kept], levels[kept])
     _refuse_open(cell, place, logs)
     seen = cell.nmse[kept]
@@ -157,19 +165,74 @@ def student(freedom: float, confidence: float) -> float:
     return float(stats.t.ppf((1 + confidence) / 2, freedom))
 
 
-def _freedom(cell: RateLosses, kept: slice, place: Float[np.ndarray, " 3"]) -> float:
+def _freedom(cell: RateLosses, kept: Places, place: Float[np.ndarray, " 3"]) -> float:
     """Satterthwaite's degrees of freedom of the vertex: the outer rates move it most, so not all seeds count alike."""
     counts = np.isfinite(cell.nmse[kept]).sum(1)
     if counts.min() < 2:
         return max(1, len(counts) - 3)
-    x = np.log(cell.rates)[kept]
-    solve = np.linalg.pinv(np.stack([np.ones_like(x), x - x.mean(), (x - x.mean()) ** 2], 1))
-    pull = (solve[1] + 2 * (place[0] - x.mean()) * solve[2]) ** 2
+    pull = _pulls(np.log(cell.rates)[kept], place)[0] ** 2
     return float(pull.sum() ** 2 / (pull**2 / (counts - 1)).sum())
 
 
-def _nearest(levels: Float[np.ndarray, " rate"]) -> slice:
-    """The five rates around the smallest level, moved inwards at an end; four where one lies beyond a cliff."""
+def _pulls(x: Float[np.ndarray, " rate"], place: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "3 rate"]:
+    """How far each level moves the vertex (times its curvature), the height and the curvature."""
+    solve = np.linalg.pinv(np.stack([np.ones_like(x), x - x.mean(), (x - x.mean()) ** 2], 1))
+    at = place[0] - x.mean()
+    return np.stack([solve[1] + 2 * at * solve[2], solve[0] + at * solve[1] + at**2 * solve[2], solve[2]])
+
+
+def _misfit(cell: RateLosses, kept: Places, place: Float[np.ndarray, " 3"], confidence: float) -> np.ndarray:
+    """Half the interval that the distances from the parabola give, where they exceed what seeds explain; else 0."""
+    from scipy import stats
+
+    x, levels, seen = np.log(cell.rates)[kept], cell.levels[kept], cell.nmse[kept]
+    left = len(x) - 3
+    spread = float(((levels - place[1] - place[2] * (x - place[0]) ** 2) ** 2).sum()) / max(left, 1)
+    counts = np.isfinite(seen).sum(1)
+    if left < 1 or counts.min() < 2:
+        return np.zeros(3)
+    pure = float(np.mean(np.nanvar(np.log(seen), axis=1, ddof=1) / counts))
+    if spread <= stats.f.ppf(0.95, left, int((counts - 1).sum())) * pure:
+        return np.zeros(3)
+    pulls = np.sqrt((_pulls(x, place) ** 2).sum(1)) / np.array([2 * abs(place[2]) or 1.0, 1.0, 1.0])
+    return student(left, confidence) * math.sqrt(spread) * pulls
+
+
+def _nearest(levels: Float[np.ndarray, " rate"], logs: Float[np.ndarray, " rate"]) -> Places:
+    """The five rates around the smallest level, moved inwards at an end; four where one lies beyond a cliff.
+
+    Of seven around it one is left out first, where without it the others lie on a parabola and with it they do not.
+    """
+    places = np.arange(len(levels))
+    bad = _bad(levels, logs)
+    if bad is not None:
+        places = np.delete(places, bad)
+        levels = levels[places]
+    return places[_window(levels)]
+
+
+def _bad(levels: Float[np.ndarray, " rate"], logs: Float[np.ndarray, " rate"]) -> int | None:
+    """The one rate near the smallest level that lies above the parabola of its neighbours, by an F of 30 or more."""
+    first = max(0, min(int(levels.argmin()) - 3, len(levels) - 7))
+    near = [i for i in range(first, min(len(levels), first + 7)) if levels[i] - levels.min() < CLIFF]
+    if len(near) < 6:
+        return None
+
+    def left(places: list[int]) -> float:
+        x = logs[places] - logs[places].mean()
+        return float(np.polyfit(x, levels[places], 2, full=True)[1].sum())
+
+    whole = left(near)
+    inner = near[1:-1]  # at an end it may be the curve's own turn
+    without = {i: left([j for j in near if j != i]) for i in inner}
+    worst = min(inner, key=lambda i: without[i])
+    rest = [j for j in near if j != worst]
+    above = levels[worst] > np.polyval(np.polyfit(logs[rest], levels[rest], 2), logs[worst])
+    floor = 1e-12 * float(np.ptp(levels[near])) ** 2
+    return worst if above and whole - without[worst] > BAD * (without[worst] + floor) / (len(near) - 4) else None
+
+
+def _window(levels: Float[np.ndarray, " rate"]) -> slice:
     first = max(0, min(int(levels.argmin()) - POINTS // 2, len(levels) - POINTS))
     last = min(len(levels), first + POINTS)
     if last - first > FEWEST and levels[last - 1] - levels.min() > CLIFF:
@@ -207,6 +270,11 @@ def _refuse_open(cell: RateLosses, place: Float[np.ndarray, " 3"], logs: Float[n
         raise ValueError(
             f"at {cell.where} the loss falls up to the rate {cell.rates[lowest]:g} and jumps at "
             f"{cell.rates[lowest + 1]:g}{lost}: try rates between them"
+        )
+    if place[2] <= 0 and 0 < lowest < len(levels) - 1 and float(np.ptp(levels)) > 0:
+        raise ValueError(
+            f"at {cell.where} the loss is smallest at {cell.rates[lowest]:g}, and the levels around it lie on no "
+            f"parabola{lost}: repeat the rates next to it with other seeds"
         )
     falls = place[0] > logs[-1] if place[2] > 0 else levels[-1] < levels[0]
     if falls:

@@ -22,6 +22,7 @@ from headcount.sources import Source, implements
 __all__ = ["RateLaw", "extrapolated_law", "rate_law", "width_slope"]
 
 Road = Literal["trained", "extrapolated"]
+LIKELY = 0.75  # of F: effects that a size shares are more likely than not already far below what proves them
 COLLINEAR = 0.98  # a correlation of log parameters and log steps beyond which the two exponents cannot be told apart
 
 
@@ -91,7 +92,8 @@ def rate_law(study: Study, *, confidence: float = 0.95, resamples: int = 500, se
 
     log rate = c + a log parameters + b log steps by least squares over the cells. Intervals: seeds drawn again inside
     every cell, and on top of them, over cells, the distances from the law as far as they exceed what seeds explain;
-    the spread is widened to Student's with cells - 3 degrees of freedom.
+    the spread is widened to Student's with cells - 3 degrees of freedom. Where all cells of a size, or a horizon, lie
+    off the law together, its mean is one observation, and sizes (horizons) - 2 are the degrees of freedom.
     Source: Zhou et al. 2026 (learning rate), Equation 6.
     Departs: the paper extrapolates the loss at a fixed rate in the horizon first; see `extrapolated_law`.
 
@@ -192,6 +194,28 @@ def _line(
     return fitted, student(freedom, confidence) * np.sqrt(((again - fitted) ** 2).mean(0))
 
 
+def _shared(
+    logs: Float[np.ndarray, "cell axis"], gaps: Float[np.ndarray, " cell"], axis: int, confidence: float
+) -> float:
+    """Half the interval of one exponent where all cells of a size (or horizon) share a distance from the law.
+
+    Their means then count as one observation each: sizes - 2 degrees of freedom. 0 where the distances inside a size
+    are as large as those between sizes.
+    """
+    from scipy import stats
+
+    names, group, counts = np.unique(logs[:, axis], return_inverse=True, return_counts=True)
+    means = np.bincount(group, gaps) / counts
+    inside, left, few = float(((gaps - means[group]) ** 2).sum()), len(gaps) - len(names) - 1, len(names) - 2
+    if few < 1 or left < 1:
+        return 0.0
+    between = float((counts * means**2).sum()) / few
+    if between <= stats.f.ppf(LIKELY, few, left) * inside / left or between == 0:
+        return 0.0
+    spread = float((means**2).sum()) / few
+    return student(few, confidence) * math.sqrt(spread / float(((names - names.mean()) ** 2).sum()))
+
+
 def _optima(
     cells: Sequence[RateLosses], resamples: int, generator: np.random.Generator
 ) -> tuple[Float[np.ndarray, " cell"], Float[np.ndarray, "r cell"]]:
@@ -216,6 +240,8 @@ def _law(
     design = np.column_stack([np.ones(len(pairs)), logs - middle])
     fitted, away = _line(design, places, drawn, _seeded(cells), confidence, generator)
     gaps = places - design @ fitted
+    for axis in (0, 1):
+        away[axis + 1] = max(away[axis + 1], _shared(logs, gaps, axis, confidence))
     low, high = fitted - away, fitted + away
     a, b = (Estimate(*(float(v[i]) for v in (fitted, low, high))) for i in (1, 2))
     rate = Estimate(*(float(math.exp(v[0])) for v in (fitted, low, high)))

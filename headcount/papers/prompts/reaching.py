@@ -21,24 +21,26 @@ import numpy as np
 from jaxtyping import Float
 
 from headcount.papers.prompts.prompted_layer import PromptedLayer
-from headcount.papers.prompts.strip import Strip, strip_of, strip_prompt
+from headcount.papers.prompts.strip import RANK, Strip, in_range, strip_of, strip_prompt
 from headcount.refusals import at_least_one
-from headcount.sources import Checked, Source, implements
+from headcount.sources import Source, implements
 
 __all__ = ["Reach", "attention_loss", "attention_targets", "reach"]
 
 BEYOND = 60.0  # how far past all log Z_i the scan goes
 CELLS = 500_000
 LARGEST = 1e60
+SPARED = (RANK, 1e-9, 1e-6, 1e-3)  # singular values of W_v, by the largest, below which a prompt may be built without
 LEAST = 9.0  # a prompt built here has log Z at most this far below the least log Z_i: smaller ones have huge values
 
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """`floor` <= the loss of every prompt; `error` is the smallest value found, and `prompt` one that comes near it.
+    """`floor` <= the loss of every prompt; `error` is the smallest value found, and `prompt` the best that was built.
 
-    Losses are sums of squares over sequences of what attention at the last token misses. `tokens` None is any length, a
-    bound without a prompt. `prompt_loss` is measured with the prompt itself.
+    Where W_v is nearly singular a prompt that reaches `error` would be too long for float64: `prompt_loss`, measured
+    with the prompt itself, says how near it comes. Losses are sums of squares over sequences of what attention at the
+    last token misses. `tokens` None is any length, a bound without a prompt.
     """
 
     floor: float
@@ -140,7 +142,7 @@ class _Scan:
     Source("wang2023prompt", "data sets that no prompt of any length memorises"),
     test="tests/test_prompts_reach.py::test_no_prompt_of_any_length_goes_below_the_floor",
     status="proved here",
-    hypotheses=(Checked("W_v has independent rows"), Checked("h = W_k^T W_q x is not 0"), "one head, one last token"),
+    hypotheses=("one head, one last token",),
 )
 def reach(
     layer: PromptedLayer,
@@ -155,21 +157,68 @@ def reach(
 
     The sequences are the contexts, each followed by `last`; targets are wanted attention outputs (`attention_targets`
     makes them of wanted outputs of the layer). The floor is within `within` of the value found, or within 1e-12, unless
-    half a million cells did not suffice (scores that hardly differ): it is a floor even then.
+    half a million cells did not suffice (scores that hardly differ): it is a floor even then. Any W_v is taken: what
+    targets have outside its range is missed by every prompt; with h = 0 every prompt of m tokens has log Z = log m.
     Source: Wang et al. 2023, limits of a single layer.
     Departs: the paper's statement is that such data exist; this decides given data, with numbers.
     """
     if tokens is not None:
         at_least_one(tokens=tokens)
-    scan = _problem(layer, last, contexts, targets, tokens)
-    floor, best_at, cells = _least(scan, within)
+    _refuse_shapes(layer, last, contexts, targets)
+    part, inside, outside = in_range(layer, np.asarray(targets, dtype=float))
+    if not len(part.value):  # W_v is 0: every prompt leaves the targets as they are
+        prompt = None if tokens is None else np.zeros((tokens, layer.token_dim))
+        return Reach(outside, outside, 0.0, tokens, prompt, None if prompt is None else outside, 0)
+    scan = _problem(part, last, contexts, inside, tokens)
+    if not layer.direction(last).any() and tokens is not None:
+        floor = float(scan.root(np.array([math.log(tokens)]))[0])
+        best_at, cells = math.log(tokens), 1
+    else:
+        floor, best_at, cells = _least(scan, within)
     error = float(scan.root(np.array([best_at]))[0]) ** 2
     if tokens is None:
-        return Reach(floor**2, error, best_at, None, None, None, cells)
-    at = max(best_at, float(scan.masses.min()) - LEAST)
-    prompt = strip_prompt(layer, last, scan.best(np.array([at]))[0], at, tokens)
-    loss = attention_loss(layer, last, contexts, targets, prompt)
-    return Reach(floor**2, error, best_at, tokens, prompt, loss, cells)
+        return Reach(floor**2 + outside, error + outside, best_at, None, None, None, cells)
+    prompts = _prompts(layer, last, contexts, targets, best_at, tokens)
+    losses = [attention_loss(layer, last, contexts, targets, prompt) for prompt in prompts]
+    best = min(range(len(losses)), key=lambda i: losses[i] if math.isfinite(losses[i]) else math.inf)
+    return Reach(floor**2 + outside, error + outside, best_at, tokens, prompts[best], losses[best], cells)
+
+
+def _prompts(
+    layer: PromptedLayer,
+    last: np.ndarray,
+    contexts: Sequence[np.ndarray] | np.ndarray,
+    targets: np.ndarray,
+    at: float,
+    tokens: int,
+) -> list[np.ndarray]:
+    """A prompt for the best (p, log Z), and others that leave out directions in which W_v is nearly 0.
+
+    There a token would have to be so long that its scores drown its values: such a direction is better given up.
+    """
+    found = []
+    for least in SPARED:
+        part, inside, _ = in_range(layer, np.asarray(targets, dtype=float), least)
+        scan = _problem(part, last, contexts, inside, tokens)
+        log_mass = max(at, float(scan.masses.min()) - LEAST) if layer.direction(last).any() else at
+        found.append(strip_prompt(part, last, scan.best(np.array([log_mass]))[0], log_mass, tokens))
+        if len(part.value) == len(in_range(layer, targets, SPARED[-1])[0].value):
+            break
+    return found
+
+
+def _refuse_shapes(
+    layer: PromptedLayer, last: np.ndarray, contexts: Sequence[np.ndarray] | np.ndarray, targets: np.ndarray
+) -> None:
+    if any(np.abs(part).max(initial=0.0) > LARGEST for part in (layer.value, last, *contexts, targets)):
+        raise ValueError("layer, last token, contexts and targets must be below 1e60: scale them")
+    if not len(contexts):
+        raise ValueError("there are no contexts: give at least one sequence with its target")
+    wanted = (len(contexts), len(layer.value))
+    if np.shape(targets) != wanted:
+        raise ValueError(f"targets must be {wanted}, an attention output for each context; got {np.shape(targets)}")
+    if not all(np.isfinite(part).all() for part in (layer.value, last, *contexts, targets)):
+        raise ValueError("layer, last token, contexts and targets must be finite, and their scores within float64")
 
 
 def _problem(
@@ -179,17 +228,10 @@ def _problem(
     targets: np.ndarray,
     tokens: int | None,
 ) -> _Scan:
-    if any(np.abs(part).max(initial=0.0) > LARGEST for part in (layer.value, last, *contexts, targets)):
-        raise ValueError("layer, last token, contexts and targets must be below 1e60: scale them")
     seen = [layer.mass(last, np.vstack([context, last])) for context in contexts]
     means, masses = np.array([a for a, _ in seen]), np.array([z for _, z in seen])
-    targets = np.asarray(targets, dtype=float)
-    if not len(seen):
-        raise ValueError("there are no contexts: give at least one sequence with its target")
-    if not all(np.isfinite(part).all() for part in (means, masses, targets)):
+    if not all(np.isfinite(part).all() for part in (means, masses)):
         raise ValueError("layer, last token, contexts and targets must be finite, and their scores within float64")
-    if targets.shape != means.shape:
-        raise ValueError(f"targets must be {means.shape}, an attention output for each context; got {targets.shape}")
     strip: Strip = strip_of(layer, last)
     return _Scan(means, masses, targets, strip.slope, math.inf if tokens is None else math.log(tokens))
 

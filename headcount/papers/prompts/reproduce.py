@@ -15,7 +15,7 @@ from headcount.papers.prompts.experiments import (
     tuning_rows,
 )
 from headcount.papers.prompts.lookup import prompt_memory
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 
 __all__ = ["PROMPTS"]
 
@@ -31,7 +31,7 @@ def floors(setting: Setting) -> Measured:
     middle = ", ".join(f"{s['tokens']}: {s['median excess']:.1e} (largest {s['largest']:.1e})" for s in spread)
     return Measured(
         {"loss of the hard pair by layer": losses},
-        (Claim("there are two sequences that no prompt of any length memorises",
+        (Stated("there are two sequences that no prompt of any length memorises",
                f"{below} of {len(rows)} trained prompts below the floor of their length; the least floor is "
                f"{min(row['floor'] for row in rows):.4f}", below == 0),),
         {"token_dim": 6, "starts": starts},
@@ -60,12 +60,12 @@ def numbers(setting: Setting) -> Measured:
     return Measured(
         {"loss by prompt tokens": tokens, "n tokens for n sequences": shares, "loss by what is tuned": by},
         (
-            Claim("n sequences need n prompt tokens", "no trained prompt below its floor, s^2 (n - m) or more",
+            Stated("n sequences need n prompt tokens", "no trained prompt below its floor, s^2 (n - m) or more",
                   all(row["trained"] >= row["floor"] for row in rows)),
-            Claim("n tokens suffice in some layer, and in a random one they are proved not to",
+            Stated("n tokens suffice in some layer, and in a random one they are proved not to",
                   f"the layer made for it leaves {exact:.0e}; n tokens excluded in random layers, {lost}",
                   exact < 1e-20 and excluded[-1]["n tokens excluded"] > 0),
-            Claim("a low-rank update does what no prompt can, with as many numbers",
+            Stated("a low-rank update does what no prompt can, with as many numbers",
                   f"{low['numbers']} numbers leave {low['loss']:.1e}; a prompt of {equal['numbers']} leaves "
                   f"{equal['loss']:.3f}", low["loss"] < 1e-6 < equal["loss"]),
         ),
@@ -85,7 +85,7 @@ def memory(setting: Setting) -> Measured:
     cells = {(n**2, "measured"): (errors[n],) for n in found} | {(n**2, "bound"): (m.error,) for n, m in found.items()}
     return Measured(
         {"largest error by prompt tokens": cells},
-        (Claim("a fixed layer and a prompt approximate any Lipschitz function",
+        (Stated("a fixed layer and a prompt approximate any Lipschitz function",
                "errors " + ", ".join(f"{e:.3f}" for e in errors.values()),
                all(errors[n] <= m.error for n, m in found.items())),),
         {"function": "sin 5x cos 4y"},

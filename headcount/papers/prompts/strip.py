@@ -19,9 +19,10 @@ from jaxtyping import Float
 from headcount.papers.prompts.prompted_layer import PromptedLayer
 from headcount.refusals import at_least_one
 
-__all__ = ["Strip", "strip_of", "strip_prompt"]
+__all__ = ["RANK", "Strip", "in_range", "strip_of", "strip_prompt"]
 
 INSIDE = 1e-9  # the share of h outside the row space of W_v below which h counts as inside
+RANK = 1e-12  # of the largest singular value of W_v: smaller ones are no direction of its range
 STEEPEST = 600.0  # log w_1 / w_2 of a prompt that is to have no entropy
 
 
@@ -37,16 +38,28 @@ class Strip:
         return (-math.inf if tokens is None else log_mass - math.log(tokens)), log_mass
 
 
+def in_range(
+    layer: PromptedLayer, targets: Float[np.ndarray, "n value_dim"], least: float = RANK
+) -> tuple[PromptedLayer, Float[np.ndarray, "n rank"], float]:
+    """The layer with W_v in coordinates of its range, the targets there, and the square of what lies outside it.
+
+    Outputs lie in the range of W_v, so what targets have outside is missed by every prompt alike.
+    """
+    left, values, _ = np.linalg.svd(layer.value, full_matrices=False)
+    basis = left[:, values > least * values[0]]  # none where W_v is 0
+    inside = targets @ basis
+    own = PromptedLayer(layer.query, layer.key, basis.T @ layer.value, layer.query_bias)
+    return own, inside, float(((targets - inside @ basis.T) ** 2).sum())
+
+
 def strip_of(layer: PromptedLayer, last: Float[np.ndarray, " token_dim"]) -> Strip:
     """The strip of all prompts before sequences that end in `last`."""
     values = np.linalg.svd(layer.value, compute_uv=False)
-    if layer.value.shape[0] > layer.value.shape[1] or values[-1] < 1e-12 * values[0]:
-        raise ValueError("W_v must have independent rows: an output that it cannot produce has no prompt to begin with")
+    if layer.value.shape[0] > layer.value.shape[1] or not values[-1] > RANK * values[0]:
+        raise ValueError("W_v must have independent rows; `in_range` gives the part of a layer that has")
     h = layer.direction(last)
-    if not np.abs(h).max() > 0:
-        raise ValueError(
-            "h = W_k^T W_q x is 0: every prompt of m tokens has log Z = log m, and there is nothing to scan"
-        )
+    if not h.any():
+        return Strip(None, float(values[0] / values[-1]))
     slope = np.linalg.lstsq(layer.value.T, h, rcond=None)[0]
     outside = np.linalg.norm(h - layer.value.T @ slope) / np.linalg.norm(h)
     return Strip(slope if outside <= INSIDE else None, float(values[0] / values[-1]))
@@ -66,6 +79,8 @@ def strip_prompt(
     at_least_one(tokens=tokens)
     strip, h = strip_of(layer, last), layer.direction(last)
     middle = np.linalg.lstsq(layer.value, wanted, rcond=None)[0]
+    if not h.any():  # every prompt of m tokens has log Z = log m
+        return np.repeat(middle[None], tokens, axis=0)
     if strip.slope is None:
         across = h - layer.value.T @ np.linalg.lstsq(layer.value.T, h, rcond=None)[0]
         one = middle + (log_mass - math.log(tokens) - h @ middle) * across / (across @ across)

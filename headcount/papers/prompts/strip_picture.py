@@ -76,7 +76,8 @@ def _place(layer: PromptedLayer, last: np.ndarray, slope: np.ndarray, prompt: np
 
 
 def prompt_page(answer: str, rows: Sequence[Mapping[str, Any]], figures: tuple[Figure, ...] | None,
-                facts: Mapping[str, Any], tuned: Sequence[Mapping[str, Any]], command: str) -> str:  # fmt: skip
+                facts: Mapping[str, Any], tuned: Sequence[Mapping[str, Any]], command: str,
+                wanted: Sequence[Mapping[str, Any]] = ()) -> str:  # fmt: skip
     """The page of `headcount prompt`: floors and trained prompts by length, the strip, and low-rank updates beside."""
     about = (
         "Sum of squares that attention misses at the last token. No prompt of this length goes below the floor; least "
@@ -87,6 +88,12 @@ def prompt_page(answer: str, rows: Sequence[Mapping[str, Any]], figures: tuple[F
         "the prompt, log Z - g.p, lies between 0 and the logarithm of its length: that is all that length buys."
     )
     sections = [Passage("What prompts reach", (about,), rows=tuple(rows))]
+    if wanted:
+        of = (
+            "The contexts are the states that the layer is given before the last token of each text, the last token "
+            "that of the first text; wanted is the value of the token that the head itself gives the largest weight."
+        )
+        sections.append(Passage("What is wanted", (of,), rows=tuple(wanted)))
     if figures:
         shown = Exhibit(
             figures[0],

@@ -7,7 +7,7 @@ import numpy as np
 from headcount.papers.ssm.depth_tables import depth_rows, example_teacher
 from headcount.papers.ssm.experiments import StudentRecipe, from_wiring, train_table
 from headcount.results.literature import Cells
-from headcount.results.record import Claim, Measured, Reproduction, Setting
+from headcount.results.record import Measured, Reproduction, Setting, Stated
 
 __all__ = ["SSM"]
 
@@ -31,17 +31,17 @@ def norms(setting: Setting) -> Measured:
     return Measured(
         {"largest entry": sizes},
         (
-            Claim(
+            Stated(
                 "depth l and width m hold l(m-1)+1 modes with entries at most 2 c_1^(2/(l+1))",
                 f"largest ratio to the bound {tight:.3f} over {len(sizes)} sizes",
                 tight <= 1,
             ),
-            Claim(
+            Stated(
                 "the norm relation is a power law of exponent 2/(l+1)",
                 f"slopes {', '.join(f'{slopes[d]:.3f}' for d in DEPTHS)}: within {off:.1e} of 2/(l+1)",
                 off < 0.01,
             ),
-            Claim("the deep system is the same system", f"largest relative gap of impulse responses {max(gaps):.1e}",
+            Stated("the deep system is the same system", f"largest relative gap of impulse responses {max(gaps):.1e}",
                   max(gaps) < 1e-9),
         ),
         {"modes": 13, "poles": "evenly from -0.9 to 0.9"},
@@ -66,20 +66,20 @@ def learning(setting: Setting) -> Measured:
     )
 
 
-def learning_claims(cells: Cells) -> tuple[Claim, ...]:
+def learning_claims(cells: Cells) -> tuple[Stated, ...]:
     """Whether depth pays under a bound on the entries: by the best seed, and by the median beside it."""
     depths, clips = sorted({d for d, _ in cells}), sorted({c for _, c in cells})
     tight, deepest = clips[0], depths[-1]
     best, middle = ({key: float(of(values)) for key, values in cells.items()} for of in (min, np.median))
     first, typical = ({c: min(depths, key=lambda d, c=c, by=by: by[d, c]) for c in clips} for by in (best, middle))
     return (
-        Claim(
+        Stated(
             "at about equal parameters deeper students reach far lower errors when entries are bounded",
             f"entries within {tight:g}: depth {deepest} reaches {best[deepest, tight]:.3g} (median over seeds "
             f"{middle[deepest, tight]:.3g}), depth 1 {best[1, tight]:.3g} ({middle[1, tight]:.3g})",
             all(by[deepest, tight] < by[1, tight] / 2 for by in (best, middle)),
         ),
-        Claim(
+        Stated(
             "some deeper student beats the shallow one under every bound, however loose",
             f"best depth by bound: {_listed(first)} by the best seed; {_listed(typical)} by the median",
             all(d > 1 for by in (first, typical) for d in by.values()),

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Complex, Float, Num
 
 from headcount.papers.ssm import deepen, flatten, responses
-from headcount.papers.ssm.chains import Deal, by_modulus, conjugates, least_chains, merge
+from headcount.papers.ssm.chains import Deal, by_angle, by_modulus, conjugates, least_chains, merge
 from headcount.papers.ssm.layer import Layer, Numbers, complex_array, refuse_unstable
 
 __all__ = ["DeepSSM", "Deepening", "DiagonalSSM"]
@@ -123,16 +123,27 @@ class DiagonalSSM:
         return self._deepened(deepen.nested_chains(self.poles, self.residues, depth, m, deal), tolerance)
 
     def deepen_to(
-        self, max_entry: float, width: int | None = None, *, deal: Deal = by_modulus, tolerance: float = TOLERANCE
+        self, max_entry: float, width: int | None = None, *, deal: Deal | None = None, tolerance: float = TOLERANCE
     ) -> DeepSSM:
         """The nested chains of least depth with entries at most `max_entry`, at the least width of each depth.
 
-        A larger width shortens the chains and may need less depth; `minimal_depth` says how much.
+        Without a `deal` the best of all groupings: the least depth, then the fewest numbers. A larger width shortens
+        the chains and may need less depth; `minimal_depth` says how much.
 
         >>> DiagonalSSM([0.9, 0.8, 0.7], [100, -100, 50]).deepen_to(2).depth
         5
         """
-        return self._deepened(deepen.shallowest_chains(self.poles, self.residues, max_entry, width, deal), tolerance)
+        deals = (by_modulus, by_angle) if deal is None else (deal,)
+        found, problems = list[DeepSSM](), list[ValueError]()
+        for one in deals:
+            try:
+                parts = deepen.shallowest_chains(self.poles, self.residues, max_entry, width, one)
+                found.append(self._deepened(parts, tolerance))
+            except ValueError as problem:
+                problems.append(problem)
+        if not found:
+            raise problems[0]
+        return min(found, key=lambda deep: (deep.depth, deep.used_parameters))
 
     def gain_stages(self, max_entry: float, width: int | None = None, *, tolerance: float = TOLERANCE) -> DeepSSM:
         """The other route: modes in layer 1, then layers that only amplify; width n, fewer layers, more weights.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headcount.lazy import lazily
 
 if TYPE_CHECKING:
-    from headcount.nets.pretrained.packaged import model_and_tokenizer, smollm2_folder
+    from headcount.nets.pretrained.packaged import model_and_tokenizer
     from headcount.nets.recorded.tape import NotAffine
     from headcount.papers.tensor_lens.exactness import AffineCertificate
     from headcount.papers.tensor_lens.heads import HeadScore, head_scores
@@ -41,7 +41,6 @@ __all__ = [
     "norm",
     "operator",
     "share",
-    "smollm2_folder",
     "view_of_network",
     "view_of_text",
 ]
@@ -54,7 +53,7 @@ __getattr__, __dir__ = lazily(
         "lens_pages": ("lens_page",),
         "masking": ("MAPS", "MaskingRow", "masking_curve"),
         "operators": ("Operator", "ReadOut", "Singular", "operator"),
-        "headcount.nets.pretrained.packaged": ("model_and_tokenizer", "smollm2_folder"),
+        "headcount.nets.pretrained.packaged": ("model_and_tokenizer",),
         "headcount.nets.recorded.tape": ("NotAffine",),
         "token_maps": ("logit", "norm", "share"),
         "views": ("LensView", "view_of_network", "view_of_text"),

@@ -17,17 +17,20 @@ TOLERANCE = 500  # units of rounding
 
 @dataclass(frozen=True)
 class AffineCertificate:
-    """Four relative gaps of the frozen network f at x, each against the largest entry of f(x), and what was frozen.
+    """Five relative gaps of the frozen network f at x, and what was frozen.
 
     `plain`: the model as it is against the recorded pass. `replay`: the tape replayed at x against the recorded pass.
     `affine`: f(a x + (1 - a) x') - a f(x) - (1 - a) f(x'), where x' is as large as x and independent of it.
+    `adjoint`: <u, f(x') - f(x)> - <T^T u, x' - x> for random signs u, against |f(x') - f(x)|: the backward pass that
+    `read` and `matrix` hand out is the transpose of the forward pass that was examined.
     `dependence`: how far f(x') is from f(x); a network frozen whole would have 0. Every operation that still depends
-    on the tokens was checked to be linear in them.
+    on the tokens was checked to be linear in them; each input was replayed alone, so that nothing of one is in another.
     """
 
     plain: float
     replay: float
     affine: float
+    adjoint: float
     dependence: float
     tolerance: float
     dtype: str
@@ -39,6 +42,8 @@ class AffineCertificate:
 
     def check(self) -> AffineCertificate:
         """The certificate itself, or a refusal that says which of its numbers is too large."""
+        if self.plain != self.plain:
+            raise NotAffine("the recorded pass holds NaN or infinity where the model's own does not")
         if not self.plain <= self.tolerance:
             raise NotAffine(f"the recorded pass is off the model's own by {self.plain:.1e}; is the model random?")
         if not self.replay <= self.tolerance:
@@ -46,17 +51,31 @@ class AffineCertificate:
         if not self.affine <= self.tolerance:
             raise NotAffine(
                 f"the frozen network is not affine: gap {self.affine:.1e}, tolerance {self.tolerance:.0e}; "
-                "an operation below Python was not seen (a compiled kernel?)"
+                "some of it was not seen (a compiled kernel, or numbers kept outside torch)"
+            )
+        if not self.adjoint <= self.tolerance:
+            raise NotAffine(
+                f"the backward pass is not the transpose of the forward one: gap {self.adjoint:.1e}, tolerance "
+                f"{self.tolerance:.0e}; a part of the forward pass cannot be followed back"
             )
         if not self.dependence > self.tolerance:
             raise NotAffine(f"the frozen network no longer depends on its tokens: dependence {self.dependence:.1e}")
         return self
 
+    def holds(self, gap: float, what: str) -> float:
+        """A relative gap of a number that is handed out, or a refusal where it is above the tolerance."""
+        if not gap <= self.tolerance:
+            raise NotAffine(
+                f"{what} and the constant are off the output by {gap:.1e} of it, tolerance {self.tolerance:.0e}; "
+                "in float64 (model.double()) rounding would be far below"
+            )
+        return gap
+
 
 def certify(
-    tape: Tape, recorded: Tensor, plain: Tensor, rows: tuple[Tensor, Tensor, Tensor], a: float
+    tape: Tape, recorded: Tensor, plain: Tensor, rows: tuple[Tensor, Tensor, Tensor], a: float, adjoint: float
 ) -> AffineCertificate:
-    """The four gaps from the recorded output, the model's own, and the replays at x, x' and a x + (1 - a) x'."""
+    """The gaps, from the recorded output, the model's own, and the replays at x, x' and a x + (1 - a) x'."""
     here, far, between = rows
     size = float(recorded.abs().max()) or 1.0
     larger = max(size, float(far.abs().max()))
@@ -65,6 +84,7 @@ def certify(
         plain=float((plain - recorded).abs().max()) / size,
         replay=float((here - recorded).abs().max()) / size,
         affine=float((between - a * here - (1 - a) * far).abs().max()) / larger,
+        adjoint=adjoint,
         dependence=float((far - here).abs().max()) / size,
         tolerance=TOLERANCE * torch.finfo(coarsest).eps,
         dtype=str(coarsest)[6:],

@@ -43,9 +43,21 @@ def _ranked(view: LensView) -> list[dict[str, Any]]:
     """The largest parts with the widths of their bars, and the constant to the same scale."""
     order = sorted(range(len(view.tokens)), key=lambda i: -abs(view.tokens[i]))[:SHOWN]
     widest = max(*(abs(view.tokens[i]) for i in order), abs(view.constant)) or 1.0
-    rows = [(view.pieces[i].strip(), view.tokens[i], _tone(view.tokens[i]), _argued(view, i)) for i in order]
-    rows.append(("constant", view.constant, "const", ""))
-    return [{"name": n, "value": v, "tone": t, "argued": a, "width": 100 * abs(v) / widest} for n, v, t, a in rows]
+    rows = [
+        (view.pieces[i].strip(), view.tokens[i], _tone(view.tokens[i]), _argued(view, i), _change(view, i))
+        for i in order
+    ]
+    rows.append(("constant", view.constant, "const", "", ""))
+    return [
+        {"name": n, "value": v, "tone": t, "argued": a, "change": c, "width": 100 * abs(v) / widest}
+        for n, v, t, a, c in rows
+    ]
+
+
+def _change(view: LensView, token: int) -> str:
+    """The change with other words in a token's place, in words for a column."""
+    change = view.replaced[token] if view.replaced else None
+    return "" if change is None else f"{change:+.3g}"
 
 
 def _coloured(view: LensView) -> Markup:
@@ -54,7 +66,9 @@ def _coloured(view: LensView) -> Markup:
     shown = '<span class="tok {}" style="--share:{}%" tabindex="0" title="{}">{}</span>'
     words = []
     for i, (piece, value) in enumerate(zip(view.pieces, view.tokens, strict=True)):
-        hover = f"{value:+.4g}" + (f"; argues for {_argued(view, i)}" if view.argued else "")
+        change = _change(view, i)
+        hover = f"{value:+.4g}" + (f"; replaced by other words {change}" if change else "")
+        hover += f"; argues for {_argued(view, i)}" if view.argued else ""
         words.append((_tone(value), round(70 * abs(value) / widest), hover, piece.replace("\n", "⏎")))
     words.append(("const", round(70 * abs(view.constant) / widest), f"{view.constant:+.4g}", "constant"))
     return Markup("").join(Markup(shown).format(*word) for word in words)

@@ -113,13 +113,22 @@ def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask:
     if "inputs_embeds" not in takes:
         raise ValueError(f"{type(model).__name__} takes no inputs_embeds, so its tokens cannot be varied")
     _refuse_kernel(model)
+    try:
+        model.get_input_embeddings()
+    except NotImplementedError:
+        raise ValueError(
+            f"{type(model).__name__} has no one table of embeddings, so its tokens are no vectors"
+        ) from None
     ids = None if x.is_floating_point() else x.reshape(1, -1) if x.dim() == 1 else x
     if ids is not None:
         _refuse_ids(ids, model)
     elif x.shape[-1] != (width := model.get_input_embeddings().weight.shape[1]):
         raise ValueError(f"the model's embedded tokens have {width} numbers each, these have {x.shape[-1]}")
     with torch.no_grad():
-        tokens = _one(x if ids is None else model.get_input_embeddings()(ids.to(_device(model))), model)
+        looked_up = x if ids is None else model.get_input_embeddings()(ids.to(_device(model)))
+        if not isinstance(looked_up, Tensor):
+            raise ValueError(f"{type(model).__name__} looks up more than a vector for each token, as quantised ones do")
+        tokens = _one(looked_up, model)
     options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes or "kwargs" in takes else {}
     if "use_cache" not in takes and not hasattr(model.config, "use_cache"):
         options = {}
@@ -135,7 +144,11 @@ def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask:
             given["attention_mask"] = mask.expand(1 if rows is None else len(rows), -1)
         out = model(**given, **options, return_dict=True)
         logits = getattr(out, "logits", None)
-        read = logits if logits is not None else out.last_hidden_state
+        read = logits if logits is not None else getattr(out, "last_hidden_state", None)
+        if not isinstance(read, Tensor):
+            raise ValueError(
+                f"{type(model).__name__} gives no tensor of logits or states, so there is nothing to split"
+            )
         return read if heads else _places(read, at)
 
     return EmbeddedModel(model, tokens, call, lambda: call(None if ids is not None else tokens[None]))

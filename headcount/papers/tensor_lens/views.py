@@ -11,9 +11,13 @@ from torch import Tensor
 
 from headcount.nets import Transformer
 from headcount.papers.tensor_lens.budgets import Forecast
+from headcount.papers.tensor_lens.counterfactuals import first_token_weight, other_words, replaced
 from headcount.papers.tensor_lens.operators import Operator, ReadOut, operator
 
 __all__ = ["LensView", "view_of_network", "view_of_text"]
+
+SINK = 0.3  # of all attention on the first token, and three times its even share: a sink
+ALL_TRIED = 24  # tokens; of a longer text the largest shares are replaced
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class LensView:
 
     Where every number of the output was split as well: `numbers` of them, `slice_gap` the largest relative gap between
     contributions + constant and the output, `argued` the next tokens that each token raises most.
+    `replaced`: the mean change of the value when other words stand in a token's place (None: not tried);
+    `on_first`: the share of attention that rests on the first token.
     """
 
     model: str
@@ -36,6 +42,13 @@ class LensView:
     numbers: int = 1
     slice_gap: float | None = None
     argued: tuple[tuple[str, ...], ...] = ()
+    replaced: tuple[float | None, ...] = ()
+    on_first: float = 0.0
+
+    @property
+    def sink(self) -> bool:
+        """Whether attention rests on the first token, whatever it is."""
+        return self.on_first >= max(SINK, min(0.9, 3 / len(self.tokens)))
 
     @property
     def gap(self) -> float:
@@ -44,14 +57,27 @@ class LensView:
 
     @property
     def sentence(self) -> str:
-        """The finding in one sentence."""
+        """The finding in one sentence: shares of the output, and beside them what other words would change."""
         top = sorted(range(len(self.tokens)), key=lambda i: -abs(self.tokens[i]))[:2]
-        named = " and ".join(f"{self.pieces[i].strip()!r} ({self.tokens[i]:+.3g})" for i in top)
-        return f"{named} move {self.read} most; constants give {self.constant:+.3g} of {self.value:.3g}"
+        named = " and ".join(f"{self._named(i)} ({self.tokens[i]:+.3g})" for i in top)
+        hold = "hold the largest shares" if len(top) > 1 else "holds the share"
+        said = f"{named} {hold} of {self.read} ({self.value:.3g}, of which constants {self.constant:+.3g})"
+        if self.sink:
+            said += f"; {self._named(0)} stands first, where {self.on_first:.0%} of all attention rests (a sink)"
+        tried = [(change, i) for i, change in enumerate(self.replaced) if change is not None]
+        if tried:
+            change, most = max(tried, key=lambda pair: abs(pair[0]))
+            said += f"; with other words in its place {self._named(most)} changes it most ({change:+.3g})"
+            other = self.replaced[top[0]]
+            said += f", {self._named(top[0])} by {other:+.3g}" if most != top[0] and other is not None else ""
+        return said
+
+    def _named(self, token: int) -> str:
+        return repr(self.pieces[token].strip())
 
     def as_dict(self) -> dict[str, Any]:
         """The fields, ready for JSON."""
-        return {**asdict(self), "gap": self.gap}
+        return {**asdict(self), "gap": self.gap, "sink": self.sink}
 
 
 def view_of_text(
@@ -69,8 +95,9 @@ def view_of_text(
 ) -> LensView:
     """A language model's next-token logit, or a sentence embedding's similarity or coordinate, split over the text.
 
-    The logit is counted from the mean of all logits, which is what a softmax sees. `every` splits all other numbers
-    of the output too; `forecast` is told what each part of the work will take before it begins.
+    The logit is counted from the mean of all logits, which is what a softmax sees, or `against` another token's: this
+    one minus that one. Beside the shares stands what other words in a token's place would change. `every` splits all
+    other numbers of the output too; `forecast` is told what each part of the work will take before it begins.
     """
     if not text.strip():
         raise ValueError("the text is empty: give it some words")
@@ -78,13 +105,19 @@ def view_of_text(
     speaks = hasattr(model, "lm_head") or model.get_output_embeddings() is not None
     seen = operator(model, ids, at=[-1] if speaks else None, memory=memory, forecast=forecast)
     if speaks:
-        direction, read = _logit(seen, tokenizer, token)
+        direction, read = _logit(seen, tokenizer, token, against)
     elif coordinate is not None:
         direction, read = _coordinate(seen, coordinate), f"coordinate {coordinate} of the embedding"
     else:
         direction, read = _similarity(seen, model, tokenizer, against)
     pieces = _spaced([tokenizer.decode([i]) or "·" for i in ids.tolist()])
     view = _view(name, read, pieces, seen, seen.read(direction))
+    order = sorted(range(len(ids)), key=lambda i: -abs(view.tokens[i]))
+    special = set(getattr(tokenizer, "all_special_ids", ()))
+    places = [i for i in order if int(ids[i]) not in special][:ALL_TRIED]
+    words = other_words(tokenizer, model.get_input_embeddings().weight.shape[0])
+    changes = replaced(seen, model, ids, direction, words, places)
+    view = replace(view, replaced=changes, on_first=first_token_weight(seen, -1 if speaks else None))
     if not every:
         return view
     forecast(seen.cost)
@@ -134,16 +167,27 @@ def _spaced(pieces: list[str]) -> tuple[str, ...]:
     return (*pieces[:1], *(p[2:] if p.startswith("##") else f" {p}" for p in pieces[1:]))
 
 
-def _logit(seen: Operator, tokenizer: Any, token: str) -> tuple[Tensor, str]:
-    chosen = int(seen.output[-1].argmax())
-    if token:
-        found = tokenizer(token, add_special_tokens=False)["input_ids"]
-        if len(found) != 1:
-            raise ValueError(f"`token` must be one token of the model, {token!r} is {len(found)}")
-        chosen = found[0]
-    direction = torch.full((seen.output.shape[-1],), -1 / seen.output.shape[-1])
+def _logit(seen: Operator, tokenizer: Any, token: str, against: str) -> tuple[Tensor, str]:
+    """The logit of a token counted from the mean, or against another token's."""
+    width = seen.output.shape[-1]
+    chosen = _token_id(tokenizer, token, "token") if token else int(seen.output[-1].argmax())
+    named = f"the logit of {tokenizer.decode([chosen])!r}"
+    direction = torch.full((width,), 0.0 if against else -1 / width).to(seen.output)
     direction[chosen] += 1.0
-    return direction, f"the logit of {tokenizer.decode([chosen])!r}"
+    if not against:
+        return direction, named
+    other = _token_id(tokenizer, against, "against")
+    if other == chosen:
+        raise ValueError(f"{against!r} is the token itself, so nothing is left of the difference; name another one")
+    direction[other] -= 1.0
+    return direction, f"{named} minus that of {tokenizer.decode([other])!r}"
+
+
+def _token_id(tokenizer: Any, token: str, option: str) -> int:
+    found = tokenizer(token, add_special_tokens=False)["input_ids"]
+    if len(found) != 1:
+        raise ValueError(f"`{option}` must be one token of the model, {token!r} is {len(found)}")
+    return found[0]
 
 
 def _coordinate(seen: Operator, coordinate: int) -> Tensor:

@@ -14,10 +14,10 @@ from scipy.spatial import KDTree
 from torch import Tensor, nn
 
 from headcount.certificates.minima import minima_of
-from headcount.papers.head_count import steepness_width
 from headcount.papers.head_count.collisions.placement import Placement, place
 from headcount.papers.head_count.collisions.sight import Sight, sight_of
-from headcount.results import Bound
+from headcount.papers.head_count.steepness import GELU_SLOPE, steepness_width
+from headcount.results import Basis, Bound, Claim, Evidence, Predicate
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
@@ -43,6 +43,7 @@ class Collision:
     embed_dim: int
     outer_slope: float  # a bound of |dF_0/dz|
     looked_at: int
+    activation_slope: float = 1.0  # of the read-out: 1 for ReLU, 1.13 for GELU
 
     @property
     def steepness(self) -> float:
@@ -60,7 +61,23 @@ class Collision:
     def width(self, eps: float = 0.0) -> Bound:
         """The width below which no read-out with weights at most 1 on this attention is within eps of the target."""
         # Within eps of both targets, the outputs differ by at least target_gap - 2 eps.
-        return steepness_width(max(0.0, self.target_gap - 2 * eps), self.attention_distance, self.embed_dim)
+        return steepness_width(
+            max(0.0, self.target_gap - 2 * eps), self.attention_distance, self.embed_dim, self.activation_slope
+        )
+
+    def claim(self, eps: float = 0.0) -> Claim:
+        """What the two sequences show of read-outs on this attention, with what Lemma 4 asks of them."""
+        subject = f"a read-out that brings this attention within {eps:.3g} of the target"
+        if not self.collides(eps):
+            seen = Evidence(planned=self.looked_at, entered=self.looked_at, rows=self.looked_at)
+            return Claim(
+                f"within {eps:.3g} of the target, this attention",
+                Predicate.APART,
+                basis=Basis("measured"),
+                evidence=seen,
+            )
+        width = self.width(eps)
+        return Claim(subject, Predicate.CONFUSED, width, Basis("proved"), width.source, width.given)
 
     def as_row(self, eps: float = 0.0) -> dict[str, Any]:
         """The numbers as one flat machine-readable row."""
@@ -78,6 +95,7 @@ class Collision:
             "width": self.width(eps).value,
             "collides": self.collides(eps),
             "looked_at": self.looked_at,
+            "claim": self.claim(eps).to_json(),
         }
 
 
@@ -88,7 +106,7 @@ class Collision:
     hypotheses=(
         Checked("one layer of softmax attention"),
         Checked("distinct minimisers on the box"),
-        Checked("enough free positions"),
+        Checked("free positions left beside the favourites"),
         "fewer heads than retrievals",
     ),
 )
@@ -112,9 +130,15 @@ def collide(
     best = max((_measured(task, net, placement, a, b) for a, b in pairs), key=lambda found: found[0] / found[1])
     gap, distance, first, second = best
     sight, slope = tables.sight, math.hypot(*minima.outer.partial_bounds())
-    return Collision(
-        first, second, placement, gap, distance, sight.heads, sight.head_dim, sight.embed_dim, slope, looked_at
-    )
+    sizes = sight.heads, sight.head_dim, sight.embed_dim
+    return Collision(first, second, placement, gap, distance, *sizes, slope, looked_at, _slope(net))
+
+
+def _slope(net: nn.Module) -> float:
+    """The largest slope of the read-out's activation; of a network without a read-out of its own, that of ReLU."""
+    read_out = getattr(net, "read_out", None)
+    smooth = isinstance(read_out, nn.Module) and any(isinstance(part, nn.GELU) for part in read_out.modules())
+    return GELU_SLOPE if smooth else 1.0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A group of members under the address by which a process claims it."""
+"""A group of members under the address of its lease."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from headcount.results.store import address
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import Padded
 
-__all__ = ["ClaimedBank"]
+__all__ = ["LeasedBank"]
 
 
 @dataclass(frozen=True)
-class ClaimedBank:
-    """A group of members, the runs they stand for, and the address under which a process claims them."""
+class LeasedBank:
+    """A group of members, the runs they stand for, and the address under which a process has them on lease."""
 
     members: tuple[Member, ...]
     runs: tuple[str, ...]
     address: str
 
     @classmethod
-    def of(cls, members: Sequence[Member], recipe: Recipe) -> ClaimedBank:
+    def of(cls, members: Sequence[Member], recipe: Recipe) -> LeasedBank:
         """The bank of these members."""
         runs = tuple(member.run(recipe) for member in members)
         return cls(tuple(members), runs, address({"runs": runs}))

@@ -16,9 +16,11 @@ from torch import Tensor, nn
 
 from headcount.nets.pretrained.batches import TextBatch, pooled
 
+__all__ = ["RankingSet", "Encoded", "collection_of", "cranfield", "interval", "ndcg", "trec_dl"]
+
 
 @dataclass(frozen=True)
-class Collection:
+class RankingSet:
     """Queries with graded judgements (higher is better) and, for each, the documents to be ranked."""
 
     name: str
@@ -27,13 +29,13 @@ class Collection:
     grades: dict[str, dict[str, int]]
     candidates: dict[str, list[str]]
 
-    def part(self, count: int) -> Collection:
+    def part(self, count: int) -> RankingSet:
         """The first `count` queries in the order of their hash-like ids, with the documents they need."""
         keep = (
             sorted(self.queries, key=lambda q: (int(q) * 2654435761) % 2**32)[:count] if count else list(self.queries)
         )
         needed = {d for q in keep for d in self.candidates[q]}
-        return Collection(
+        return RankingSet(
             self.name,
             {q: self.queries[q] for q in keep},
             {d: self.documents[d] for d in sorted(needed)},
@@ -42,26 +44,38 @@ class Collection:
         )
 
 
-def trec_dl(path: Path) -> Collection:
+def collection_of(path: Path) -> RankingSet:
+    """A set of judged queries from its file: MS MARCO with BM25's candidates, or documents as Cranfield has them."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no ranking set at {path}")
+    data = _unpacked(path)
+    if "bm25_top100" in data:
+        return trec_dl(path)
+    if "docs" in data and "qrels" in data:
+        return cranfield(path)
+    raise ValueError(f"{path} is no ranking set: it must hold queries, qrels, and docs or passages with bm25_top100")
+
+
+def trec_dl(path: Path) -> RankingSet:
     """TREC-DL 2019 + 2020 over MS MARCO passages: rerank BM25's top 100."""
     data: dict[str, Any] = _unpacked(path)
     needed = {p for q in data["queries"] for p in data["bm25_top100"][q]}
     passages = {p: data["passages"][p] for p in sorted(needed)}
-    return Collection("TREC-DL 19+20", data["queries"], passages, data["qrels"], data["bm25_top100"])
+    return RankingSet("TREC-DL 19+20", data["queries"], passages, data["qrels"], data["bm25_top100"])
 
 
-def cranfield(path: Path) -> Collection:
+def cranfield(path: Path) -> RankingSet:
     """Cranfield 1400: rank all documents. Grades 1 (best) to 4 become 4 to 1; the undefined -1 is dropped."""
     data: dict[str, Any] = _unpacked(path)
     documents = {d: entry["text"] or entry["title"] or "." for d, entry in data["docs"].items()}
     grades = {q: {d: 5 - g for d, g in found.items() if g > 0} for q, found in data["qrels"].items()}
-    return Collection("Cranfield", data["queries"], documents, grades, {q: list(documents) for q in data["queries"]})
+    return RankingSet("Cranfield", data["queries"], documents, grades, {q: list(documents) for q in data["queries"]})
 
 
 class Encoded:
     """A collection cut into token ids once, for every model that will be tried on it."""
 
-    def __init__(self, collection: Collection, tokenizer: Any, length: int) -> None:
+    def __init__(self, collection: RankingSet, tokenizer: Any, length: int) -> None:
         self.collection = collection
         texts = [*collection.documents.values(), *collection.queries.values()]
         self.ids: list[list[int]] = tokenizer(texts, truncation=True, max_length=length)["input_ids"]
@@ -126,5 +140,8 @@ def _batch(rows: list[list[int]], device: str) -> TextBatch:
 
 
 def _unpacked(path: Path) -> dict[str, Any]:
-    with gzip.open(path) as packed:
-        return json.load(packed)
+    try:
+        with gzip.open(path) as packed:
+            return json.load(packed)
+    except (OSError, ValueError) as problem:
+        raise ValueError(f"{path} is not a gzipped JSON file: {problem}") from None

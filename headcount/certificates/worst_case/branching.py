@@ -1,0 +1,248 @@
+"""Branch and bound for a whole bank: boxes of many members in one queue, split until every bound is low enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from headcount.certificates.worst_case.error_bounds import ErrorBounds, Provable, error_bounds
+from headcount.certificates.worst_case.sloped_targets import SlopedTarget
+
+__all__ = ["Boxes", "Leaves", "SearchLimits", "Progress", "Search", "bounds_of", "sorted_hull", "tiles"]
+
+PATIENCE = (64, 8, 1)  # members get these parts of their boxes in turn, so that a hard one keeps no other waiting
+NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # held at once by one step of a bound, some thirty times
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Boxes of tokens, whose they are, and what is known of |error| on each (infinite for the first)."""
+
+    member: Int[Tensor, " boxes"]
+    lo: Float[Tensor, "boxes length token_dim"]
+    hi: Float[Tensor, "boxes length token_dim"]
+    upper: Float[Tensor, " boxes"]
+
+    def __len__(self) -> int:
+        return len(self.member)
+
+    def __getitem__(self, rows: Tensor | slice) -> Boxes:
+        return Boxes(self.member[rows], self.lo[rows], self.hi[rows], self.upper[rows])
+
+    @classmethod
+    def joined(cls, parts: list[Boxes]) -> Boxes:
+        """Several sets of boxes as one."""
+        return cls(*(torch.cat([getattr(p, name) for p in parts]) for name in ("member", "lo", "hi", "upper")))
+
+    def halves(self, guilt: Tensor) -> Boxes:
+        """Every box cut in two across its guiltiest side; both halves have the same number as their common face."""
+        lo, hi = self.lo.flatten(1), self.hi.flatten(1)
+        side = guilt.flatten(1).argmax(1, keepdim=True)
+        cut = (lo.gather(1, side) + hi.gather(1, side)) / 2
+        left, right = hi.scatter(1, side, cut), lo.scatter(1, side, cut)
+        return Boxes(
+            self.member.repeat(2),
+            torch.cat([lo, right]).view(-1, *self.lo.shape[1:]),
+            torch.cat([left, hi]).view(-1, *self.lo.shape[1:]),
+            self.upper.repeat(2),
+        )
+
+
+def sorted_hull(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
+    """The least box around those sequences of a box whose tokens rise in their first coordinate; lo > hi where none do.
+
+    >>> lo, hi = sorted_hull(torch.tensor([[[0.5], [0.0]]]), torch.tensor([[[1.0], [0.75]]]))
+    >>> lo.flatten(), hi.flatten()
+    (tensor([0.5000, 0.5000]), tensor([0.7500, 0.7500]))
+    """
+    first = lo[..., :1].cummax(-2).values
+    last = hi[..., :1].flip(-2).cummin(-2).values.flip(-2)
+    return torch.cat([first, lo[..., 1:]], -1), torch.cat([last, hi[..., 1:]], -1)
+
+
+def tiles(member: Int[Tensor, " boxes"], models: int, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Boxes into tiles of `rows` boxes of one member: the members of the tiles, every box's tile and its row there.
+
+    >>> tiles(torch.tensor([0, 2, 0, 0]), 3, 2)
+    (tensor([0, 0, 2]), tensor([0, 2, 0, 1]), tensor([0, 0, 1, 0]))
+    """
+    order = member.argsort(stable=True)
+    counts = torch.bincount(member, minlength=models)
+    needed = (counts + rows - 1) // rows
+    before, boxes = needed.cumsum(0) - needed, counts.cumsum(0) - counts
+    place = torch.arange(len(member), device=member.device) - boxes[member[order]]
+    tile, row = torch.empty_like(member), torch.empty_like(member)
+    tile[order], row[order] = before[member[order]] + place // rows, place % rows
+    return torch.arange(models, device=member.device).repeat_interleave(needed), tile, row
+
+
+@dataclass(frozen=True)
+class SearchLimits:
+    """When a search ends before it has closed: boxes of one member, and seconds for all."""
+
+    boxes: int = 20_000_000
+    seconds: float = 60.0
+
+
+@dataclass(eq=False)
+class Leaves:
+    """The boxes on which a bound was low enough, kept where somebody asks for them, and their bounds."""
+
+    most: int = 0
+    parts: list[Boxes] = field(default_factory=list)
+
+    def add(self, boxes: Boxes) -> None:
+        """Keep these too, while there is room; with one too many, none is kept."""
+        if self.most and sum(map(len, self.parts)) + len(boxes) <= self.most:
+            self.parts.append(boxes)
+        elif self.most:
+            self.most, self.parts = 0, []
+
+    @property
+    def whole(self) -> bool:
+        """Whether every leaf was kept."""
+        return self.most > 0
+
+    def joined(self) -> Boxes:
+        """All of them."""
+        return Boxes.joined(self.parts)
+
+
+Progress = Callable[[int, int], None]  # boxes looked at, boxes left
+
+
+class Search:
+    """The state of a bank's proof: for every member the largest error met, where, and a bound that holds everywhere.
+
+    A box whose bound is at most `ratio` times the largest error met is done; another is cut in two. The newest are
+    looked at first, so that the queue holds some chunks times its depth, never the whole last level.
+    """
+
+    def __init__(
+        self,
+        net: Provable,
+        target: SlopedTarget,
+        low: float,
+        high: float,
+        *,
+        ratio: float,
+        lower: Float[Tensor, " models"],
+        worst: Float[Tensor, "models length token_dim"],
+        leaves: Leaves | None = None,
+        sort: bool | None = None,
+    ) -> None:
+        self.net, self.target, self.ratio = net, target, ratio
+        self.lower, self.worst = lower.clone(), worst.clone()
+        shape, device = worst.shape, worst.device
+        self.sort = net.same_places and target.exchangeable if sort is None else sort
+        self.done = torch.zeros_like(self.lower)
+        self.looked = torch.zeros(len(net), dtype=torch.int64, device=device)
+        self.open = torch.zeros_like(self.looked)
+        self.left = torch.zeros_like(self.lower)  # what the boxes that were given up are bounded by
+        self.leaves = leaves or Leaves()
+        first = torch.full(shape, low, dtype=torch.float64, device=device)
+        last = torch.full(shape, high, dtype=torch.float64, device=device)
+        everyone = torch.arange(len(net), device=device)
+        self.queue = [Boxes(everyone, first, last, torch.full_like(self.lower, torch.inf))]
+        self.parked: list[Boxes] = []
+        self.chunk = max(64, NUMBERS[device.type] // net.numbers)
+
+    @torch.no_grad()
+    def run(self, budget: SearchLimits, on_progress: Progress | None = None) -> None:
+        """Look at boxes until none is left or a limit is reached; boxes left then count as open."""
+        end = time.perf_counter() + budget.seconds
+        for share in PATIENCE:
+            self._until(max(1, budget.boxes // share), end, on_progress)
+            self.queue, self.parked = [*self.queue, *self.parked], []
+        for boxes in self.queue:
+            self._give_up(boxes)
+        self.queue = []
+
+    def _until(self, most: int, end: float, on_progress: Progress | None) -> None:
+        """Look at boxes of members that had fewer than so many; those of others are parked."""
+        rounds = 0
+        while self.queue and time.perf_counter() < end:
+            taken = self._taken()
+            spent = (self.looked >= most)[taken.member]
+            if bool(spent.any()):
+                self.parked.append(taken[spent])
+                taken = taken[~spent]
+            if len(taken):
+                self._step(taken)
+            rounds += 1
+            if on_progress is not None and rounds % 16 == 0:
+                on_progress(int(self.looked.sum()), sum(map(len, self.queue)))
+
+    @property
+    def upper(self) -> Float[Tensor, " models"]:
+        """The proved bound of every member."""
+        return torch.maximum(self.done, self.left)
+
+    def _taken(self) -> Boxes:
+        parts: list[Boxes] = []
+        count = 0
+        while self.queue and count < self.chunk:
+            parts.append(self.queue.pop())
+            count += len(parts[-1])
+        whole = Boxes.joined(parts) if len(parts) > 1 else parts[0]
+        if len(whole) > self.chunk:
+            self.queue.append(whole[self.chunk :])
+        return whole[: self.chunk]
+
+    def _step(self, boxes: Boxes) -> None:
+        bounds = self._bounds(boxes)
+        self.looked += torch.bincount(boxes.member, minlength=len(self.net))
+        self._meet(boxes, bounds.middle[0])
+        upper = torch.minimum(bounds.upper[0], boxes.upper)
+        boxes = Boxes(boxes.member, boxes.lo, boxes.hi, upper)
+        high = upper > self.ratio * self.lower[boxes.member]
+        done = boxes[~high]
+        self.done.scatter_reduce_(0, done.member, done.upper, "amax")
+        if self.leaves.most:
+            self.leaves.add(done)
+        rest = boxes[high].halves(bounds.guilt[0][high])
+        if self.sort:
+            lo, hi = sorted_hull(rest.lo, rest.hi)
+            rest = rest[(lo <= hi).flatten(1).all(1)]
+        if len(rest):
+            self.queue.append(rest)
+
+    def _give_up(self, boxes: Boxes) -> None:
+        self.left.scatter_reduce_(0, boxes.member, boxes.upper, "amax")
+        self.open += torch.bincount(boxes.member, minlength=len(self.net))
+
+    def _meet(self, boxes: Boxes, middle: Tensor) -> None:
+        """Raise the largest errors met by those in the middles of boxes."""
+        before = self.lower.clone()
+        self.lower.scatter_reduce_(0, boxes.member, middle, "amax")
+        better = middle == self.lower[boxes.member]
+        rows = (better & (middle > before[boxes.member])).nonzero().flatten()
+        lo, hi = self._hull(boxes[rows])
+        self.worst[boxes.member[rows]] = (lo + hi) / 2
+
+    def _hull(self, boxes: Boxes) -> tuple[Tensor, Tensor]:
+        return sorted_hull(boxes.lo, boxes.hi) if self.sort else (boxes.lo, boxes.hi)
+
+    def _bounds(self, boxes: Boxes) -> ErrorBounds:
+        lo, hi = self._hull(boxes)
+        return bounds_of(self.net, self.target, boxes.member, lo, hi)
+
+
+def bounds_of(
+    net: Provable, target: SlopedTarget, member: Int[Tensor, " boxes"], lo: Tensor, hi: Tensor
+) -> ErrorBounds:
+    """Bounds of boxes of any members, in their order: tiles of boxes that share a member's parameters."""
+    if len(net) == 1:
+        return error_bounds(net, target, lo[None], hi[None])
+    shared = len(member) // max(1, int(member.unique().numel()))
+    rows = max(1, min(256, 1 << max(0, shared.bit_length() - 1)))
+    who, tile, row = tiles(member, len(net), rows)
+    shape = (len(who), rows, *lo.shape[1:])
+    padded = [lo.new_zeros(shape).index_put_((tile, row), part) for part in (lo, hi)]
+    found = error_bounds(net.of(who), target.of(who), *padded)
+    return ErrorBounds(*(part[tile, row][None] for part in (found.upper, found.least, found.middle, found.guilt)))

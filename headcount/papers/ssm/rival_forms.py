@@ -1,0 +1,213 @@
+"""One filter in four forms at equal bits: nested chains, second-order sections, lattice, balanced state space.
+
+A form has so many numbers; at a budget of B bits each gets B over that many. What counts is the response: relative L2
+of the kernel over ten time constants, and the worst error of the gain in dB down to 60 dB below its peak.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.signal
+
+from headcount.papers.ssm.chains import by_angle, by_modulus
+from headcount.papers.ssm.interchange import to_sos, to_tf
+from headcount.papers.ssm.quantise import FixedPoint, least_reach, quantise, quantise_sos, rms_gap, sos_impulse
+from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
+
+__all__ = ["FilterForm", "form_rows", "forms_of", "winners"]
+
+FLOAT32 = 32
+DEEP = "nested chains"
+DEPTHS = (1, 2, 3, 4, 6, 8)
+LONGEST, SHORTEST = 1 << 14, 256
+FLOOR = 1e-3  # of the peak of the gain: below it dB say nothing
+Kernel = Callable[[int, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class FilterForm:
+    """A way to store a filter: its real numbers, and the kernel that they give at so many bits each (32: float32)."""
+
+    name: str
+    numbers: int
+    kernel: Kernel
+
+
+def forms_of(system: DiagonalSSM, deep: DeepSSM | None = None) -> tuple[FilterForm, ...]:
+    """The forms of a real filter; without a `deep` one, every depth and grouping of nested chains is a candidate."""
+    if not system.is_real:
+        raise ValueError("sections, lattice and balanced forms are for real kernels; this one is complex")
+    chains = [deep] if deep is not None else _chains(system)
+    found = [FilterForm(DEEP, _reals(one), lambda bits, count, s=one: _deep(s, bits, count)) for one in chains]
+    order = len(to_tf(system)[1]) - 1
+    sos = to_sos(system)
+    found.append(FilterForm("sections", 5 * len(sos), lambda bits, count: _sections(sos, bits, count)))
+    found.append(FilterForm("lattice", 2 * order + 1, lambda bits, count: _lattice(system, bits, count)))
+    found.append(FilterForm("balanced", order**2 + 2 * order + 1, lambda bits, count: _balanced(system, bits, count)))
+    return tuple(found)
+
+
+def form_rows(
+    system: DiagonalSSM, bits: Iterable[int] = (8, 12, 16, FLOAT32), deep: DeepSSM | None = None
+) -> list[dict[str, Any]]:
+    """A row for each budget and form: bits per number, relative L2 of the kernel, worst dB; the best depth of chains.
+
+    The budget is that of second-order sections at so many bits a number; float32 gives every number 32.
+    """
+    forms, count = forms_of(system, deep), _count(system)
+    wanted = np.real(system.impulse(count))
+    sections = next(form.numbers for form in forms if form.name == "sections")
+    rows = []
+    for b in bits:
+        found = dict[str, dict[str, Any]]()
+        for form in forms:
+            own = b if b == FLOAT32 else min(52, sections * b // form.numbers)
+            gap, worst = _lost(form, own, wanted) if own >= 2 else (math.inf, math.inf)
+            row = {"budget": b, "form": form.name, "numbers": form.numbers, "bits": own, "gap": gap, "worst dB": worst}
+            if form.name not in found or gap < found[form.name]["gap"]:
+                found[form.name] = row
+        rows += found.values()
+    return rows
+
+
+def winners(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Who keeps the response best at each budget, in one sentence."""
+    by_budget: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_budget.setdefault(row["budget"], []).append(row)
+    parts = []
+    for budget, group in by_budget.items():
+        first, second = sorted(group, key=lambda row: row["gap"])[:2]
+        where = "in float32" if budget == FLOAT32 else f"at {budget} bits"
+        if not math.isfinite(first["gap"]):
+            parts.append(f"{where} none is stable")
+            continue
+        times = second["gap"] / first["gap"] if first["gap"] > 0 else math.inf
+        ahead = f"{times:.1f} times before {second['form']}" if math.isfinite(times) else "alone"
+        parts.append(f"{where} {first['form']} ({first['gap']:.1e}, {ahead})")
+    return "the response is kept best " + ", ".join(parts)
+
+
+def _chains(system: DiagonalSSM) -> list[DeepSSM]:
+    found = []
+    for depth in DEPTHS:
+        for deal in (by_modulus, by_angle):
+            try:
+                found.append(system.deepen(depth, deal=deal))
+            except ValueError:  # a response that this grouping would lose
+                continue
+    return found
+
+
+def _count(system: DiagonalSSM) -> int:
+    """Ten time constants of the slowest pole."""
+    slowest = float(np.abs(system.poles).max(initial=0.0))
+    return int(min(max(10 / max(1 - slowest, 1e-9), SHORTEST), LONGEST))
+
+
+def _lost(form: FilterForm, bits: int, wanted: np.ndarray) -> tuple[float, float]:
+    kernel = np.real(form.kernel(bits, len(wanted)))
+    gap = rms_gap(kernel, wanted)
+    if not math.isfinite(gap):
+        return math.inf, math.inf
+    gain, got = np.abs(np.fft.rfft(wanted, 8192)), np.abs(np.fft.rfft(kernel, 8192))
+    seen = gain > FLOOR * gain.max()
+    return gap, float(np.abs(20 * np.log10(np.maximum(got[seen], 1e-300) / gain[seen])).max())
+
+
+def _reals(deep: DeepSSM) -> int:
+    """Stored real numbers: the real and imaginary parts that are not 0."""
+    parts = [*(layer.poles for layer in deep.layers), *(layer.weights for layer in deep.layers), deep.readout]
+    return int(sum((np.real(p) != 0).sum() + (np.imag(p) != 0).sum() for p in parts))
+
+
+def _deep(deep: DeepSSM, bits: int, count: int) -> np.ndarray:
+    if bits != FLOAT32:
+        return quantise(deep, FixedPoint(bits)).impulse(count)
+    from headcount.papers.ssm.layer import Layer
+
+    layers = [Layer(_single(layer.poles), _single(layer.weights)) for layer in deep.layers]
+    return DeepSSM(layers, _single(deep.readout)).impulse(count)
+
+
+def _single(numbers: np.ndarray) -> np.ndarray:
+    kind = np.complex64 if np.iscomplexobj(numbers) else np.float32
+    return numbers.astype(kind).astype(np.complex128 if np.iscomplexobj(numbers) else float)
+
+
+def _rounded(numbers: np.ndarray, bits: int, reach: float | None = None) -> np.ndarray:
+    if bits == FLOAT32:
+        return _single(np.asarray(numbers, dtype=float))
+    return FixedPoint(bits, reach or least_reach(numbers)).weights(np.asarray(numbers, dtype=float))[0]
+
+
+def _sections(sos: np.ndarray, bits: int, count: int) -> np.ndarray:
+    return sos_impulse(_single(sos) if bits == FLOAT32 else quantise_sos(sos, FixedPoint(bits)), count)
+
+
+def _lattice(system: DiagonalSSM, bits: int, count: int) -> np.ndarray:
+    """Reflection coefficients and taps, by steps down from the denominator; stable as long as they are below 1."""
+    b, a = (np.real(part) for part in to_tf(system))
+    order = len(a) - 1
+    reflections, polynomials = np.zeros(order), [a / a[0]]
+    for m in range(order, 0, -1):
+        now = polynomials[-1]
+        reflections[m - 1] = now[m]
+        if abs(now[m]) >= 1:
+            return np.full(count, np.inf)
+        polynomials.append((now[:m] - now[m] * now[m:0:-1]) / (1 - now[m] ** 2))
+    polynomials.reverse()
+    taps, left = np.zeros(order + 1), np.zeros(order + 1)
+    left[: len(b)] = b / a[0]
+    for m in range(order, -1, -1):
+        taps[m] = left[m]
+        left[: m + 1] -= taps[m] * polynomials[m][::-1]
+    kept = _rounded(reflections, bits, 1.0)
+    if (np.abs(kept) >= 1).any():
+        return np.full(count, np.inf)
+    return _lattice_kernel(kept, _rounded(taps, bits), count)
+
+
+def _lattice_kernel(reflections: np.ndarray, taps: np.ndarray, count: int) -> np.ndarray:
+    order, out = len(reflections), np.zeros(count)
+    back = np.zeros(order + 1)
+    for t in range(count):
+        forward, now = 1.0 if t == 0 else 0.0, np.zeros(order + 1)
+        for m in range(order, 0, -1):
+            forward -= reflections[m - 1] * back[m - 1]
+            now[m] = reflections[m - 1] * forward + back[m - 1]
+        now[0] = forward
+        back, out[t] = now, taps @ now
+    return out
+
+
+def _balanced(system: DiagonalSSM, bits: int, count: int) -> np.ndarray:
+    """State space in balanced coordinates: controllable and observable alike in every direction."""
+    b, a = (np.real(part) for part in to_tf(system))
+    A, B, C, D = scipy.signal.tf2ss(np.pad(b, (0, len(a) - len(b))), a)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # poles near the circle: what is lost shows in the response
+            reach = scipy.linalg.solve_discrete_lyapunov(A, B @ B.T)
+            seen = scipy.linalg.solve_discrete_lyapunov(A.T, C.T @ C)
+        root = np.linalg.cholesky(reach + 1e-14 * np.trace(reach) * np.eye(len(A)))
+        left, squares, _ = np.linalg.svd(root.T @ seen @ root)
+        turn = root @ left / np.maximum(squares, squares[0] * 1e-14) ** 0.25
+        back = np.linalg.inv(turn)
+        A, B, C = (_rounded(part, bits) for part in (back @ A @ turn, back @ B, C @ turn))
+    except np.linalg.LinAlgError:
+        return np.full(count, np.inf)
+    if np.abs(np.linalg.eigvals(A)).max() >= 1:
+        return np.full(count, np.inf)
+    out, state = np.zeros(count), B[:, 0]
+    out[0] = _rounded(D, bits)[0, 0]
+    for t in range(1, count):
+        out[t], state = C[0] @ state, A @ state
+    return out

@@ -1,0 +1,70 @@
+"""What a bench says: its rows in order, and whether ours comes first at equal budget or where not. No torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["bench_lines", "bench_verdict", "beaten"]
+
+OURS = "headcount"
+Row = Mapping[str, Any]
+
+
+def bench_lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Rows for people: by length, part and budget, the best first."""
+    order = sorted(rows, key=lambda r: (r["length"], r["part"], -r["keep"], r["ratio"]))
+    return [
+        {
+            "part": r["part"],
+            "keep": r["keep"],
+            "length": str(r["length"]),
+            "method": r["method"],
+            "perplexity x": f"{r['ratio']:.3f}",
+            "interval": f"[{r['low']:.3f}, {r['high']:.3f}]" if not math.isnan(r["low"]) else "-",
+            "cache": f"{r['cache']:.0%}",
+        }
+        for r in order
+    ]
+
+
+def beaten(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """The rows of others at a budget that we have too: those behind us by their paired interval, and all others."""
+    behind, rest = [], []
+    for row in rows:
+        ours = [r for r in rows if r["method"] == OURS and _cell(r) == _cell(row)]
+        if ours and row["method"] != OURS:
+            (behind if _lead(row["losses"], ours[0]["losses"]) > 0 else rest).append(row)
+    return behind, rest
+
+
+def bench_verdict(rows: Sequence[Row]) -> str:
+    """Ours first at equal budget, or where not.
+
+    >>> row = {"part": "both", "keep": 0.75, "length": 512, "method": "headcount", "losses": [1.0, 1.1, 1.2]}
+    >>> bench_verdict([row, row | {"method": "other", "losses": [2.0, 2.2, 2.2]}])
+    'ours comes first at equal budget in all 1 comparisons'
+    """
+    behind, rest = beaten(rows)
+    if not rest:
+        return f"ours comes first at equal budget in all {len(behind)} comparisons"
+    where = "; ".join(f"{r['method']} ({r['part']}, {r['keep']:g}, {r['length']} tokens)" for r in rest)
+    compared = len(behind) + len(rest)
+    return f"ours comes first in {len(behind)} of {compared} comparisons at equal budget, and not against {where}"
+
+
+def _cell(row: Row) -> tuple[Any, ...]:
+    return row["part"], row["keep"], row["length"]
+
+
+def _lead(losses: Sequence[float], ours: Sequence[float]) -> float:
+    """By how much another loses more than we do, at the lower end of the paired 95% interval over windows."""
+    change = [a - b for a, b in zip(losses, ours, strict=True)]
+    mean, count = sum(change) / len(change), len(change)
+    if count < 2:
+        return mean
+    from scipy.stats import t
+
+    spread = math.sqrt(sum((x - mean) ** 2 for x in change) / (count - 1) / count)
+    return mean - float(t.ppf(0.975, count - 1)) * spread

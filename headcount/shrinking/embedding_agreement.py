@@ -1,0 +1,104 @@
+"""What became of a sentence encoder: how like its embeddings are to the original's, and how well it still ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from headcount.nets.pretrained.batches import Readout, TextBatch
+from headcount.shrinking.ranking import Encoded, interval
+
+__all__ = ["EmbeddingAgreement", "RankingChange", "agreement", "ranking_change"]
+
+
+@dataclass(frozen=True)
+class EmbeddingAgreement:
+    """Mean cosine of a model's read-outs to the original's, text by text, with a 95% interval of the mean."""
+
+    cosine: float
+    low: float
+    high: float
+    texts: int
+
+    @property
+    def loss(self) -> float:
+        return 1 - self.cosine
+
+    @property
+    def sentence(self) -> str:
+        """The figure with its interval.
+
+        >>> EmbeddingAgreement(0.9912, 0.99, 0.9925, 32).sentence
+        'cosine to the original 0.991 [0.990, 0.993] over 32 texts'
+        """
+        return f"cosine to the original {self.cosine:.3f} [{self.low:.3f}, {self.high:.3f}] over {self.texts} texts"
+
+    def as_row(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RankingChange:
+    """nDCG@10 of a set of queries, and its change from the original with a 95% interval over queries, paired."""
+
+    collection: str
+    original: float
+    ndcg: float
+    low: float
+    high: float
+    queries: int
+
+    @property
+    def change(self) -> float:
+        return self.ndcg - self.original
+
+    @property
+    def sentence(self) -> str:
+        """The figure with its interval.
+
+        >>> RankingChange("Cranfield", 0.436, 0.431, -0.009, -0.001, 225).sentence
+        'nDCG@10 0.431, -0.005 [-0.009, -0.001] on Cranfield'
+        """
+        span = f"[{self.low:+.3f}, {self.high:+.3f}]"
+        return f"nDCG@10 {self.ndcg:.3f}, {self.change:+.3f} {span} on {self.collection}"
+
+    def as_row(self) -> dict[str, Any]:
+        return {**asdict(self), "change": self.change}
+
+
+@torch.no_grad()
+def read_outs(model: nn.Module, batches: Sequence[TextBatch], read: Readout) -> list[Float[Tensor, "batch numbers"]]:
+    """What is read out of a model, one row per text."""
+    return [read(model, batch).flatten(1) for batch in batches]
+
+
+def agreement(found: Sequence[Tensor], originals: Sequence[Tensor]) -> EmbeddingAgreement:
+    """Compare read-outs with the original's.
+
+    >>> one = torch.tensor([[3.0, 4.0]])
+    >>> agreement([one], [2 * one]).cosine
+    1.0
+    """
+    pairs = zip(found, originals, strict=True)
+    cosines = torch.cat([nn.functional.cosine_similarity(a.double(), b.double(), dim=1) for a, b in pairs])
+    mean, count = float(cosines.mean()), len(cosines)
+    wide = 0.0
+    if count > 1:
+        from scipy.stats import t
+
+        wide = float(t.ppf(0.975, count - 1) * cosines.std() / math.sqrt(count))
+    return EmbeddingAgreement(mean, mean - wide, min(1.0, mean + wide), count)
+
+
+def ranking_change(texts: Encoded, model: nn.Module, originals: dict[str, float]) -> RankingChange:
+    """How well the model ranks a collection beside the original, query by query."""
+    found = texts.quality(model)
+    low, high = interval([found[q] - originals[q] for q in found])
+    before, after = (sum(x.values()) / len(x) for x in (originals, found))
+    return RankingChange(texts.collection.name, before, after, low, high, len(found))

@@ -1,0 +1,172 @@
+"""All methods on one language model in one run: the same calibration, the same windows, each with its interval.
+
+Rivals are their scores in our pipeline, not their pipelines. Everything was tuned on the calibration text; the text to
+judge on is looked at once a method. Rows are written as they come, and those that are there are not measured again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from headcount.files import whole
+from headcount.nets.pretrained.families import family_of
+from headcount.papers.allocation.moments import PARTS
+from headcount.shrinking.file_bytes import rounded_to
+from headcount.shrinking.language_model import Calibrated
+from headcount.shrinking.loss_plan import LossPlan, loss_plan, putting
+from headcount.shrinking.perplexity import compared, losses_of
+from headcount.shrinking.rival_cuts import RIVALS, groups_removed, in_eight_bits, mixed_keys, rival_plan
+from headcount.shrinking.text_windows import TextSplit
+
+__all__ = ["BenchTrial", "benched", "trials"]
+
+Progress = Callable[[str], None]
+BOTH = "both"
+OURS = "headcount"
+FIRST = (OURS, RIVALS[2].name, RIVALS[1].name)  # the three that are also taken at half the budget, and at length
+WHERE = {"query-key": ("query-key",), "value-output": ("value-output",), BOTH: PARTS}
+
+
+@dataclass(frozen=True)
+class BenchTrial:
+    """One method at one budget and length."""
+
+    method: str
+    source: str
+    part: str
+    keep: float
+    length: int
+
+    @property
+    def key(self) -> tuple[str, str, float, int]:
+        return self.method, self.part, self.keep, self.length
+
+
+def trials(lengths: tuple[int, ...] = (512, 2048), keeps: tuple[float, ...] = (0.75, 0.5)) -> list[BenchTrial]:
+    """All methods at the first length and budget; the first three at the others. The most wanted come first."""
+    named = {r.name: r.source for r in RIVALS} | {OURS: "slopes of the loss, one budget"}
+    found = [BenchTrial(name, named[name], BOTH, keeps[0], lengths[0]) for name in FIRST]
+    found += [BenchTrial(name, named[name], part, keeps[0], lengths[0]) for part in PARTS for name in FIRST]
+    found += [BenchTrial(name, named[name], BOTH, keep, lengths[0]) for keep in keeps[1:] for name in FIRST]
+    rest = [name for name in named if name not in FIRST]
+    found += [BenchTrial(name, named[name], part, keeps[0], lengths[0]) for part in (BOTH, *PARTS) for name in rest]
+    found.append(BenchTrial("whole groups removed", "those the loss leans on least", BOTH, keeps[0], lengths[0]))
+    found.append(
+        BenchTrial("RoRoPE, keys only", "TransMLA's rotation (arXiv 2502.07864)", "query-key", keeps[0], lengths[0])
+    )
+    found.append(BenchTrial("int8", "every matrix, a scale per row", "whole model", 1.0, lengths[0]))
+    found.append(BenchTrial("bf16", "cast", "whole model", 1.0, lengths[0]))
+    found += [BenchTrial(name, named[name], BOTH, keeps[0], length) for length in lengths[1:] for name in FIRST]
+    return found
+
+
+def benched(
+    calibrate: Callable[[TextSplit], Calibrated],
+    splits: Sequence[TextSplit],
+    *,
+    keeps: tuple[float, ...] = (0.75, 0.5),
+    out: Path | None = None,
+    say: Progress = lambda _: None,
+) -> dict[str, Any]:
+    """Measure every trial on the windows kept for judging: all methods at the first split's length, three at others."""
+    lengths = tuple(split.judging.shape[1] for split in splits)
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out and out.exists() else {"rows": []}
+    for length, split in zip(lengths, splits, strict=True):
+        todo = [t for t in trials(lengths, keeps) if t.length == length and not _there(found, t)]
+        if not todo:
+            continue
+        began = time.perf_counter()
+        seen = calibrate(split)
+        found.setdefault("setup", {"model": seen.title})
+        found["setup"][f"at {length}"] = {
+            "seconds of calibration": round(time.perf_counter() - began, 1),
+            "perplexity": float(seen.judged_by.mean().exp()),
+            "tokens to calibrate on": split.calibration.numel(),
+            "tokens to judge on": split.judging.numel(),
+        }
+        for trial in todo:
+            if (row := measured_row(seen, trial)) is not None:
+                found["rows"].append(row)
+                say(f"{trial.method}, {trial.part}, {trial.keep:g}, {length} tokens: x {row['ratio']:.3f}")
+            _keep(found, out)
+    return found
+
+
+def measured_row(seen: Calibrated, trial: BenchTrial) -> dict[str, Any] | None:
+    """One method judged on the windows kept for that; None where this family of models has no such part."""
+    began = time.perf_counter()
+    made = _applied(seen, trial)
+    if made is None:
+        return None
+    share, context = made
+    with torch.no_grad(), context:
+        losses = losses_of(seen.model, seen.split.judging)
+    found = compared(losses, seen.judged_by, seen.length)
+    return {
+        "method": trial.method,
+        "source": trial.source,
+        "part": trial.part,
+        "keep": trial.keep,
+        "length": trial.length,
+        **found.as_row(),
+        "cache": share,
+        "seconds": round(time.perf_counter() - began, 1),
+        "losses": [round(float(x), 5) for x in losses],
+    }
+
+
+def _applied(seen: Calibrated, trial: BenchTrial) -> tuple[float, AbstractContextManager[nn.Module]] | None:
+    """The share of the cache that is left, and the model under the method."""
+    family = family_of(seen.model)
+    layers, units = family.layers(seen.model), [u for u in seen.units if u.part in WHERE.get(trial.part, PARTS)]
+    if trial.method == "int8":
+        return 1.0, in_eight_bits(seen.model)
+    if trial.method == "bf16":
+        return 1.0, rounded_to(seen.model, torch.bfloat16)
+    if not units:
+        return None
+    if trial.method == OURS:
+        return _put(seen, loss_plan(units, trial.keep, seen.means))
+    if trial.method.startswith("whole groups"):
+        whole_plan = loss_plan(units, 1.0, seen.means)
+        return trial.keep, putting(seen.model, groups_removed(whole_plan, trial.keep), seen.means)
+    if trial.method.startswith("RoRoPE"):
+        rotary = all(s.pairs is not None for s in seen.slopes)
+        return (0.5 + trial.keep / 2, _mixed(seen, trial.keep)) if rotary else None
+    rival = next(r for r in RIVALS if r.name == trial.method)
+    plan = rival_plan(family, layers, seen.slopes, seen.means, rival, WHERE[trial.part], trial.keep)
+    return _put(seen, plan)
+
+
+def _put(seen: Calibrated, plan: LossPlan) -> tuple[float, AbstractContextManager[nn.Module]]:
+    """The plan in the model's place, and the share of its cache that is left."""
+    family = family_of(seen.model)
+    layouts = [family.read(layer).layout for layer in family.layers(seen.model)]
+    whole_cache = sum(l.key_rows + l.value_rows for l in layouts)
+    gone = sum(row["of"] - row["sum"] for row in plan.rows())
+    return 1 - gone / whole_cache, putting(seen.model, plan.products(), seen.means)
+
+
+@contextmanager
+def _mixed(seen: Calibrated, keep: float) -> Iterator[nn.Module]:
+    with mixed_keys(seen.model, seen.slopes, keep), putting(seen.model, {}, seen.means) as model:
+        yield model
+
+
+def _there(found: dict[str, Any], trial: BenchTrial) -> bool:
+    return any((r["method"], r["part"], r["keep"], r["length"]) == trial.key for r in found["rows"])
+
+
+def _keep(found: dict[str, Any], out: Path | None) -> None:
+    if out is not None:
+        with whole(out) as scratch:
+            scratch.write_text(json.dumps(found, indent=1), encoding="utf-8")

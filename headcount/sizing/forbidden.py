@@ -1,0 +1,111 @@
+"""What a shape cannot do, whatever its weights: bounds with their hypotheses, a task's asked of its paper."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headcount.refusals import at_least_one
+from headcount.results import Bound
+from headcount.results.bound import Hypothesis
+from headcount.sizing.model_shape import ModelShape
+from headcount.sources import Source
+
+if TYPE_CHECKING:
+    from headcount.tasks import Task
+
+__all__ = ["every_pattern", "forbidding", "memorised", "rank_separation", "task_bounds"]
+
+
+def every_pattern(length: int, head_dim: int, *, embed_dim: int, encoder: bool = True) -> Bound:
+    """The least head_dim with which one head can weigh `length` tokens in every positive way: length - 1.
+
+    Scores of one head are a matrix of rank at most head_dim, and softmax sees each row up to a constant. Adding a
+    constant to each row of log P changes its determinant by a linear function, so some choice makes it singular: rank
+    length - 1 is always enough. For P = softmax(beta I) every choice leaves beta I + c 1^T, of rank length - 1 or more,
+    so no less will do.
+    Source: Bhojanapalli et al. 2020, Theorem 1.
+    Departs: the paper says length, for heads as wide as the tokens; where tokens are wider, one less is enough.
+
+    >>> bound = every_pattern(512, 64, embed_dim=512)
+    >>> bound.value, bound.sizes["every"]
+    (511.0, False)
+    """
+    at_least_one(length=length, head_dim=head_dim, embed_dim=embed_dim)
+    return Bound(
+        "head_dim for every attention pattern",
+        float(length - 1),
+        "exact",
+        Source("bhojanapalli2020rank", "Theorem 1"),
+        (
+            Hypothesis.checked("attention without a mask", encoder),
+            Hypothesis.checked("embed_dim >= length, tokens linearly independent", embed_dim >= length or None),
+        ),
+        meaning="with fewer dimensions some positive weighing of the tokens is out of reach of a single head",
+        sizes={"length": length, "head_dim": head_dim, "every": head_dim >= length - 1},
+    )
+
+
+def memorised(length: int, heads: int, head_dim: int) -> Bound:
+    """One attention layer can memorise heads (min(length, head_dim) - 1) + 1 sequences: more heads, more memory.
+
+    Source: Mahdavi et al. 2024, Theorem 1; its abstract says Omega(heads length).
+    Departs: the constant is as we recall it, and stands as an assumption.
+
+    >>> memorised(512, 8, 64).value
+    505.0
+    """
+    at_least_one(length=length, heads=heads, head_dim=head_dim)
+    return Bound(
+        "sequences that one layer can memorise",
+        float(heads * (min(length, head_dim) - 1) + 1),
+        "lower",
+        Source("mahdavi2024memory", "Theorem 1"),
+        ("queries and contexts linearly independent as the paper asks", "the constant of the theorem as recalled"),
+        meaning="head_dim beyond the length adds nothing to it, heads do",
+        sizes={"length": length, "heads": heads, "head_dim": head_dim},
+    )
+
+
+def rank_separation(embed_dim: int, head_dim: int) -> Bound:
+    """A target that one head of full rank computes takes exponentially many of low rank; no constant is known here.
+
+    Source: Amsel et al. 2024, abstract: exponential in embed_dim, even for short contexts; depth helps for short ones.
+
+    >>> rank_separation(512, 64).vacuous
+    True
+    """
+    at_least_one(embed_dim=embed_dim, head_dim=head_dim)
+    return Bound(
+        "heads of low rank for the biased nearest neighbour",
+        1.0,
+        "lower",
+        Source("amsel2024rank", "the separation of Section 5"),
+        (Hypothesis.checked("head_dim < embed_dim", head_dim < embed_dim),),
+        vacuous=True,
+        meaning="exponential in embed_dim by the abstract; the constants were not read, so nothing is forbidden",
+        sizes={"embed_dim": embed_dim, "head_dim": head_dim},
+    )
+
+
+def task_bounds(task: Task, heads: int, head_dim: int) -> list[Bound]:
+    """What the head-count paper forbids one layer of this shape on a task, where the task states its retrievals."""
+    from headcount.papers.head_count.bounds import few_heads_exponent, linear_max_exponent
+
+    structure = task.structure
+    count = sum(retrieval.count for retrieval in structure.retrievals)
+    if count <= heads:
+        return []
+    linear = all(retrieval.score == "linear" for retrieval in structure.retrievals)
+    asked = linear_max_exponent if linear else few_heads_exponent
+    return [asked(length=structure.length, retrievals=count, heads=heads, head_dim=head_dim, target=structure)]
+
+
+def forbidding(shape: ModelShape, context: int, task: Task | None = None) -> list[Bound]:
+    """Every bound that speaks of this shape, the first layer's heads standing for all."""
+    one = shape.layers[0]
+    found = [
+        every_pattern(context, one.head_dim, embed_dim=shape.embed_dim, encoder=shape.wiring.encoder),
+        memorised(context, one.heads, one.head_dim),
+        rank_separation(shape.embed_dim, one.head_dim),
+    ]
+    return found + (task_bounds(task, one.heads, one.head_dim) if task is not None else [])

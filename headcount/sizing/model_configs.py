@@ -1,0 +1,178 @@
+"""Configurations of Hugging Face models as shapes: to the parameter, without loading torch or transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headcount.files import text_in
+from headcount.refusals import nearest
+from headcount.sizing.model_shape import LayerShape, ModelShape, Wiring
+
+__all__ = ["config_shape", "read_config"]
+
+Config = Mapping[str, Any]
+
+
+def config_shape(config: Config) -> ModelShape:
+    """The shape that a `config.json` describes; `model_type` names its family.
+
+    >>> small = {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257}
+    >>> config_shape(small).parameters
+    124439808
+    """
+    kind = config.get("model_type", "")
+    if kind not in FAMILIES:
+        raise ValueError(f"unknown model_type {kind!r}; {nearest(str(kind), FAMILIES)}")
+    return FAMILIES[kind](config)
+
+
+def read_config(path: str | Path) -> ModelShape:
+    """The shape of a model's folder, or of its config.json."""
+    path = Path(path)
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        found = json.loads(text_in(file))
+    except json.JSONDecodeError as problem:
+        raise ValueError(f"{file} is no JSON: {problem}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} holds no configuration")
+    return config_shape(found.get("text_config", found) if "model_type" not in found else found)
+
+
+def _number(config: Config, *names: str, default: int | None = None) -> int:
+    for name in names:
+        if config.get(name) is not None:
+            return int(config[name])
+    if default is None:
+        raise ValueError(f"the configuration lacks {names[0]}")
+    return default
+
+
+def _windows(config: Config, count: int, every: int = 0) -> list[int]:
+    """What each layer sees: all, or a sliding window; `every` is the rule of a family that lists none."""
+    window = config.get("sliding_window") or 0
+    kinds = config.get("layer_types")
+    if kinds:
+        return [window if kind == "sliding_attention" else 0 for kind in kinds]
+    every = int(config.get("sliding_window_pattern") or every)
+    return [window if every and (i + 1) % every else 0 for i in range(count)]
+
+
+def _shape(config: Config, wiring: Wiring, *, width: int, windows: list[int] | None = None) -> ModelShape:
+    layers = _number(config, "num_hidden_layers", "n_layer")
+    embed = _number(config, "hidden_size", "n_embd")
+    heads = _number(config, "num_attention_heads", "n_head")
+    head_dim = _number(config, "head_dim", default=embed // heads)
+    shared = _number(config, "num_key_value_heads", default=heads)
+    seen = windows or [0] * layers
+    return ModelShape(
+        tuple(LayerShape(heads, head_dim, shared, width, seen[i]) for i in range(layers)),
+        embed,
+        _number(config, "vocab_size"),
+        wiring,
+    )
+
+
+def _gpt2(config: Config) -> ModelShape:
+    embed = _number(config, "n_embd", "hidden_size")
+    places = _number(config, "n_positions", "max_position_embeddings", default=1024)
+    wiring = Wiring(False, True, 2, 2, 1, 0, True, True, True, positions=places)
+    return _shape(config, wiring, width=_number(config, "n_inner", default=4 * embed))
+
+
+def _gpt_j(config: Config) -> ModelShape:
+    embed = _number(config, "n_embd", "hidden_size")
+    wiring = Wiring(False, _tied(config, False), norm=2, norms=1, feed_bias=True, logit_bias=True)
+    return _shape(config, wiring, width=_number(config, "n_inner", default=4 * embed))
+
+
+def _gpt_neox(config: Config) -> ModelShape:
+    biased = bool(config.get("attention_bias", True))
+    wiring = Wiring(False, _tied(config, False), 2, 2, 1, 0, biased, biased, True)
+    return _shape(config, wiring, width=_number(config, "intermediate_size"))
+
+
+def _phi(config: Config) -> ModelShape:
+    wiring = Wiring(False, _tied(config, False), 2, 1, 1, 0, True, True, True, logit_bias=True)
+    return _shape(config, wiring, width=_number(config, "intermediate_size"))
+
+
+def _opt(config: Config) -> ModelShape:
+    places = _number(config, "max_position_embeddings", default=2048) + 2
+    if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
+        raise ValueError("OPT with a table narrower than its layers is not counted here")
+    wiring = Wiring(False, True, 2, 2, 1, 0, True, True, True, positions=places)
+    return _shape(config, wiring, width=_number(config, "ffn_dim"))
+
+
+def _llama(config: Config) -> ModelShape:
+    biased, fed = bool(config.get("attention_bias", False)), bool(config.get("mlp_bias", False))
+    wiring = Wiring(tied=_tied(config, False), read_bias=biased, write_bias=biased, feed_bias=fed)
+    return _shape(config, wiring, width=_number(config, "intermediate_size"))
+
+
+def _mistral(config: Config) -> ModelShape:
+    layers = _number(config, "num_hidden_layers")
+    windows = [config.get("sliding_window") or 0] * layers
+    return _shape(
+        config, Wiring(tied=_tied(config, False)), width=_number(config, "intermediate_size"), windows=windows
+    )
+
+
+def _qwen2(config: Config) -> ModelShape:
+    return _shape(config, Wiring(tied=_tied(config, False), read_bias=True), width=_number(config, "intermediate_size"))
+
+
+def _qwen3(config: Config) -> ModelShape:
+    biased = bool(config.get("attention_bias", False))
+    wiring = Wiring(tied=_tied(config, False), qk_norm=1, read_bias=biased, write_bias=biased)
+    return _shape(config, wiring, width=_number(config, "intermediate_size"))
+
+
+def _gemma(config: Config) -> ModelShape:
+    return _shape(config, Wiring(tied=_tied(config, True)), width=_number(config, "intermediate_size"))
+
+
+def _gemma2(config: Config) -> ModelShape:
+    windows = _windows(config, _number(config, "num_hidden_layers"), every=2)
+    wiring = Wiring(tied=_tied(config, True), norms=4)
+    return _shape(config, wiring, width=_number(config, "intermediate_size"), windows=windows)
+
+
+def _gemma3(config: Config) -> ModelShape:
+    windows = _windows(config, _number(config, "num_hidden_layers"), every=6)
+    wiring = Wiring(tied=_tied(config, True), norms=4, qk_norm=1)
+    return _shape(config, wiring, width=_number(config, "intermediate_size"), windows=windows)
+
+
+def _bert(config: Config) -> ModelShape:
+    """The encoder with its pooler, as `BertModel` holds it."""
+    embed, kinds = _number(config, "hidden_size"), _number(config, "type_vocab_size", default=2)
+    places = _number(config, "max_position_embeddings", default=512)
+    other = kinds * embed + embed * embed + embed
+    wiring = Wiring(False, True, 2, 2, 1, 0, True, True, True, positions=places, encoder=True, other=other)
+    return _shape(config, wiring, width=_number(config, "intermediate_size"))
+
+
+def _tied(config: Config, default: bool) -> bool:
+    return bool(config.get("tie_word_embeddings", default))
+
+
+FAMILIES: dict[str, Callable[[Config], ModelShape]] = {
+    "bert": _bert,
+    "gemma": _gemma,
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma3,
+    "gpt2": _gpt2,
+    "gpt_neox": _gpt_neox,
+    "gptj": _gpt_j,
+    "llama": _llama,
+    "mistral": _mistral,
+    "opt": _opt,
+    "phi": _phi,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+}

@@ -1,0 +1,194 @@
+"""Shapes compared in pairs: the same seeds, the same data order, one pass, each shape at its own best rate.
+
+Rows are written as they come, and a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headcount.files import text_in, whole
+from headcount.sizing.grouped_bank import GroupedBank, Pace
+from headcount.sizing.model_shape import ModelShape
+from headcount.sizing.windows import TokenWindows
+
+__all__ = ["PairedTrial", "TrialRows", "banks", "run"]
+
+Member = tuple[int, float]  # seed and rate
+
+CHECKS = 4  # looks at the held-out windows, evenly spaced
+AT_ONCE = 24  # held-out windows a member reads at a time
+SPARE = 1.15  # a bank is begun only if so many times the longest yet still fits
+
+
+@dataclass(frozen=True)
+class PairedTrial:
+    """What is trained: every shape with every rate and seed, `batch` windows a step, each window once.
+
+    `steps` shortens the pass; 0 is the whole of it.
+    """
+
+    shapes: dict[str, ModelShape] = field(hash=False)
+    rates: tuple[float, ...]
+    seeds: tuple[int, ...]
+    batch: int = 16
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.shapes or not self.rates or not self.seeds:
+            raise ValueError("a trial needs shapes, rates and seeds")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds must differ, got {self.seeds}")
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple((seed, rate) for seed in self.seeds for rate in self.rates)
+
+    def steps_on(self, text: TokenWindows) -> int:
+        """The steps that one pass allows."""
+        most = len(text.train) // self.batch
+        if most < CHECKS:
+            raise ValueError(f"{len(text.train)} windows in batches of {self.batch} make {most} steps; too few")
+        return min(self.steps or most, most)
+
+
+@dataclass
+class TrialRows:
+    """The rows of a trial on disk: written whole after every bank."""
+
+    path: Path
+    facts: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, path: Path, facts: dict[str, Any]) -> TrialRows:
+        """What is there already, if it was made with the same facts."""
+        if not path.exists():
+            return cls(path, facts)
+        held = json.loads(text_in(path))
+        theirs = {name: held.get("facts", {}).get(name) for name in facts}
+        if theirs != facts:
+            wrong = next(name for name in facts if theirs[name] != facts[name])
+            raise ValueError(f"{path} was made with {wrong} {theirs[wrong]}, not {facts[wrong]}; give another file")
+        return cls(path, facts, held["rows"])
+
+    def has(self, shape: str, members: Sequence[Member]) -> bool:
+        there = {(row["shape"], row["seed"], row["rate"]) for row in self.rows}
+        return all((shape, seed, rate) in there for seed, rate in members)
+
+    def add(self, rows: Sequence[dict[str, Any]], **more: Any) -> None:
+        new = {(row["shape"], row["seed"], row["rate"]) for row in rows}
+        self.rows = [r for r in self.rows if (r["shape"], r["seed"], r["rate"]) not in new] + list(rows)
+        made = {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "torch": torch.__version__, **more}
+        with whole(self.path) as scratch:
+            scratch.write_text(json.dumps({"facts": self.facts, "made": made, "rows": self.rows}, indent=1) + "\n")
+
+
+def run(
+    trial: PairedTrial,
+    text: TokenWindows,
+    kept: TrialRows,
+    *,
+    device: str = "cpu",
+    until: float = math.inf,
+    room: float = 0.0,
+    say: Callable[[str], None] = lambda _: None,
+) -> bool:
+    """Train what is missing; whether all of it is there. No bank is begun that would end after `until`.
+
+    A bank holds members of at most `room` parameters together: what a common device has memory for, unless said else.
+    """
+    longest = 0.0
+    for name, shape in trial.shapes.items():
+        for members in banks(shape, [m for m in trial.members if not kept.has(name, [m])], room or _room(device)):
+            began = time.perf_counter()
+            if began + SPARE * longest > until:
+                say(f"{name}: no time left")
+                return False
+            rows = trained(name, shape, members, trial, text, device)
+            took = time.perf_counter() - began
+            longest = max(longest, took)
+            kept.add(rows, device=_device_name(device), seconds_per_bank=round(longest, 1))
+            best = min((row["loss"] for row in rows if row["loss"] is not None), default=math.nan)
+            say(f"{name}: best {best:.4f} of {len(rows)} members in {took:.1f} s")
+    return True
+
+
+def banks(shape: ModelShape, members: Sequence[Member], room: float) -> list[Sequence[Member]]:
+    """The members in banks of at most `room` parameters together, at least one in each.
+
+    >>> shape = ModelShape.uniform(1, heads=1, head_dim=8, embed_dim=8, width=8, vocab=8)
+    >>> [len(bank) for bank in banks(shape, [(s, 0.1) for s in range(5)], room=2 * shape.parameters)]
+    [2, 2, 1]
+    """
+    each = max(1, int(room / shape.parameters))
+    return [members[i : i + each] for i in range(0, len(members), each)]
+
+
+def trained(
+    name: str, shape: ModelShape, members: Sequence[Member], trial: PairedTrial, text: TokenWindows, device: str
+) -> list[dict[str, Any]]:
+    """A row for each of these members of one shape, trained at once."""
+    bank = GroupedBank(shape, members, Pace(trial.steps_on(text)), device=device)
+    seeds = list(dict.fromkeys(seed for seed, _ in members))
+    windows, held = (torch.from_numpy(part.astype("int64")).to(device) for part in (text.train, text.valid))
+    orders = {seed: torch.from_numpy(text.order(seed)).to(device) for seed in seeds}
+    at = [seeds.index(seed) for seed, _ in members]
+    curve: list[tuple[int, Tensor]] = []
+
+    def batch_at(step: int) -> Tensor:
+        part = slice(step * trial.batch, (step + 1) * trial.batch)
+        return torch.stack([windows[orders[seed][part]] for seed in seeds])[at]
+
+    def look(done: int) -> None:
+        if done % max(1, bank.pace.steps // CHECKS) == 0 or done == bank.pace.steps:
+            curve.append((done, held_out(bank, held)))
+
+    bank.train(batch_at, look)
+    last = curve[-1][1]
+    groups = {str(s): torch.from_numpy(text.source == s) for s in sorted(set(text.source.tolist()))}
+    return [
+        {
+            "shape": name,
+            "seed": seed,
+            "rate": rate,
+            "loss": _number(last[i].mean()),
+            **{f"loss on {group}": _number(last[i][mask].mean()) for group, mask in groups.items()},
+            "curve": [[step, _number(values[i].mean())] for step, values in curve],
+            "parameters": shape.parameters,
+        }
+        for i, (seed, rate) in enumerate(members)
+    ]
+
+
+@torch.no_grad()
+def held_out(bank: GroupedBank, held: Tensor) -> Tensor:
+    """The loss of every member on every held-out window."""
+    parts: Iterator[Tensor] = iter(held.split(AT_ONCE))
+    losses = [bank.losses(part.expand(len(bank.members), *part.shape)).double().cpu() for part in parts]
+    return torch.cat(losses, 1)
+
+
+def _number(value: Tensor) -> float | None:
+    """A loss, or None where the member has diverged."""
+    number = float(value)
+    return round(number, 6) if math.isfinite(number) else None
+
+
+def _room(device: str) -> float:
+    """A billion parameters take 16 GB with gradients and moments; a CPU is better off with fewer at a time."""
+    return 1e9 if device.startswith("cuda") else 1e8
+
+
+def _device_name(device: str) -> str:
+    return torch.cuda.get_device_name() if device.startswith("cuda") else "cpu"

@@ -1,0 +1,315 @@
+"""The page of the study: `python -m studies.worst.page worst.json` keeps its columns in docs/data and writes the page.
+
+Without a file the page is drawn anew from docs/data/worst.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from headcount.drawing.panels import figure_of, frames, legend, log_panel
+from headcount.drawing.svg import Figure
+from headcount.files import whole
+from headcount.report import Exhibit, Passage, article
+
+DATA, PAGE = Path("docs/data/worst.json"), Path("docs/worst.html")
+KEPT = ("nmse", "rms", "sampled", "attacked", "worst_lower", "worst_upper", "boxes", "open", "constant", "large_share")
+KEPT += ("large_low", "large_high")
+LOOKS = {"rms": "root mean square", "sampled": "worst of 20,000", "attacked": "attacked", "worst_upper": "proved"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells taken together, member by member."""
+
+    cells: tuple[dict[str, Any], ...]
+
+    def column(self, name: str) -> list[float]:
+        """One quantity of every member; None where a number was not finite."""
+        return [v for cell in self.cells for v in cell["columns"].get(name, [])]
+
+    def middle(self, name: str) -> float:
+        """Its median."""
+        return median(self.column(name))
+
+    def ratio(self, one: str, other: str) -> float:
+        """The median of one quantity over another, member by member."""
+        pairs = zip(self.column(one), self.column(other), strict=True)
+        return median(a / b for a, b in pairs if b > 0)
+
+    @property
+    def networks(self) -> int:
+        return len(self.column("open"))
+
+    @property
+    def closed(self) -> int:
+        """How many proofs reached the ratio that was asked for."""
+        return sum(o == 0 for o in self.column("open"))
+
+
+def kept(raw: dict[str, Any]) -> dict[str, Any]:
+    """What the page is made of: its columns, to four digits, bounds rounded outwards."""
+    cells = {
+        name: {
+            **cell,
+            "columns": {k: [_rounded(k, v) for v in cell["columns"][k]] for k in KEPT if k in cell["columns"]},
+        }
+        for name, cell in raw["cells"].items()
+    }
+    return {**raw, "cells": cells}
+
+
+def _rounded(column: str, value: float) -> float:
+    """Four digits; what is proved from above never smaller, what is proved or met from below never larger.
+
+    >>> _rounded("worst_upper", 0.123412), _rounded("worst_lower", 0.123496), _rounded("rms", 0.123496)
+    (0.1235, 0.1234, 0.1235)
+    """
+    outwards = {
+        "worst_upper": ROUND_CEILING,
+        "large_high": ROUND_CEILING,
+        "worst_lower": ROUND_FLOOR,
+        "large_low": ROUND_FLOOR,
+    }
+    if isinstance(value, int) or not math.isfinite(value):
+        return value
+    return float(Context(prec=4, rounding=outwards.get(column, ROUND_HALF_EVEN)).create_decimal(repr(value)))
+
+
+def grouped(data: dict[str, Any], key: Callable[[dict[str, Any]], Any]) -> dict[Any, Group]:
+    """The cells by a key, in its order; cells whose key is None are left out."""
+    found: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    for cell in data["cells"].values():
+        if (at := key(cell)) is not None:
+            found[at].append(cell)
+    return {at: Group(tuple(found[at])) for at in sorted(found)}
+
+
+def plain(cell: dict[str, Any], token_dim: int = 1) -> bool:
+    """Whether it belongs to the grid of sizes."""
+    return cell["variant"] == "plain" and cell["token_dim"] == token_dim
+
+
+def page(data: dict[str, Any]) -> str:
+    """The whole page, a pure function of the data."""
+    everyone = Group(tuple(data["cells"].values()))
+    lengths = grouped(data, lambda c: c["length"] if plain(c) and c["heads"] >= c["retrievals"] else None)
+    headline = f"{everyone.closed:,} trained networks, each with a proved worst error"
+    sections = [
+        _by_length(lengths),
+        _by_heads(data),
+        _by_variant(data),
+        _shares(data),
+        _plane(data),
+        _soundness(data),
+        _speed(data),
+    ]
+    facts = {
+        "networks": everyone.networks,
+        "closed": everyone.closed,
+        "device": data["about"]["device"],
+        "torch": data["about"]["torch"],
+    }
+    return article(
+        headline,
+        f"So: {answer(lengths)}.",
+        [s for s in sections if s is not None],
+        subject="worst errors",
+        facts=facts,
+        command=data["about"]["command"],
+        date=data["about"]["date"],
+    )
+
+
+def answer(lengths: dict[int, Group]) -> str:
+    """What the factor between worst and average does with the length, in one sentence."""
+    first, last = (lengths[at] for at in (min(lengths), max(lengths)))
+    return (
+        f"with as many heads as wells the proved worst error is {first.ratio('worst_upper', 'rms'):,.0f} times the "
+        f"root mean square at length {min(lengths)} and {last.ratio('worst_upper', 'rms'):,.0f} times at length "
+        f"{max(lengths)}, where it is {last.ratio('worst_upper', 'constant'):.2g} of what the best constant answer has"
+    )
+
+
+def _row(group: Group) -> dict[str, Any]:
+    return {
+        "networks": group.networks,
+        "closed": group.closed,
+        "NMSE": group.middle("nmse"),
+        **{words: group.middle(name) for name, words in LOOKS.items()},
+        "proved / rms": round(group.ratio("worst_upper", "rms"), 1),
+        "attacked / met": round(group.ratio("attacked", "worst_lower"), 2),
+        "proved / constant": round(group.ratio("worst_upper", "constant"), 2),
+    }
+
+
+def _by_length(lengths: dict[int, Group]) -> Passage:
+    rows = tuple({"length": length, **_row(group)} for length, group in lengths.items())
+    exhibit = Exhibit(
+        _figure(lengths, 680), "Medians over networks with at least as many heads as wells.", _figure(lengths, 372)
+    )
+    note = "Medians, one-dimensional tokens. `constant` is half the range that the target was seen to have."
+    return Passage("Worst and average, by length", exhibits=(exhibit,), rows=rows, note=note)
+
+
+def _figure(lengths: dict[int, Group], width: int) -> Figure:
+    (frame,) = frames(1, width=width, height=330)
+    lines = {words: [(T, g.middle(name)) for T, g in lengths.items()] for name, words in LOOKS.items()}
+    places = list(range(len(lengths)))
+    panel = log_panel(frame, [-0.4, len(places) - 0.6], [max(y, 1e-9) for line in lines.values() for _, y in line])
+    parts = [panel.axes, panel.below([(i, str(T)) for i, T in enumerate(lengths)], "length")]
+    for k, line in enumerate(lines.values()):
+        points = [(i, max(y, 1e-9)) for i, (_, y) in enumerate(line)]
+        parts += [panel.line(points, f"line ks{k}"), panel.marks(points, k)]
+    parts.append(legend(list(lines), frame.left + 12, frame.top + 12))
+    words = "Root mean square, worst sample, attack and proof against the length."
+    return figure_of(parts, width=width, height=330, title="Errors against length", words=words)
+
+
+def _by_heads(data: dict[str, Any]) -> Passage:
+    groups = grouped(
+        data, lambda c: (c["length"], c["retrievals"], c["heads"]) if plain(c) and c["length"] <= 10 else None
+    )
+    rows = []
+    for length, wells in sorted({at[:2] for at in groups}):
+        by = {at[2]: group for at, group in groups.items() if at[:2] == (length, wells)}
+        row: dict[str, Any] = {"length": length, "wells": wells}
+        for heads, group in by.items():
+            row[f"{heads} heads: rms"] = group.middle("rms")
+            row[f"{heads} heads: proved"] = group.middle("worst_upper")
+        rows.append(row)
+    words = transition(groups)
+    return Passage(
+        "Do heads matter in the worst norm?", paragraphs=(words,), rows=tuple(rows), note="Medians of each cell."
+    )
+
+
+def transition(groups: dict[tuple[int, int, int], Group]) -> str:
+    """How much the head that completes h = D gains, in average and in the worst case, over cells with D >= 2."""
+    gains: dict[str, list[float]] = {"rms": [], "worst_upper": []}
+    for (length, wells, heads), group in groups.items():
+        if wells >= 2 and heads == wells and (length, wells, heads - 1) in groups:
+            for name, found in gains.items():
+                found.append(groups[length, wells, heads - 1].middle(name) / group.middle(name))
+    if not gains["rms"]:
+        return "No two neighbouring head counts were trained."
+    average, worst = (median(g) for g in gains.values())
+    verdict = "is there too" if worst > 1.5 else "is not there"
+    return (
+        f"The head that makes heads equal to wells divides the root mean square by {average:.2f} and the proved worst "
+        f"error by {worst:.2f} (medians over {len(gains['rms'])} cells): in the worst norm the transition {verdict}."
+    )
+
+
+def _by_variant(data: dict[str, Any]) -> Passage | None:
+    same = {(c["length"], c["retrievals"]) for c in data["cells"].values() if c["variant"] != "plain"}
+    groups = grouped(
+        data,
+        lambda c: (
+            (c["length"], c["variant"] != "plain", c["variant"])
+            if c["token_dim"] == 1 and c["heads"] == c["retrievals"] and (c["length"], c["retrievals"]) in same
+            else None
+        ),
+    )
+    if not same:
+        return None
+    rows = tuple({"length": T, "training": variant, **_row(group)} for (T, _, variant), group in groups.items())
+    return Passage("What closes the gap", rows=rows, note="Heads as many as wells, one to three; medians.")
+
+
+def _shares(data: dict[str, Any]) -> Passage | None:
+    groups = grouped(
+        data, lambda c: (c["length"], c["retrievals"]) if "large_low" in c["columns"] and plain(c) else None
+    )
+    if not groups:
+        return None
+    rows = tuple(
+        {
+            "length": T,
+            "wells": D,
+            "networks": g.networks,
+            "proved, at least": g.middle("large_low"),
+            "proved, at most": g.middle("large_high"),
+            "measured": g.middle("large_share"),
+        }
+        for (T, D), g in groups.items()
+    )
+    note = "Share of the domain in which |error| exceeds ten times the root mean square; medians."
+    return Passage("How much of the domain is bad", rows=rows, note=note)
+
+
+def _plane(data: dict[str, Any]) -> Passage | None:
+    groups = grouped(data, lambda c: (c["length"], c["heads"] >= c["retrievals"]) if plain(c, 2) else None)
+    if not groups:
+        return None
+    rows = tuple(
+        {"length": T, "heads": "at least the wells" if enough else "fewer", **_row(g)}
+        for (T, enough), g in groups.items()
+    )
+    return Passage("Tokens of the plane", rows=rows, note="Certified to a ratio of 1.5; medians.")
+
+
+def _soundness(data: dict[str, Any]) -> Passage | None:
+    if not data["checks"]:
+        return None
+    rows = []
+    for kind in ("trained", "untrained", "broken"):
+        checks = [check[kind] for check in data["checks"].values()]
+        rows.append(
+            {
+                "networks": f"{kind}",
+                "how many": sum(c["networks"] for c in checks),
+                "beyond the proof": sum(c["beyond"] for c in checks),
+                "nearest": max(c["nearest"] for c in checks),
+                "left open": sum(c["open"] for c in checks),
+            }
+        )
+    points = next(iter(data["checks"].values()))["points"]
+    note = (
+        f"{points:,} points for each network; `nearest` is the largest error over the bound. Broken: weights times 100."
+    )
+    return Passage("Trying to break the proofs", rows=tuple(rows), note=note)
+
+
+def _speed(data: dict[str, Any]) -> Passage:
+    groups = grouped(data, lambda c: (c["token_dim"], c["length"], c["ratio"]) if c["variant"] == "plain" else None)
+    rows = tuple(
+        {
+            "token dim": d,
+            "length": T,
+            "ratio": ratio,
+            "networks": g.networks,
+            "boxes, median": int(g.middle("boxes")),
+            "boxes, largest": int(max(g.column("boxes"))),
+            "proved a second": round(g.networks / sum(c["took"]["proving"] for c in g.cells), 1),
+        }
+        for (d, T, ratio), g in groups.items()
+    )
+    return Passage("How fast", rows=rows, note=f"On {data['about']['device']}.")
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
+    ask = argparse.ArgumentParser(prog="python -m studies.worst.page", description=__doc__)
+    ask.add_argument("raw", nargs="?", type=Path, help="what a run wrote")
+    ask.add_argument("--data", type=Path, default=DATA)
+    ask.add_argument("--page", type=Path, default=PAGE)
+    asked = ask.parse_args(None if arguments is None else list(arguments))
+    if asked.raw is not None:
+        with whole(asked.data) as scratch:
+            scratch.write_text(json.dumps(kept(json.loads(asked.raw.read_text())), separators=(",", ":")) + "\n")
+    with whole(asked.page) as scratch:
+        scratch.write_text(page(json.loads(asked.data.read_text())), encoding="utf-8")
+    print(f"wrote {asked.page}")
+
+
+if __name__ == "__main__":
+    main()
