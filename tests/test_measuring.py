@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from headcount.cli import main
 from headcount.measuring import Measurement, StudyPlan, measure, sequences
-from headcount.measuring.answer import Scores, answer
+from headcount.measuring.answer import SplitErrors, answer
 from headcount.measuring.baselines import _logistic, _ridge, fit_baseline, lost
 from headcount.measuring.contest import Clock, Contest
 from headcount.measuring.contestants import CONSTANT, FLATTENED, POOLED, ZERO_HEADS, Contestant, network
-from headcount.measuring.intervals import compare, corrected
+from headcount.measuring.paired_ratios import compare, corrected
 from headcount.measuring.planning import seconds, steps_within
 from headcount.measuring.preparing import prepare
 from headcount.measuring.searching import fit_network
@@ -162,7 +162,7 @@ def scores(name, heads, outer, inner=None, short=None, depth=1):
     by = dict(enumerate(outer))
     inner = dict(enumerate(inner)) if inner is not None else by
     depth = depth if heads else 0
-    return Scores(
+    return SplitErrors(
         name, heads, depth, heads > 0, heads > 0, by, inner, inner if short is None else dict(enumerate(short))
     )
 
@@ -199,8 +199,9 @@ def test_no_sentence_is_said_against_its_own_table(seed, noise, splits):
     found = answer([scores("zero heads", 0, 0.9 * np.ones(splits)), *counts], overlap=0.25)
     for count in found.counts:
         means = {one.heads: one.mean(one.outer) for one in counts}
-        assert count.low <= count.heads <= count.high and means[count.heads] <= 1.25 * min(means.values()) * (1 + 1e-9)
-        assert all(means[h] > 1.25 * min(means.values()) for h in tested if h < count.heads)
+        bound = max(1.25 * min(means.values()), min(means.values()) + 0.005)
+        assert count.low <= count.heads <= count.high and means[count.heads] <= bound * (1 + 1e-9)
+        assert all(means[h] > bound for h in tested if h < count.heads)
         assert count.best == min(means, key=means.get)
     if found.verdict == "worth it":
         assert found.heads in tested and found.compared[0].high < 1

@@ -20,12 +20,11 @@ from headcount.measuring.planning import (
     FIRST_SPLITS,
     SHORT,
     StudyPlan,
-    Turn,
     first_turn,
-    later_turn,
     reckoned,
     second_turn,
     steps_within,
+    third_turn,
 )  # fmt: skip
 from headcount.measuring.preparing import Fold, prepare
 from headcount.measuring.searching import Searched, fit_network, shape_of
@@ -109,9 +108,10 @@ class Contest:
         """Go as far as the time lasts; an interruption ends it with what is known."""
         journal = Journal(self.folder / "contest.jsonl")
         rows: list[Row] = []
+        complete: list[int] = []
         stopped = ""
         try:
-            for contestant, split in self.units(rows):
+            for contestant, split in self.units(rows, complete):
                 row = self.row(contestant, split, journal)
                 if row is None:
                     stopped = "time"
@@ -120,26 +120,28 @@ class Contest:
                     rows.append(row)
         except KeyboardInterrupt:
             stopped = "interrupted"
-        return Study(tuple(rows), self.spec(stopped), environment(self.device, "cpp"), self.data.name)
+        spec = self.spec(stopped) | {"complete": complete}
+        return Study(tuple(rows), spec, environment(self.device, "cpp"), self.data.name)
 
-    def units(self, rows: list[Row]) -> Iterator[tuple[Contestant, int]]:
-        """Who is trained next, on which split; who is refined depends on the rows that have come in so far."""
-        first = min(FIRST_SPLITS, len(self.splits))
+    def units(self, rows: list[Row], complete: list[int]) -> Iterator[tuple[Contestant, int]]:
+        """Who is trained next, on which split; who is refined depends on the rows that have come in so far.
+
+        A split is `complete` once it judges: all of the first turn have been on it, or all that are still in.
+        """
+        first = range(min(FIRST_SPLITS, len(self.splits)))
         begin = first_turn(self.plan, without_attention(self.data))
-        yield from self.turn(Turn(begin.contestants, tuple(range(first))))
-        best = _best_count(rows, self.plan.heads[0])
-        more = second_turn(self.plan, best)
-        yield from self.turn(Turn(more.contestants, tuple(range(first))))
-        everybody = (*begin.contestants, *more.contestants)
-        for number in range(first, len(self.splits)):
-            alive = tuple(one for one in everybody if _alive(one, rows))
-            yield from self.turn(later_turn(alive, number))
-
-    def turn(self, turn: Turn) -> Iterator[tuple[Contestant, int]]:
-        """Split by split."""
-        for number in turn.splits:
-            for contestant in turn.contestants:
-                yield contestant, number
+        for number in first:
+            yield from ((one, number) for one in begin)
+            complete.append(number)
+        everybody = begin
+        for next_turn in (second_turn, third_turn):
+            more = next_turn(self.plan, _best_count(rows, self.plan.heads[0]))
+            everybody += more
+            yield from ((one, number) for number in first for one in more)
+        for number in range(len(first), len(self.splits)):
+            alive = [one for one in everybody if _alive(one, rows)]
+            yield from ((one, number) for one in alive)
+            complete.append(number)
 
     def row(self, contestant: Contestant, number: int, journal: Journal) -> Row | None:
         """The row of a contestant on a split: kept, or trained now where there is time; None where there is none."""
@@ -237,7 +239,7 @@ class Contest:
             "splits": len(self.splits),
             "most_splits": len(outer_splits(self.data, MOST_SPLITS)),
             "overlap": self.splits[0].overlap,
-            "core": [one.name for one in first_turn(self.plan, without_attention(self.data)).contestants],
+            "entering": "a table of letters" if self.data.letters else "a linear embedding",
             "rarest": None if self.data.rarest is None else [str(self.data.rarest[0]), self.data.rarest[1]],
             "budget": self.clock.budget,
             "stopped": stopped,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headcount.measuring.answer import Answer, Scores, answer
+from headcount.measuring.answer import Answer, SplitErrors, answer
 from headcount.notebook import html_table, html_words, within_columns
 from headcount.results import Study
 
@@ -49,7 +49,7 @@ class Measurement:
         return str(self.study.spec.get("level", "NMSE"))
 
     @cached_property
-    def scores(self) -> tuple[Scores, ...]:
+    def scores(self) -> tuple[SplitErrors, ...]:
         """Every contestant's errors by split, in the order in which they came."""
         rows: dict[str, list[Any]] = {}
         for row in self.study:
@@ -60,20 +60,17 @@ class Measurement:
     def answer(self) -> Answer:
         """Worth it, not worth it, or cannot say yet; heads and layers."""
         spec = self.study.spec
-        have = {one.name for one in self.scores}
-        networks = {name for name in spec.get("core", ()) if "head" in name}
-        if not networks <= have:
-            return answer((), overlap=0.25)
         rarest = spec.get("rarest")
         return answer(
             self.scores,
             overlap=spec.get("overlap", 0.25),
-            core=[name for name in spec.get("core", have) if name in have],
+            complete=spec.get("complete"),
             steps=spec.get("steps", 0),
             most_splits=spec.get("most_splits", 10),
             rarest=None if rarest is None else (rarest[0], rarest[1]),
             tolerance=spec.get("plan", {}).get("tolerance", 0.25),
             tested=tuple(spec.get("plan", {}).get("heads", ())),
+            entering=spec.get("entering", ""),
         )
 
     @property
@@ -129,7 +126,7 @@ class Measurement:
     def _advised(self) -> tuple[int | None, int | None]:
         return self.answer.heads, self.answer.layers
 
-    def _line(self, one: Scores) -> dict[str, Any]:
+    def _line(self, one: SplitErrors) -> dict[str, Any]:
         rows: list[Any] = [row for row in self.study if row["contestant"] == one.name]  # pyright: ignore
         outer = list(one.outer.values())
 
@@ -171,13 +168,13 @@ class Measurement:
         return f"head counts inside the interval were not tested: {', '.join(gaps)}" if gaps else ""
 
 
-def _scores(name: str, rows: list[Any]) -> Scores:
+def _scores(name: str, rows: list[Any]) -> SplitErrors:
     first = rows[0]
 
     def by_split(column: str) -> dict[int, float]:
         return {row["seed"]: math.inf if row[column] is None else row[column] for row in rows}
 
-    return Scores(
+    return SplitErrors(
         name, first["heads"], first["depth"], first["attends"], first["standard"],
         by_split("nmse"), by_split("inner"), by_split("short"),
     )  # fmt: skip

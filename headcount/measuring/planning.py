@@ -12,16 +12,17 @@ from headcount.measuring.splitting import MOST_SPLITS
 from headcount.refusals import at_least, at_least_one
 from headcount.training import Recipe
 
-__all__ = ["StudyPlan", "Turn", "first_turn", "later_turn", "seconds", "second_turn", "steps_within"]
+__all__ = ["StudyPlan", "first_turn", "seconds", "second_turn", "steps_within", "third_turn"]
 
 RUNGS = (100, 200, 400, 800, 1500, 3000, 6000)  # steps that a time to keep to chooses among
 USUAL = 1500  # steps, where no time is to be kept
 SHORT = 4  # the search makes a step where the training makes so many
 FINALISTS = 2  # settings that are trained to the end, of all that the search tries
 FIRST_SPLITS = 3  # before anything is refined
-SPENT = 0.6  # of the time, by the reckoning, for the first splits
-SPEED = 6e10  # products a second that the reckoning is made with, on any machine: a slow one gets less far
+SPENT = 0.75  # of the time, by the reckoning, for the first splits
+SPEED = 9e10  # products a second that the reckoning is made with, on any machine: a slow one gets less far
 COARSE = (1, 2, 4, 8)
+DEEP = (2, 4)  # head counts that are tried in several layers beside the smallest and the best
 ALIVE = 3.0  # contestants with more than so many times the best error are not trained on further splits
 
 
@@ -78,42 +79,38 @@ class StudyPlan:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class Turn:
-    """Contestants that are trained on the same splits, one split after the other."""
-
-    contestants: tuple[Contestant, ...]
-    splits: tuple[int, ...]
-
-
-def first_turn(plan: StudyPlan, baselines: tuple[Contestant, ...] = WITHOUT) -> Turn:
+def first_turn(plan: StudyPlan, baselines: tuple[Contestant, ...] = WITHOUT) -> tuple[Contestant, ...]:
     """Everything that needs no attention, zero heads, and head counts far apart.
 
-    >>> [c.name for c in first_turn(StudyPlan(), ()).contestants]
+    >>> [c.name for c in first_turn(StudyPlan(), ())]
     ['zero heads', '1 head', '2 heads', '4 heads', '8 heads']
     """
     coarse = [h for h in plan.heads if h in COARSE] if len(plan.heads) > len(COARSE) else list(plan.heads)
     coarse = coarse if len(coarse) > 1 else [plan.heads[0], plan.heads[-1]]
-    return Turn((*baselines, ZERO_HEADS, *(network(h) for h in coarse)), tuple(range(FIRST_SPLITS)))
+    return (*baselines, ZERO_HEADS, *(network(h) for h in coarse))
 
 
-def second_turn(plan: StudyPlan, best: int) -> Turn:
-    """The counts beside the best so far, tokens prepared by a feed-forward, and the same with more layers.
+def second_turn(plan: StudyPlan, best: int) -> tuple[Contestant, ...]:
+    """The counts beside the best so far that the first turn left out.
 
-    >>> [c.name for c in second_turn(StudyPlan(), 4).contestants][:3]
-    ['3 heads', '6 heads', 'feed-forward, then 1 head']
+    >>> [c.name for c in second_turn(StudyPlan(), 4)]
+    ['3 heads', '6 heads']
     """
     place = plan.heads.index(best)
     beside = [*plan.heads[max(0, place - 1) : place], *plan.heads[place + 1 : place + 2]]
-    deep = sorted({plan.heads[0], best, *beside, *(h for h in plan.heads if h in (2, 4))})
-    first = [network(h) for h in beside if network(h) not in first_turn(plan, ()).contestants]
+    known = first_turn(plan, ())
+    return tuple(network(h) for h in beside if network(h) not in known)
+
+
+def third_turn(plan: StudyPlan, best: int) -> tuple[Contestant, ...]:
+    """Tokens prepared by a feed-forward, and more layers: of one head, of few, and of the best count so far.
+
+    >>> [c.name for c in third_turn(StudyPlan(), 3)]
+    ['feed-forward, then 1 head', '1 head, 2 layers', '2 heads, 2 layers', '3 heads, 2 layers', '4 heads, 2 layers']
+    """
+    deep = sorted({plan.heads[0], best, *(h for h in plan.heads if h in DEEP)})
     deeper = [network(h, layers=n) for n in range(2, plan.layers + 1) for h in deep]
-    return Turn((*first, FIRST_FED, *deeper), tuple(range(FIRST_SPLITS)))
-
-
-def later_turn(trained: tuple[Contestant, ...], split: int) -> Turn:
-    """One more split for everybody who is still in."""
-    return Turn(trained, (split,))
+    return (FIRST_FED, *deeper)
 
 
 def steps_within(plan: StudyPlan, budget: float | None, samples: int, length: int, inner: int) -> int:
@@ -126,10 +123,10 @@ def steps_within(plan: StudyPlan, budget: float | None, samples: int, length: in
     """
     if plan.steps is not None or budget is None:
         return plan.steps or USUAL
-    turns = first_turn(plan), second_turn(plan, plan.heads[0])
+    turns = first_turn(plan), second_turn(plan, plan.heads[0]), third_turn(plan, plan.heads[0])
 
     def needed(steps: int) -> float:
-        cost = sum(reckoned(plan, c, steps, length, inner) for turn in turns for c in turn.contestants)
+        cost = sum(reckoned(plan, c, steps, length, inner) for turn in turns for c in turn)
         return FIRST_SPLITS * cost
 
     return max((steps for steps in RUNGS if needed(steps) <= SPENT * budget), default=RUNGS[0])

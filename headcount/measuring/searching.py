@@ -66,7 +66,7 @@ def evened(net: Encoder, heads: Sequence[int]) -> Encoder:
     nor weight decay moves it.
 
     >>> net = evened(EncoderShape(((1, 4),), embed_dim=4, width=4, token_dim=2).module(seed=0), [0])
-    >>> float(net.get_parameter("layer0.read.weight")[:8].abs().max())
+    >>> float(net.get_parameter("layer0.read.weight").detach()[:8].abs().max())
     0.0
     """
     for layer, count in enumerate(heads):
