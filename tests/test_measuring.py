@@ -21,6 +21,7 @@ from headcount.measuring.preparing import prepare
 from headcount.measuring.searching import fit_network
 from headcount.measuring.splitting import outer_splits
 from headcount.results import Study
+from studies.measure.simulated import NOISES, STUDIES, verdicts
 
 TINY = StudyPlan(heads=(1, 2), layers=1, steps=20, splits=2, embed_dim=8, width=8, rates=(4e-3,))
 FLAGS = ["--heads", "1-2", "--layers", "1", "--steps", "20", "--splits", "2", "--embed-dim", "8", "--width", "8"]
@@ -167,26 +168,12 @@ def scores(name, heads, outer, inner=None, short=None, depth=1):
     )
 
 
-def simulated(gain, noise, rng, splits=5):
-    """A study in which one head has so much less error than zero heads; four counts differ by noise alone."""
-
-    def made(name, heads, level):
-        both = rng.normal(0, noise, (2, splits))
-        levels = level * 10**both
-        return scores(name, heads, levels[0], levels[1])
-
-    counts = [made(f"{h} heads", h, 0.2 * (1 - gain)) for h in (1, 2, 4, 8)]
-    return answer([made("linear", 0, 0.25), made("zero heads", 0, 0.2), *counts], overlap=0.25).verdict
-
-
-@pytest.mark.parametrize("noise", [0.005, 0.01, 0.02, 0.03])
+@pytest.mark.parametrize("noise", NOISES)
 def test_where_both_sides_are_equal_worth_it_is_rarely_said_and_a_gain_of_a_fifth_is_found(noise):
-    rng = np.random.default_rng(0)
-    equal = [simulated(0.0, noise, rng) for _ in range(200)]
-    better = [simulated(0.2, noise, rng) for _ in range(200)]
-    assert equal.count("worth it") <= 10
-    assert better.count("worth it") >= 160
-    assert better.count("not worth it") <= 10
+    equal, better = verdicts(0.0, noise), verdicts(0.2, noise)
+    assert equal["worth it"] <= 0.05 * STUDIES
+    assert better["worth it"] >= 0.8 * STUDIES
+    assert better["not worth it"] <= 0.05 * STUDIES
 
 
 @settings(deadline=None, max_examples=60)

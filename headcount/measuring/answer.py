@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from headcount.measuring.paired_ratios import CONFIDENCE, LEAST, Compared, compare
+from headcount.measuring.planning import FLOOR
 from headcount.numerals import counted
 from headcount.results import Basis, Claim, Comparison, Evidence, Predicate
 
@@ -18,7 +19,6 @@ __all__ = ["Answer", "HeadCount", "SplitErrors", "answer", "head_counts"]
 Missing = Literal["", "splits", "steps", "sequences", "positives", "time"]
 
 LEAD = 0.05  # attention must lower the error by more than this share to be worth naming
-FLOOR = 0.005  # of the constant's error: a gain that nobody adds heads for
 LEARNED = 0.95  # an error above this share of the constant's is the constant's but for noise
 LEAST_POSITIVES = 25  # of the rarest class, five for each of five outer parts
 
@@ -55,9 +55,9 @@ class HeadCount:
     """The cheapest head count of a depth whose error is within the tolerance of the best, with its interval.
 
     Within the tolerance: at most so many times the error of the best, or more than that by no more than 0.005 of the
-    constant's. `low` is the cheapest count that is not shown to be worse, `high` the cheapest that is shown to be as
-    good. `best` has the smallest error; `hurts` is the smallest larger count that is shown to be worse than the best
-    and is out of its tolerance. `most` is the largest that was tried.
+    constant's. `low` is the cheapest count that is not shown to be worse, tried or not, `high` the cheapest that is
+    shown to be as good. `best` has the smallest error; `hurts` is the smallest larger count that is shown to be worse
+    than the best and is out of its tolerance. `most` is the largest that was tried.
     """
 
     layers: int
@@ -145,14 +145,11 @@ class Answer:
     @property
     def headline(self) -> str:
         """The answer as a title."""
-        first = str(Claim("attention", self.claim.predicate, basis=self.claim.basis, evidence=self._bare))
-        said = f"{first[:1].upper()}{first[1:]}"
-        return f"{said}: {self.block}" if self.worth and self.heads is not None else said
-
-    @property
-    def _bare(self) -> Evidence | None:
-        """The evidence where the word needs it."""
-        return self.claim.evidence
+        if self.claim.predicate is Predicate.CANNOT_SAY:
+            said = str(replace(self.claim, reason="", evidence=None))
+            return f"{said[:1].upper()}{said[1:]}"
+        said = f"Attention is {self.verdict}"
+        return f"{said}: {self.block}" if self.heads is not None else said
 
     @property
     def block(self) -> str:
@@ -179,9 +176,15 @@ class Answer:
             return "How many heads it takes cannot be said yet."
         said = str(claim)
         first = f"{said[:1].upper()}{said[1:]}."
-        if self.prepared is None or self.heads == 1:
+        if self.prepared is None or self.heads == 1 or self.prepared > self._bound:
             return first
         return f"{first} Where a feed-forward prepares the tokens, 1 head has an error of {self.prepared:.3g}."
+
+    @property
+    def _bound(self) -> float:
+        """The largest error within the tolerance at the advised depth."""
+        smallest = min(one.smallest for one in self.counts if one.layers == self.layers)
+        return max((1 + self.tolerance) * smallest, smallest + FLOOR)
 
     def to_json(self) -> dict[str, Any]:
         """The fields, ready for JSON."""
@@ -315,15 +318,13 @@ def answer(
     if word is Predicate.WORTH_IT and not next(one for one in counts if one.layers == layers).decided:
         missing = "splits" if len(splits) < most_splits else "sequences"
     asked = {"steps": {"steps": 4 * steps}, "splits": {"splits": most_splits}}.get(missing)
-    gain = 1 - worth.high, 1 - worth.low
+    gain = _short(1 - worth.high), _short(1 - worth.low)
     seen = Evidence(planned=len(splits), entered=len(splits), interval=gain, level=CONFIDENCE)
     against = Comparison(worth.other, "ours", worth.ratio)
     basis = Basis("measured", n=len(splits))
     claim = Claim("attention", word, 1 - worth.ratio, basis, compared=against, evidence=seen, reason=reason)
     fewer = tuple(one.fewer for one in counts if one.fewer is not None)
-    return Answer(
-        claim, heads, layers, (worth, *fewer), missing, asked, counts, tolerance, entering, _prepared(scores)
-    )
+    return Answer(claim, heads, layers, (worth, *fewer), missing, asked, counts, tolerance, entering, _prepared(scores))
 
 
 def _judged(both: _Contest, rarest: tuple[str, int] | None, most_splits: int) -> tuple[Predicate, str, Missing]:
@@ -336,7 +337,8 @@ def _judged(both: _Contest, rarest: tuple[str, int] | None, most_splits: int) ->
         return Predicate.CANNOT_SAY, f"{both.levels}, but one split tells nothing about chance", "splits"
     if not both.learned:
         best = min(side.level(both.splits) for side in (both.attention, both.without))
-        return Predicate.NOT_WORTH_IT, f"nobody predicts better than a constant, the best has {best:.3g} of its error", ""
+        nothing = f"nobody predicts better than a constant, the best has {best:.3g} of its error"
+        return Predicate.NOT_WORTH_IT, nothing, ""
     if (both.better or both.no_better) and both.may_turn:
         return Predicate.CANNOT_SAY, f"{both.levels}, but more steps might overturn that", "steps"
     if both.better:
@@ -345,6 +347,11 @@ def _judged(both: _Contest, rarest: tuple[str, int] | None, most_splits: int) ->
         return Predicate.NOT_WORTH_IT, both.levels, ""
     between = f"{both.levels}, a ratio of [{worth.low:.2g}, {worth.high:.2g}] by {counted(count, 'split')}"
     return Predicate.CANNOT_SAY, between, "splits" if count < most_splits else "sequences"
+
+
+def _short(share: float) -> float:
+    """Two digits, and above 0 what was."""
+    return float(f"{share:.2g}")
 
 
 def _prepared(scores: Sequence[SplitErrors]) -> float | None:
@@ -369,7 +376,12 @@ def head_counts(
 
 
 def _counted(
-    mine: Sequence[SplitErrors], depth: int, splits: Sequence[int], overlap: float, tolerance: float, tested: Sequence[int]
+    mine: Sequence[SplitErrors],
+    depth: int,
+    splits: Sequence[int],
+    overlap: float,
+    tolerance: float,
+    tested: Sequence[int],
 ) -> HeadCount:
     best = min((one for one in mine if set(splits) <= set(one.outer)), key=lambda one: one.mean(splits))
     smallest = best.mean(splits)
@@ -387,8 +399,10 @@ def _counted(
         before = mine[place - 1]
         fewer = compare(before.outer, heads.outer, overlap, (before.name, heads.name))
     have = {one.heads for one in mine}
-    untested = tuple(h for h in tested if low.heads < h < high.heads and h not in have)
-    counts = heads.heads, low.heads, high.heads, best.heads, mine[-1].heads
+    worst = max((one.heads for one, _ in pairs if one.heads < low.heads), default=0)  # shown to be too few
+    untested = tuple(h for h in tested if worst < h < high.heads and h not in have)
+    least = min((low.heads, *untested))
+    counts = heads.heads, least, high.heads, best.heads, mine[-1].heads
     return HeadCount(depth, *counts, _mean(heads.outer.values()), smallest, untested, next(worse, None), fewer)
 
 

@@ -18,6 +18,7 @@ from headcount.measuring.contestants import Contestant, without_attention
 from headcount.measuring.planning import (
     ALIVE,
     FIRST_SPLITS,
+    FLOOR,
     SHORT,
     StudyPlan,
     first_turn,
@@ -134,8 +135,8 @@ class Contest:
             yield from ((one, number) for one in begin)
             complete.append(number)
         everybody = begin
-        for next_turn in (second_turn, third_turn):
-            more = next_turn(self.plan, _best_count(rows, self.plan.heads[0]))
+        for next_turn in (*(second_turn,) * len(self.plan.heads), third_turn):
+            more = tuple(one for one in next_turn(self.plan, _turn(rows, self.plan)) if one not in everybody)
             everybody += more
             yield from ((one, number) for number in first for one in more)
         for number in range(len(first), len(self.splits)):
@@ -260,10 +261,13 @@ def _mean_log(rows: list[Row], name: str) -> float:
     return float(np.mean(found)) if found else math.inf
 
 
-def _best_count(rows: list[Row], usual: int) -> int:
-    """The head count of one layer with the smallest error so far."""
-    ones = {str(row.get("contestant")): row["heads"] for row in rows if row.get("standard") and row.get("depth") == 1}
-    return ones[min(ones, key=lambda name: _mean_log(rows, name))] if ones else usual
+def _turn(rows: list[Row], plan: StudyPlan) -> int:
+    """The smallest head count of one layer whose error so far is within the tolerance of the best."""
+    ones = {row["heads"]: str(row.get("contestant")) for row in rows if row.get("standard") and row.get("depth") == 1}
+    errors = {heads: math.exp(_mean_log(rows, name)) for heads, name in ones.items()}
+    best = min(errors.values(), default=0.0)
+    bound = max((1 + plan.tolerance) * best, best + FLOOR)
+    return min((heads for heads, error in errors.items() if error <= bound), default=plan.heads[0])
 
 
 def _alive(one: Contestant, rows: list[Row]) -> bool:

@@ -108,10 +108,13 @@ class FittedModel:
         return path
 
     def export(self, path: str | Path) -> Path:
-        """Write ONNX: x (batch, length, token_dim) in the user's units, or ids, to numbers in them, or to logits."""
+        """Write ONNX, or a program of torch that needs no headcount (`torch.export.load(path).module()`).
+
+        Both take x (batch, length, token_dim) in the user's units, or ids, to numbers in them, or to logits.
+        """
         path = Path(path)
-        if path.suffix != ".onnx":
-            raise ValueError(f"export writes .onnx, got {path.name!r}")
+        if path.suffix not in (".onnx", ".pt2"):
+            raise ValueError(f"export writes .onnx or .pt2, got {path.name!r}")
         example = (
             torch.zeros(2, self.length, dtype=torch.int64)
             if self.letters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from headcount.measuring.contestants import FIRST_FED, WITHOUT, ZERO_HEADS, Contestant, network
 from headcount.measuring.splitting import MOST_SPLITS
@@ -14,7 +14,7 @@ from headcount.training import Recipe
 
 __all__ = ["StudyPlan", "first_turn", "seconds", "second_turn", "steps_within", "third_turn"]
 
-RUNGS = (100, 200, 400, 800, 1500, 3000, 6000)  # steps that a time to keep to chooses among
+RUNGS = (100, 200, 400, 600, 800, 1100, 1500, 2000, 3000, 4500, 6000)  # steps that a time to keep to chooses among
 USUAL = 1500  # steps, where no time is to be kept
 SHORT = 4  # the search makes a step where the training makes so many
 FINALISTS = 2  # settings that are trained to the end, of all that the search tries
@@ -22,7 +22,8 @@ FIRST_SPLITS = 3  # before anything is refined
 SPENT = 0.75  # of the time, by the reckoning, for the first splits
 SPEED = 9e10  # products a second that the reckoning is made with, on any machine: a slow one gets less far
 COARSE = (1, 2, 4, 8)
-DEEP = (2, 4)  # head counts that are tried in several layers beside the smallest and the best
+FLOOR = 0.005  # of the constant's error: a gain that nobody adds heads for
+DEEP = (4,)  # head counts that are tried in several layers beside the smallest and the one at the turn
 ALIVE = 3.0  # contestants with more than so many times the best error are not trained on further splits
 
 
@@ -44,7 +45,7 @@ class StudyPlan:
     embed_dim: int = 48
     width: int = 96
     head_dim: int | None = None
-    pooling: Literal["class token", "mean"] = "class token"
+    pooling: str = "class token"
     batch: int = 32
     rates: tuple[float, ...] = (1e-3, 4e-3)
     dropouts: tuple[tuple[float, float], ...] = ((0.0, 1e-3), (0.2, 0.1))  # dropout, weight decay
@@ -90,25 +91,24 @@ def first_turn(plan: StudyPlan, baselines: tuple[Contestant, ...] = WITHOUT) -> 
     return (*baselines, ZERO_HEADS, *(network(h) for h in coarse))
 
 
-def second_turn(plan: StudyPlan, best: int) -> tuple[Contestant, ...]:
-    """The counts beside the best so far that the first turn left out.
+def second_turn(plan: StudyPlan, turn: int) -> tuple[Contestant, ...]:
+    """The counts beside the cheapest that is within the tolerance of the best so far.
 
     >>> [c.name for c in second_turn(StudyPlan(), 4)]
     ['3 heads', '6 heads']
     """
-    place = plan.heads.index(best)
+    place = plan.heads.index(turn)
     beside = [*plan.heads[max(0, place - 1) : place], *plan.heads[place + 1 : place + 2]]
-    known = first_turn(plan, ())
-    return tuple(network(h) for h in beside if network(h) not in known)
+    return tuple(network(h) for h in beside)
 
 
-def third_turn(plan: StudyPlan, best: int) -> tuple[Contestant, ...]:
-    """Tokens prepared by a feed-forward, and more layers: of one head, of few, and of the best count so far.
+def third_turn(plan: StudyPlan, turn: int) -> tuple[Contestant, ...]:
+    """Tokens prepared by a feed-forward, and more layers: of one head, of few, and of the count at the turn.
 
     >>> [c.name for c in third_turn(StudyPlan(), 3)]
-    ['feed-forward, then 1 head', '1 head, 2 layers', '2 heads, 2 layers', '3 heads, 2 layers', '4 heads, 2 layers']
+    ['feed-forward, then 1 head', '1 head, 2 layers', '3 heads, 2 layers', '4 heads, 2 layers']
     """
-    deep = sorted({plan.heads[0], best, *(h for h in plan.heads if h in DEEP)})
+    deep = sorted({plan.heads[0], turn, *(h for h in plan.heads if h in DEEP)})
     deeper = [network(h, layers=n) for n in range(2, plan.layers + 1) for h in deep]
     return (FIRST_FED, *deeper)
 
@@ -123,11 +123,11 @@ def steps_within(plan: StudyPlan, budget: float | None, samples: int, length: in
     """
     if plan.steps is not None or budget is None:
         return plan.steps or USUAL
-    turns = first_turn(plan), second_turn(plan, plan.heads[0]), third_turn(plan, plan.heads[0])
+    middle = plan.heads[len(plan.heads) // 2]
+    everybody = {*first_turn(plan), *second_turn(plan, middle), *third_turn(plan, middle)}
 
     def needed(steps: int) -> float:
-        cost = sum(reckoned(plan, c, steps, length, inner) for turn in turns for c in turn)
-        return FIRST_SPLITS * cost
+        return FIRST_SPLITS * sum(reckoned(plan, one, steps, length, inner) for one in everybody)
 
     return max((steps for steps in RUNGS if needed(steps) <= SPENT * budget), default=RUNGS[0])
 

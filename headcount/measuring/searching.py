@@ -54,7 +54,7 @@ def shape_of(contestant: Contestant, fold: Fold, plan: StudyPlan, letters: int =
         vocab=letters + 1 if letters else 0,
         positions=x.shape[1],
         outputs=1 if y.ndim == 1 else y.shape[1],
-        pooling=plan.pooling,
+        pooling="mean" if plan.pooling == "mean" else "class token",
     )
 
 

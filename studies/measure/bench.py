@@ -1,6 +1,11 @@
-"""Ask `measure` about every set and keep what it says: `python -m studies.measure.bench [--only NAME] [--steps N]`.
+"""Ask `measure` about every set and keep what it says.
 
-Resumable: a set that stands in docs/data/measure_bench.json with the same steps and splits is not asked again.
+    python -m studies.measure.bench --quick             the planted sets, one layer, 400 steps, three splits
+    python -m studies.measure.bench --budget 120        everything, so many seconds a set
+    python -m studies.measure.bench --data DIR          the real sets that lie in a folder too
+
+Seconds are CPU seconds of this one-threaded process, so that a busy machine gives the same rows. Resumable: a set that
+is kept with the same form is not asked again.
 """
 
 from __future__ import annotations
@@ -9,53 +14,75 @@ import argparse
 import json
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from headcount.files import whole
-from headcount.measuring import measure
-from studies.measure.sets import SETS, BenchSet
+from headcount.measuring import Measurement, Sequences, StudyPlan
+from headcount.measuring.contest import Clock, Contest
+from headcount.measuring.measure import one_thread
+from studies.measure.plain import plain_table
+from studies.measure.sets import BenchSet, sets_at
 
 __all__ = ["main", "measured_set"]
 
 KEPT = Path(__file__).parents[2] / "docs/data/measure_bench.json"
+QUICK = StudyPlan(layers=1, steps=400, splits=3)
 
 
-def measured_set(one: BenchSet, steps: int, splits: int) -> dict[str, Any]:
-    """What `measure` says of a set, beside the truth."""
-    began, cpu = time.monotonic(), time.process_time()
-    found = measure(one.make(), steps=steps, splits=splits)
-    answer = found.answer
-    return {
+def measured_set(one: BenchSet, form: str, plan: StudyPlan, budget: float | None) -> dict[str, Any]:
+    """What `measure` says of a set, beside the truth, or beside a plain encoder where nobody knows it."""
+    began = time.process_time()
+    data = one.make()
+    with one_thread():
+        found = contest_on(data, plan, budget)
+    answer, counts = found.answer, {count.layers: count for count in found.answer.counts}
+    row = {
         "set": one.name,
+        "form": form,
         "terms": one.terms,
         "worth": one.worth,
         "truth": one.heads,
-        "steps": steps,
-        "splits": splits,
-        **answer.to_json(),
+        "steps": found.study.spec["steps"],
+        "splits": len(found.study.spec["complete"]),
+        **{k: v for k, v in answer.to_json().items() if k != "claims"},
+        "one_layer": None if 1 not in counts else [counts[1].heads, counts[1].low, counts[1].high],
         "advice": found.advice,
-        "levels": found.levels,
-        "cpu_seconds": round(time.process_time() - cpu, 1),
-        "seconds": round(time.monotonic() - began, 1),
+        "levels": {name: round(level, 5) for name, level in found.levels.items()},
+        "cpu_seconds": round(time.process_time() - began, 1),
     }
+    return row if one.worth is not None or form == "quick" else row | {"plain": plain_table(data)}
+
+
+def contest_on(data: Sequences, plan: StudyPlan, budget: float | None) -> Measurement:
+    """The contest by a clock that counts this process' seconds alone."""
+    clock = Clock(budget, time.process_time(), time.process_time)
+    with TemporaryDirectory() as folder:
+        return Measurement(Contest.of(data, plan, Path(folder), clock, lambda line: None, "cpu").run())
 
 
 def main() -> None:
     """Every set that is not kept yet, written as it comes."""
-    ask = argparse.ArgumentParser(description=__doc__)
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--only", action="append", help="this set alone")
-    ask.add_argument("--steps", type=int, default=400)
-    ask.add_argument("--splits", type=int, default=3)
+    ask.add_argument("--quick", action="store_true", help="one layer, 400 steps, three splits")
+    ask.add_argument("--budget", type=float, default=120.0, help="CPU seconds for a set")
+    ask.add_argument("--data", type=Path, help="a folder with the sets that no wheel carries")
     given = ask.parse_args()
-    rows = json.loads(KEPT.read_text()) if KEPT.exists() else []
-    for one in SETS:
-        alike = {"set": one.name, "steps": given.steps, "splits": given.splits}
-        if (given.only and one.name not in given.only) or any(alike.items() <= row.items() for row in rows):
+    form = "quick" if given.quick else f"{given.budget:g} s"
+    here, absent = sets_at(given.data)
+    if absent:
+        print(f"not run, for they are not there: {', '.join(absent)}")
+    for one in here:
+        rows = json.loads(KEPT.read_text()) if KEPT.exists() else []
+        kept = any((row["set"], row["form"]) == (one.name, form) for row in rows)
+        if kept or (given.only and one.name not in given.only) or (given.quick and one.worth is None):
             continue
-        rows = [*(row for row in rows if row["set"] != one.name), measured_set(one, given.steps, given.splits)]
+        plan, budget = (QUICK, None) if given.quick else (StudyPlan(), given.budget)
+        rows.append(measured_set(one, form, plan, budget))
         with whole(KEPT) as scratch:
             Path(scratch).write_text(json.dumps(rows, indent=1) + "\n")
-        print(f"{one.name}: {rows[-1]['advice']}", flush=True)
+        print(f"{one.name} ({rows[-1]['cpu_seconds']} s): {rows[-1]['advice']}", flush=True)
 
 
 if __name__ == "__main__":

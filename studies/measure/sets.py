@@ -1,80 +1,78 @@
-"""Data sets with the answer that is planted in them, and real ones that travel inside scikit-learn's wheel."""
+"""The sets of the bench: planted ones with their truth, real ones with their terms, and which of them are here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
-import numpy as np
+from headcount.measuring import Sequences
+from studies.measure import planted, real
 
-from headcount.measuring import Sequences, sequences
-
-__all__ = ["SETS", "BenchSet"]
+__all__ = ["PLANTED", "REAL", "BenchSet", "sets_at"]
 
 
 @dataclass(frozen=True)
 class BenchSet:
-    """A data set; `worth` and `heads` are the truth where it is known, `terms` those under which it may be used."""
+    """A data set; `worth` and `heads` are the truth where it is known, `terms` those under which it may be used.
+
+    `file` is where it lies in a folder of data, empty where it is drawn or travels inside a wheel.
+    """
 
     name: str
-    make: Callable[[], Sequences]
+    make: Callable[..., Sequences]
     worth: bool | None = None
     heads: int | None = None
     terms: str = "drawn here"
+    file: str = ""
 
 
-def look_ups(count: int, samples: int = 1500) -> Sequences:
-    """y = sum_i max_t <a_i, x_t> over `count` random directions; with none, the mean along one."""
-    rng = np.random.default_rng(100 + count)
-    directions = rng.standard_normal((max(count, 1), 4))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    x = rng.standard_normal((samples, 12, 4))
-    y = (x @ directions.T).max(axis=1).sum(axis=1) if count else x.mean(axis=1) @ directions[0]
-    return sequences(x, y, name=f"{count} look-ups")
-
-
-def squared_mean() -> Sequences:
-    """y = <a, mean x>^2: a feed-forward of the mean is exact."""
-    rng = np.random.default_rng(1)
-    x = rng.standard_normal((1500, 12, 4))
-    return sequences(x, (x.mean(axis=1) @ rng.standard_normal(4)) ** 2, name="squared mean")
-
-
-def one_position() -> Sequences:
-    """y is one coordinate of the third token: a line is exact."""
-    x = np.random.default_rng(2).standard_normal((1500, 12, 4))
-    return sequences(x, x[:, 2, 1], name="one position")
-
-
-def count_of_a_letter() -> Sequences:
-    """How often one of ten letters occurs among thirty: the share of each is enough."""
-    ids = np.random.default_rng(3).integers(0, 10, (1500, 30))
-    return sequences(ids, (ids == 4).sum(axis=1).astype(float), kind="regression", name="count of a letter")
-
-
-def noise() -> Sequences:
-    """Nothing to learn."""
-    rng = np.random.default_rng(4)
-    return sequences(rng.standard_normal((1500, 12, 4)), rng.standard_normal(1500), name="noise")
-
-
-def digits() -> Sequences:
-    """Rows of 8 x 8 images as tokens."""
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
-    return sequences(found.images, found.target, name="digits")
-
-
-SETS = (
-    BenchSet("1 look-up", lambda: look_ups(1), True, 1),
-    BenchSet("2 look-ups", lambda: look_ups(2), True, 2),
-    BenchSet("3 look-ups", lambda: look_ups(3), True, 3),
-    BenchSet("4 look-ups", lambda: look_ups(4), True, 4),
-    BenchSet("mean only", lambda: look_ups(0), False),
-    BenchSet("squared mean", squared_mean, False),
-    BenchSet("one position", one_position, False),
-    BenchSet("count of a letter", count_of_a_letter, False),
-    BenchSet("noise", noise, False),
-    BenchSet("digits", digits, terms="UCI Machine Learning Repository, CC BY 4.0, in scikit-learn's wheel"),
+PLANTED = (
+    BenchSet("mean only", partial(planted.look_ups, 0), False),
+    BenchSet("1 look-up", partial(planted.look_ups, 1), True, 1),
+    BenchSet("2 look-ups", partial(planted.look_ups, 2), True, 2),
+    BenchSet("3 look-ups", partial(planted.look_ups, 3), True, 3),
+    BenchSet("4 look-ups", partial(planted.look_ups, 4, 6000), True, 4),
+    BenchSet("squared mean", planted.squared_mean, False),
+    BenchSet("log mean exp", planted.log_mean_exp, False),
+    BenchSet("one position", planted.one_position, False),
+    BenchSet("order only", planted.order_only, False),
+    BenchSet("count of a letter", planted.count_of_a_letter, False),
+    BenchSet("rare class", planted.rare_class, True, 1),
+    BenchSet("noise", planted.noise, False),
 )
+UCI = "UCI Machine Learning Repository, CC BY 4.0, in scikit-learn's wheel"
+AEON = "UCR and UEA archive, research, in aeon's wheel"
+FROM_AEON = (
+    "ACSF1", "ArrowHead", "BasicMotions", "CardanoSentiment", "GunPoint", "JapaneseVowels", "OSULeaf",
+    "PickupGestureWiimoteZ",
+)  # fmt: skip
+REAL = (
+    BenchSet("digits", real.digits, terms=UCI),
+    BenchSet("breast cancer", real.breast_cancer, terms=UCI),
+    BenchSet("wine", real.wine, terms=UCI),
+    BenchSet("diabetes", real.diabetes, terms="Efron et al. (2004), in scikit-learn's wheel"),
+    *(BenchSet(name, real.time_series, terms=AEON, file=f"aeon/{name}/{name}_TRAIN.ts") for name in FROM_AEON),
+    BenchSet("FSDD", real.spoken_digits, terms="CC BY-SA 4.0", file="fsdd/fsdd_1200.npz"),
+    BenchSet("MNIST rows", real.mnist_rows, terms="CC BY-SA 3.0", file="mnist/mnist_13k.npz"),
+    BenchSet("ETTh1 windows", real.oil_temperature, terms="CC BY-ND 4.0", file="ett/ETTh1.csv"),
+    BenchSet("tiny Shakespeare", real.next_vowel, terms="public domain", file="tinyshakespeare/input.txt"),
+    BenchSet("WikiQA", real.questions, terms="research", file="wikiqa/wikiqa.json.gz"),
+    BenchSet("PubMedQA", real.abstracts, terms="MIT", file="pubmedqa/pubmedqa_l.json.gz"),
+)
+
+
+def sets_at(folder: Path | None) -> tuple[list[BenchSet], list[str]]:
+    """The sets that can be made here, and the names of those that are not there."""
+    here: list[BenchSet] = list(PLANTED)
+    absent = []
+    for one in REAL:
+        path = None if folder is None else folder / one.file
+        if not one.file:
+            here.append(one)
+        elif path is not None and path.exists():
+            here.append(replace(one, make=partial(one.make, path)))
+        else:
+            absent.append(one.name)
+    return here, absent
