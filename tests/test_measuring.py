@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,12 +15,13 @@ from headcount.measuring import Measurement, StudyPlan, measure, sequences
 from headcount.measuring.answer import SplitErrors, answer
 from headcount.measuring.baselines import _logistic, _ridge, fit_baseline, lost
 from headcount.measuring.contest import Clock, Contest
-from headcount.measuring.contestants import CONSTANT, FLATTENED, POOLED, ZERO_HEADS, Contestant, network
+from headcount.measuring.contestants import CONSTANT, FIRST_FED, FLATTENED, POOLED, ZERO_HEADS, Contestant, network
 from headcount.measuring.paired_ratios import compare, corrected
 from headcount.measuring.planning import seconds, steps_within
 from headcount.measuring.preparing import prepare
 from headcount.measuring.searching import fit_network
 from headcount.measuring.splitting import outer_splits
+from headcount.measuring.zero_heads import MeanNetworks, fit_zero_heads
 from headcount.results import Study
 from studies.measure.simulated import NOISES, STUDIES, verdicts
 
@@ -102,10 +104,10 @@ def test_a_wide_table_has_units_for_every_place():
 def test_even_weights_stay_even_in_training():
     found = data()
     fold = prepare(found, outer_splits(found, 1)[0])
-    net = fit_network(ZERO_HEADS, fold, TINY, 60, seed=0).net
-    for layer in (0, 1):
-        read = net.get_parameter(f"layer{layer}.read.weight")
-        assert float(read[:16].detach().abs().max()) == 0.0 < float(read[16:].detach().abs().max())
+    net = fit_network(FIRST_FED, fold, TINY, 60, seed=0).net
+    read = net.get_parameter("layer0.read.weight").detach()
+    assert float(read[:16].abs().max()) == 0.0 < float(read[16:].abs().max())
+    assert float(net.get_parameter("layer1.read.weight").detach()[:16].abs().min()) > 0.0
     look = fit_network(network(1), fold, TINY, 60, seed=0).net.get_parameter("layer0.read.weight")
     assert float(look[:16].detach().abs().min()) > 0.0
 
@@ -115,9 +117,24 @@ def test_zero_heads_learn_a_mean_of_tokens_that_no_line_does():
     found = sequences(x, (x**2).mean(axis=(1, 2)))
     fold = prepare(found, outer_splits(found, 1)[0])
     plan = StudyPlan(embed_dim=16, width=16, rates=(4e-3,))
-    zero = fit_network(ZERO_HEADS, fold, plan, 600, seed=0)
+    zero, *_ = fit_zero_heads(fold, plan, 600, seed=0)
     line = fit_baseline(FLATTENED, fold)
-    assert lost(zero.predicted.outer, fold.outer, False) < 0.15 < 0.8 < lost(line.outer, fold.outer, False)
+    assert lost(zero.outer, fold.outer, False) < 0.15 < 0.8 < lost(line.outer, fold.outer, False)
+
+
+def test_zero_heads_see_no_order_but_by_places_no_padding_and_are_one_bank_as_alone():
+    both = MeanNetworks.drawn(2, token_dim=2, letters=0, length=4, outputs=1, embed_dim=6, width=8, seed=0)
+    x, present = torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(0)), torch.ones(3, 4, dtype=torch.bool)
+    with torch.no_grad():
+        alone = both.of([1])(x, present)
+        torch.testing.assert_close(both(x, present)[1:], alone)
+        both.weights["places"].zero_()
+        torch.testing.assert_close(both(x.flip(1), present), both(x, present))
+        cut = present.clone()
+        cut[:, 3] = False
+        padded = x.clone()
+        padded[:, 3] = 9.0
+        torch.testing.assert_close(both(padded, cut), both(x[:, :3], present[:, :3]))
 
 
 def test_ridge_solves_the_normal_equations():
@@ -344,4 +361,6 @@ def test_planted_look_ups_are_found(look_ups):
 
 
 def test_contestants_are_told_apart_by_name():
-    assert Contestant("zero heads", (0, 0)) == ZERO_HEADS and network(4, layers=2).heads == (4, 4)
+    assert (
+        Contestant("zero heads", (0,)) == ZERO_HEADS and not ZERO_HEADS.attends and network(4, layers=2).heads == (4, 4)
+    )

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from headcount.files import make_folder, whole
 from headcount.measuring.baselines import fit_baseline, lost
-from headcount.measuring.contestants import Contestant, without_attention
+from headcount.measuring.contestants import ZERO_HEADS, Contestant, without_attention
 from headcount.measuring.planning import (
     ALIVE,
     FIRST_SPLITS,
@@ -31,6 +31,7 @@ from headcount.measuring.preparing import Fold, prepare
 from headcount.measuring.searching import Searched, fit_network, shape_of
 from headcount.measuring.sequences import Sequences
 from headcount.measuring.splitting import MOST_SPLITS, Split, outer_splits
+from headcount.measuring.zero_heads import fit_zero_heads
 from headcount.nets.standard import Encoder
 from headcount.results import Study
 from headcount.results.journal import Journal
@@ -40,7 +41,7 @@ from headcount.training.bank_jobs import environment
 
 __all__ = ["Contest", "Say"]
 
-MEANING = 1  # part of every address: raise it when the contest itself changes
+MEANING = 2  # part of every address: raise it when the contest itself changes
 USUAL_SPLITS = 5  # where neither a number nor a time is asked for
 WRITING = 0.04  # of the time given, kept for the page; and
 LEAST_WRITING = 0.5  # seconds of it
@@ -174,12 +175,15 @@ class Contest:
         letters = len(self.data.letters)
         began = time.process_time()
         searched: Searched | None = None
-        if contestant.heads:
+        setting, parameters = None, 0
+        if contestant == ZERO_HEADS:
+            predicted, setting, parameters = fit_zero_heads(fold, self.plan, self.steps, seed=number, letters=letters)
+        elif contestant.heads:
             searched = fit_network(
                 contestant, fold, self.plan, self.steps,
                 seed=number, letters=letters, digest=address(of), device=self.device,
             )  # fmt: skip
-            predicted = searched.predicted
+            predicted, setting, parameters = searched.predicted, searched.setting, searched.net.shape.parameters
             self.keep(searched.net, of)
         else:
             predicted = fit_baseline(contestant, fold, letters)
@@ -202,13 +206,12 @@ class Contest:
             "inner": predicted.inner / fold.constants[1],
             "short": predicted.short / fold.constants[1],
             "steps": self.steps if contestant.heads else 0,
-            "parameters": searched.net.shape.parameters if searched else 0,
+            "parameters": parameters,
             "status": "done",
             "cpu_seconds": round(time.process_time() - began, 3),
             **_errors(predicted.outer, fold),
         }
-        if searched is not None:
-            setting = searched.setting
+        if setting is not None:
             row |= {"lr": setting.lr, "weight_decay": setting.weight_decay, "dropout": setting.dropout}
         return row  # pyright: ignore
 

@@ -43,8 +43,7 @@ CONSTANT = Contestant("constant")
 LAST_VALUE = Contestant("last value")
 POOLED, FLATTENED = Contestant("linear, pooled"), Contestant("linear, flattened")
 BOOSTING = Contestant("gradient boosting")
-# Two blocks with even weights: a feed-forward for every token, the mean of all, and a feed-forward of that.
-ZERO_HEADS = Contestant("zero heads", (0, 0))
+ZERO_HEADS = Contestant("zero heads", (0,))  # a feed-forward for every token, the mean of all, a feed-forward of that
 FIRST_FED = Contestant("feed-forward, then 1 head", (0, 1))
 WITHOUT = (CONSTANT, POOLED, FLATTENED, BOOSTING)
 

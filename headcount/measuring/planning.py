@@ -12,7 +12,7 @@ from headcount.measuring.splitting import MOST_SPLITS
 from headcount.refusals import at_least, at_least_one
 from headcount.training import Recipe
 
-__all__ = ["StudyPlan", "first_turn", "seconds", "second_turn", "steps_within", "third_turn"]
+__all__ = ["StudyPlan", "TrainingSetting", "first_turn", "seconds", "second_turn", "steps_within", "third_turn"]
 
 RUNGS = (100, 200, 400, 600, 800, 1100, 1500, 2000, 3000, 4500, 6000)  # steps that a time to keep to chooses among
 USUAL = 1500  # steps, where no time is to be kept
@@ -25,6 +25,15 @@ COARSE = (1, 2, 4, 8)
 FLOOR = 0.005  # of the constant's error: a gain that nobody adds heads for
 DEEP = (4,)  # head counts that are tried in several layers beside the smallest and the one at the turn
 ALIVE = 3.0  # contestants with more than so many times the best error are not trained on further splits
+
+
+@dataclass(frozen=True)
+class TrainingSetting:
+    """A learning rate, and how a network is kept from remembering: dropout and weight decay."""
+
+    lr: float
+    dropout: float
+    weight_decay: float
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,11 @@ class StudyPlan:
         if heads == 0:
             return 1, self.embed_dim
         return heads, self.head_dim or math.ceil(self.embed_dim / heads)
+
+    @property
+    def settings(self) -> list[TrainingSetting]:
+        """What is searched on the inner part."""
+        return [TrainingSetting(lr, *kept) for kept in self.dropouts for lr in self.rates]
 
     def recipe(self, samples: int, inner: int, steps: int) -> Recipe:
         """The steps as whole epochs over the training part."""
@@ -138,6 +152,7 @@ def reckoned(plan: StudyPlan, contestant: Contestant, steps: int, length: int, i
     if depth == 0:
         return 0.3
     full = depth - 0.5 if plan.pooling == "class token" else depth  # of the last layer only the class token's half
+    full = 2.5 if contestant == ZERO_HEADS else full  # less to compute, by slower products
     weights = full * (4 * plan.embed_dim**2 + 2 * plan.embed_dim * plan.width + 2 * (length + 1) * plan.embed_dim)
     runs = len(plan.rates) * len(plan.dropouts) / SHORT + FINALISTS
     sequences = runs * (3 * steps * plan.batch + 30 * 2 * inner)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from headcount.measuring.baselines import Predicted
 from headcount.measuring.contestants import Contestant
-from headcount.measuring.planning import FINALISTS, SHORT, StudyPlan
+from headcount.measuring.planning import FINALISTS, SHORT, StudyPlan, TrainingSetting
 from headcount.measuring.preparing import Fold
 from headcount.nets.standard import Encoder, EncoderShape
 from headcount.training import Given, Member, train
@@ -21,15 +21,6 @@ from headcount.training.given import Part
 __all__ = ["Searched", "evened", "fit_network", "outputs_on"]
 
 AT_ONCE = 500  # sequences that a plain network reads together
-
-
-@dataclass(frozen=True)
-class TrainingSetting:
-    """A learning rate, and how a network is kept from remembering: dropout and weight decay."""
-
-    lr: float
-    dropout: float
-    weight_decay: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +81,7 @@ def fit_network(
 ) -> Searched:
     """Train every setting for a quarter of the steps and the best two to the end; the inner part chooses each time."""
     rule = _Rule(contestant, fold, plan, shape_of(contestant, fold, plan, letters), seed, digest, device)
-    settings = [TrainingSetting(lr, *kept) for kept in plan.dropouts for lr in plan.rates]
+    settings = plan.settings
     tried = rule.trained(settings, max(10, steps // SHORT)) if len(settings) > 1 else []
     best = sorted(tried, key=lambda one: one.predicted.inner)[:FINALISTS]
     finals = rule.trained([one.setting for one in best] or settings, steps)

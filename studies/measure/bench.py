@@ -74,15 +74,19 @@ def main() -> None:
     if absent:
         print(f"not run, for they are not there: {', '.join(absent)}")
     for one in here:
-        rows = json.loads(KEPT.read_text()) if KEPT.exists() else []
-        kept = any((row["set"], row["form"]) == (one.name, form) for row in rows)
+        kept = any((row["set"], row["form"]) == (one.name, form) for row in _rows())
         if kept or (given.only and one.name not in given.only) or (given.quick and one.worth is None):
             continue
         plan, budget = (QUICK, None) if given.quick else (StudyPlan(), given.budget)
-        rows.append(measured_set(one, form, plan, budget))
+        row = measured_set(one, form, plan, budget)
+        rows = [*_rows(), row]  # another process may have added some
         with whole(KEPT) as scratch:
             Path(scratch).write_text(json.dumps(rows, indent=1) + "\n")
-        print(f"{one.name} ({rows[-1]['cpu_seconds']} s): {rows[-1]['advice']}", flush=True)
+        print(f"{one.name} ({row['cpu_seconds']} s): {row['advice']}", flush=True)
+
+
+def _rows() -> list[dict[str, Any]]:
+    return json.loads(KEPT.read_text()) if KEPT.exists() else []
 
 
 if __name__ == "__main__":
