@@ -61,6 +61,12 @@ def test_a_fresh_process_and_onnx_give_the_same(tmp_path):
     session = onnxruntime.InferenceSession(model.export(tmp_path / "model.onnx"))
     (out,) = session.run(None, {"x": x})
     np.testing.assert_allclose(out[:, 0], model.predict(x), rtol=1e-5)
+    code = "import sys, numpy as np, torch; net = torch.export.load(sys.argv[1]).module()"
+    code += "; np.save(sys.argv[3], net(torch.as_tensor(np.load(sys.argv[2]))).detach().numpy())"
+    code += "; assert 'headcount' not in sys.modules"
+    names[0] = str(model.export(tmp_path / "model.pt2"))
+    subprocess.run([sys.executable, "-c", code, *names], check=True)
+    np.testing.assert_allclose(np.load(tmp_path / "p.npy")[:, 0], model.predict(x), rtol=1e-5)
 
 
 def test_measure_saves_a_model_and_apply_reads_it(tmp_path, monkeypatch, capsys):

@@ -166,14 +166,14 @@ def _show(found: Measurement, page: str) -> None:
 
 
 def _again(found: Measurement) -> str:
-    """The command that would settle it."""
-    missing, ask = found.answer.missing, dict(found.answer.ask or {})
+    """The command that would settle it: the same with four times the time, or with what is missing."""
+    missing, ask, given = found.answer.missing, dict(found.answer.ask or {}), found.study.spec.get("budget")
     if not missing:
         return ""
     if not ask:
         return f"more {missing}"
-    options = " ".join(f"--{name} {'TIME' if value == 'more' else value}" for name, value in ask.items())
-    return f"headcount measure {sys.argv[2] if len(sys.argv) > 2 else 'DATA'} {options}"
+    ask = ask if given is None else {"budget": f"{4 * given:g}s"}
+    return " ".join([_command(), *(f"--{name} {value}" for name, value in ask.items())])
 
 
 def _counts(text: str) -> tuple[int, ...]:

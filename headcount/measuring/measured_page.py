@@ -61,8 +61,11 @@ def write_measured(found: Measurement, *, command: str = "") -> dict[str, str]:
 def again_words(found: Measurement) -> str:
     """What is missing, with the arguments that would bring it."""
     missing, ask = found.answer.missing, dict(found.answer.ask or {})
+    given = found.study.spec.get("budget")
     if not missing:
         return ""
+    if ask and given is not None:
+        return f"four times the time, {4 * given:g} s"
     if not ask:
         return f"more {missing}"
     return ", ".join(f"{name} = {value}" for name, value in ask.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ __all__ = ["Columns", "Reading", "as_numbers", "cut_windows", "delimiter", "from
 
 Columns = dict[str, list[Any]]
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")  # what stands where nothing was written down
+DECIMAL = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")  # a number with a decimal comma, or a whole one
 FEW_NAMES = 20  # a column of names becomes so many tokens of a wide table, at most
 
 
@@ -59,7 +61,8 @@ def read_csv(path: Path) -> Columns:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             text = file.read()
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter(text)))
+        between = delimiter(text)
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=between))
     except (UnicodeDecodeError, csv.Error) as problem:
         raise ValueError(f"{path} is not a CSV file in UTF-8: {problem}") from None
     rows = [row for row in rows if row]
@@ -72,7 +75,19 @@ def read_csv(path: Path) -> Columns:
     for number, row in enumerate(rows, start=1):
         if len(row) != len(rows[0]):
             raise ValueError(f"{path}: line {number} has {len(row)} fields, the header {len(rows[0])}")
-    return {name.strip(): list(column) for name, column in zip(rows[0], zip(*rows[1:], strict=True), strict=True)}
+    columns = dict(zip(names, map(list, zip(*rows[1:], strict=True)), strict=True))
+    return columns if between == "," else {name: with_points(column) for name, column in columns.items()}
+
+
+def with_points(column: list[str]) -> list[str]:
+    """A column whose every number has a decimal comma, with points; any other as it is.
+
+    >>> with_points(["1,5", "-2,25", ""]), with_points(["1,5", "a,b"])
+    (['1.5', '-2.25', ''], ['1,5', 'a,b'])
+    """
+    numbers = [value for value in column if value.strip().lower() not in MISSING]
+    comma = any("," in value for value in numbers) and all(DECIMAL.fullmatch(value.strip()) for value in numbers)
+    return [value.replace(",", ".") for value in column] if comma else column
 
 
 def delimiter(text: str) -> str:

@@ -1,6 +1,6 @@
 """Ask `measure` about every set and keep what it says.
 
-    python -m studies.measure.bench --quick             the planted sets, one layer, 400 steps, three splits
+    python -m studies.measure.bench --quick             the planted sets, one layer, 600 steps, three splits
     python -m studies.measure.bench --budget 120        everything, so many seconds a set
     python -m studies.measure.bench --data DIR          the real sets that lie in a folder too
 
@@ -27,7 +27,7 @@ from studies.measure.sets import BenchSet, sets_at
 __all__ = ["main", "measured_set"]
 
 KEPT = Path(__file__).parents[2] / "docs/data/measure_bench.json"
-QUICK = StudyPlan(layers=1, steps=400, splits=3)
+QUICK = StudyPlan(layers=1, steps=600, splits=3)
 
 
 def measured_set(one: BenchSet, form: str, plan: StudyPlan, budget: float | None) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def main() -> None:
     """Every set that is not kept yet, written as it comes."""
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--only", action="append", help="this set alone")
-    ask.add_argument("--quick", action="store_true", help="one layer, 400 steps, three splits")
+    ask.add_argument("--quick", action="store_true", help="one layer, 600 steps, three splits")
     ask.add_argument("--budget", type=float, default=120.0, help="CPU seconds for a set")
     ask.add_argument("--data", type=Path, help="a folder with the sets that no wheel carries")
     given = ask.parse_args()
