@@ -211,6 +211,49 @@ def test_no_sentence_is_said_against_its_own_table(seed, noise, splits):
         assert found.heads in tested and found.compared[0].high < 1
 
 
+def test_a_count_that_was_not_tried_stays_open_and_half_a_hundredth_of_the_constant_is_no_reason_for_a_head():
+    zero = scores("zero heads", 0, [0.5, 0.52, 0.51])
+    tried = [scores(f"{h} heads", h, [e, 1.02 * e, 0.99 * e]) for h, e in ((1, 0.3), (2, 0.1), (4, 0.004), (8, 0.003))]
+    (count,) = answer([zero, *tried], overlap=0.25, tested=(1, 2, 3, 4, 6, 8)).counts
+    assert (count.heads, count.low, count.high, count.untested) == (4, 3, 4, (3,))
+    (count,) = answer([zero, *tried], overlap=0.25, tested=(1, 2, 4, 8)).counts
+    assert (count.heads, count.low, count.high, count.best, count.hurts) == (4, 4, 4, 8, None)
+
+
+def test_more_heads_that_do_worse_are_named_and_the_last_count_tried_is_no_answer():
+    zero = scores("zero heads", 0, [0.9, 0.92, 0.91])
+    turned = [scores(f"{h} heads", h, [e, 1.01 * e, 0.99 * e]) for h, e in ((1, 0.5), (2, 0.02), (4, 0.05), (8, 0.2))]
+    found = answer([zero, *turned], overlap=0.25)
+    assert found.counts[0].hurts == 4 and "from 4 heads on it is larger again" in found.advice
+    falling = [scores(f"{h} heads", h, [e, 1.01 * e, 0.99 * e]) for h, e in ((1, 0.5), (2, 0.3), (4, 0.1), (8, 0.02))]
+    found = answer([zero, *falling], overlap=0.25)
+    assert found.verdict == "worth it" and "The error still falls at 8 heads" in found.advice
+    assert (found.heads_claim.word, found.missing, found.ask) == ("still falls", "heads", {"heads": "1-16"})
+
+
+def test_a_contestant_given_up_after_three_splits_leaves_the_others_their_later_ones():
+    zero = scores("zero heads", 0, [0.5, 0.52, 0.51, 0.5, 0.49])
+    given_up, two = scores("1 head", 1, [0.4, 0.41, 0.4]), scores("2 heads", 2, [0.1, 0.11, 0.1, 0.12, 0.1])
+    found = answer([zero, given_up, two], overlap=0.25, complete=[0, 1, 2, 3, 4])
+    assert found.compared[0].splits == 5 and (found.heads, found.counts[0].low) == (2, 2)
+    half = answer([zero, given_up, two], overlap=0.25, complete=[0, 1, 2])
+    assert half.compared[0].splits == 3 and half.verdict == "worth it"
+
+
+def test_what_needs_no_attention_and_leaves_nothing_to_gain_is_said_to():
+    zero = scores("zero heads", 0, [0.004, 0.001, 0.002])
+    one = scores("1 head", 1, [0.003, 0.004, 0.001])
+    assert answer([zero, one], overlap=0.25).verdict == "not worth it"
+    larger = [scores("zero heads", 0, [0.4, 0.1, 0.2]), scores("1 head", 1, [0.3, 0.4, 0.1])]
+    assert answer(larger, overlap=0.25).verdict == "cannot say yet"
+
+
+def test_a_rare_class_is_counted_where_classes_are_uneven_and_not_where_all_are_small():
+    x = np.random.default_rng(0).standard_normal((80, 3, 1))
+    assert not sequences(x, np.arange(80) % 4).uneven
+    assert sequences(x, (np.arange(80) % 16 == 0).astype(int)).uneven
+
+
 def test_what_more_steps_might_overturn_is_not_said():
     falling = scores("1 head", 1, [0.5] * 3, [0.5] * 3, [2.0] * 3)
     still = scores("zero heads", 0, [0.4, 0.41, 0.39])

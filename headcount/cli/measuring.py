@@ -172,7 +172,7 @@ def _again(found: Measurement) -> str:
         return ""
     if not ask:
         return f"more {missing}"
-    ask = ask if given is None else {"budget": f"{4 * given:g}s"}
+    ask = ask if given is None or missing == "heads" else {"budget": f"{4 * given:g}s"}
     return " ".join([_command(), *(f"--{name} {value}" for name, value in ask.items())])
 
 

@@ -16,7 +16,7 @@ from headcount.results import Basis, Claim, Comparison, Evidence, Predicate
 
 __all__ = ["Answer", "HeadCount", "SplitErrors", "answer", "head_counts"]
 
-Missing = Literal["", "splits", "steps", "sequences", "positives", "time"]
+Missing = Literal["", "splits", "steps", "sequences", "positives", "time", "heads"]
 
 LEAD = 0.05  # attention must lower the error by more than this share to be worth naming
 LEARNED = 0.95  # an error above this share of the constant's is the constant's but for noise
@@ -89,9 +89,8 @@ class HeadCount:
 
     def claim(self, splits: int, entering: str) -> Claim:
         """How many heads in so many layers, for tokens that enter in this way."""
-        evidence = Evidence(
-            planned=splits, entered=splits, interval=(self.low, self.high), level=CONFIDENCE, sizes=entering
-        )
+        ends = self.low, None if self.at_edge else self.high
+        evidence = Evidence(planned=splits, entered=splits, interval=ends, level=CONFIDENCE, sizes=entering)
         word = Predicate.FALLS if self.at_edge else Predicate.ENOUGH if self.decided else Predicate.UNRESOLVED
         where = f"{counted(self.heads, 'head')} in {counted(self.layers, 'layer')}"
         return Claim(where, word, self.heads, Basis("measured", n=splits), evidence=evidence, reason=self.why)
@@ -315,9 +314,13 @@ def answer(
     word, reason, missing = _judged(both, rarest, most_splits)
     counts = head_counts(scores, splits, overlap, tolerance, tested)
     heads, layers = advised(counts, scores, overlap) if word is Predicate.WORTH_IT else (None, None)
-    if word is Predicate.WORTH_IT and not next(one for one in counts if one.layers == layers).decided:
+    mine = next((one for one in counts if one.layers == layers), None)
+    if mine is not None and not mine.decided:
         missing = "splits" if len(splits) < most_splits else "sequences"
-    asked = {"steps": {"steps": 4 * steps}, "splits": {"splits": most_splits}}.get(missing)
+    if mine is not None and mine.at_edge:
+        missing = "heads"
+    more = f"1-{2 * mine.most}" if mine is not None else ""
+    asked = {"steps": {"steps": 4 * steps}, "splits": {"splits": most_splits}, "heads": {"heads": more}}.get(missing)
     gain = _short(1 - worth.high), _short(1 - worth.low)
     seen = Evidence(planned=len(splits), entered=len(splits), interval=gain, level=CONFIDENCE)
     against = Comparison(worth.other, "ours", worth.ratio)

@@ -156,7 +156,8 @@ class Contest:
             return None
         start = self.clock.now()
         row = self.trained(contestant, number, of)
-        self.clock.took(cost, self.clock.now() - start)
+        if contestant.heads:  # what else is fitted is not reckoned by products
+            self.clock.took(cost, self.clock.now() - start)
         journal.add(of, row)
         if row["status"] != "left out":
             self.say(f"split {number + 1}, {contestant.name}: {row['nmse']:.3g}")
@@ -245,6 +246,7 @@ class Contest:
             "overlap": self.splits[0].overlap,
             "entering": "a table of letters" if self.data.letters else "a linear embedding",
             "rarest": None if self.data.rarest is None else [str(self.data.rarest[0]), self.data.rarest[1]],
+            "uneven": self.data.uneven,
             "budget": self.clock.budget,
             "stopped": stopped,
         }

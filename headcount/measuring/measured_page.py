@@ -64,7 +64,7 @@ def again_words(found: Measurement) -> str:
     given = found.study.spec.get("budget")
     if not missing:
         return ""
-    if ask and given is not None:
+    if ask and given is not None and missing != "heads":
         return f"four times the time, {4 * given:g} s"
     if not ask:
         return f"more {missing}"

@@ -60,7 +60,7 @@ class Measurement:
     def answer(self) -> Answer:
         """Worth it, not worth it, or cannot say yet; heads and layers."""
         spec = self.study.spec
-        rarest = spec.get("rarest")
+        rarest = spec.get("rarest") if spec.get("uneven", True) else None
         return answer(
             self.scores,
             overlap=spec.get("overlap", 0.25),

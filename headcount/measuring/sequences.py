@@ -74,6 +74,11 @@ class Sequences:
         return self.classes[int(counts.argmin())], int(counts.min())
 
     @property
+    def uneven(self) -> bool:
+        """Whether the rarest class has less than half of an even share, so that its sequences are what counts."""
+        return self.rarest is not None and 2 * self.rarest[1] * len(self.classes) < len(self)
+
+    @property
     def digest(self) -> str:
         """The fingerprint of everything that training sees."""
         seen = hashlib.sha256(f"{self.x.shape} {self.classes} {self.apart} {self.letters} {self.wide}".encode())

@@ -13,6 +13,7 @@ import numpy as np
 
 from headcount.measuring import Sequences, sequences
 from headcount.measuring.tables import cut_windows
+from headcount.numerals import counted
 
 __all__ = [
     "abstracts", "breast_cancer", "diabetes", "digits", "mnist_rows", "next_vowel", "oil_temperature", "patches",
@@ -101,7 +102,7 @@ def time_series(training: Path) -> Sequences:
     target = np.array(labels)
     if len(set(labels)) > len(labels) / 4:
         target = target.astype(float)
-    return sequences(cut, target, name=name, notes=(f"{size} moments on end are a token",))
+    return sequences(cut, target, name=name, notes=(f"a token is {counted(size, 'moment')} on end",))
 
 
 def _some(rows: int, seed: int = 0) -> np.ndarray:
