@@ -407,3 +407,22 @@ def test_contestants_are_told_apart_by_name():
     assert (
         Contestant("zero heads", (0,)) == ZERO_HEADS and not ZERO_HEADS.attends and network(4, layers=2).heads == (4, 4)
     )
+
+
+def test_a_network_that_diverged_neither_stands_for_its_side_nor_stops_the_count():
+    broken = scores("4 heads", 4, [math.inf, 0.11, 0.1], [math.inf, 0.1, 0.1])
+    good = scores("2 heads", 2, [0.1, 0.11, 0.1])
+    zero = scores("zero heads", 0, [0.5, 0.52, 0.51])
+    found = answer([zero, good, broken], overlap=0.25)
+    assert found.verdict == "worth it" and (found.heads, found.counts[0].best) == (2, 2)
+    rows = tuple(
+        {"contestant": one.name, "heads": one.heads, "depth": one.depth, "attends": one.attends,
+         "standard": one.standard, "seed": s, "nmse": None if math.isinf(v) else v, "inner": v, "short": math.nan}
+        for one in (zero, good, broken) for s, v in one.outer.items()
+    )  # fmt: skip
+    assert Measurement(Study(rows)).answer.heads == 2
+
+
+def test_one_split_is_said_in_plain_json():
+    found = answer([scores("zero heads", 0, [0.4]), scores("1 head", 1, [0.1])], overlap=0.25)
+    assert json.loads(json.dumps(found.to_json(), allow_nan=False))["verdict"] == "cannot say yet"

@@ -321,7 +321,7 @@ def answer(
         missing = "heads"
     more = f"1-{2 * mine.most}" if mine is not None else ""
     asked = {"steps": {"steps": 4 * steps}, "splits": {"splits": most_splits}, "heads": {"heads": more}}.get(missing)
-    gain = _short(1 - worth.high), _short(1 - worth.low)
+    gain = (_short(1 - worth.high), _short(1 - worth.low)) if math.isfinite(worth.high) else None
     seen = Evidence(planned=len(splits), entered=len(splits), interval=gain, level=CONFIDENCE)
     against = Comparison(worth.other, "ours", worth.ratio)
     basis = Basis("measured", n=len(splits))
@@ -334,7 +334,7 @@ def _judged(both: _Contest, rarest: tuple[str, int] | None, most_splits: int) ->
     """The word, why, and what is missing for another one."""
     count, worth = len(both.splits), both.worth
     if rarest is not None and rarest[1] < LEAST_POSITIVES:
-        few = f"of class {rarest[0]} there are only {rarest[1]} sequences, and at least {LEAST_POSITIVES} are needed"
+        few = f"the rarest class has only {counted(rarest[1], 'sequence')}, and at least {LEAST_POSITIVES} are needed"
         return Predicate.CANNOT_SAY, few, "positives"
     if count < 2:
         return Predicate.CANNOT_SAY, f"{both.levels}, but one split tells nothing about chance", "splits"

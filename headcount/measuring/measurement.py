@@ -172,7 +172,8 @@ def _scores(name: str, rows: list[Any]) -> SplitErrors:
     first = rows[0]
 
     def by_split(column: str) -> dict[int, float]:
-        return {row["seed"]: math.inf if row[column] is None else row[column] for row in rows}
+        levels = {row["seed"]: math.nan if row[column] is None else row[column] for row in rows}
+        return {split: level if math.isfinite(level) else math.inf for split, level in levels.items()}
 
     return SplitErrors(
         name, first["heads"], first["depth"], first["attends"], first["standard"],

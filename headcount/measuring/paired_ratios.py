@@ -57,7 +57,7 @@ def corrected(differences: list[float], overlap: float) -> tuple[float, float, f
     from scipy.special import stdtrit
 
     count, mean = len(differences), float(np.mean(differences))
-    if count < 2:
+    if count < 2 or not math.isfinite(mean):  # one split, or a network that diverged in one
         return mean, -math.inf, math.inf
     spread = float(np.std(differences, ddof=1)) * math.sqrt(1 / count + overlap)
     reach = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * spread

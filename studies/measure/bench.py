@@ -3,6 +3,7 @@
     python -m studies.measure.bench --quick             the planted sets, one layer, 600 steps, three splits
     python -m studies.measure.bench --budget 120        everything, so many seconds a set
     python -m studies.measure.bench --data DIR          the real sets that lie in a folder too
+    python -m studies.measure.bench --plain             beside an encoder of torch alone, on real sets
 
 Seconds are CPU seconds of this one-threaded process, so that a busy machine gives the same rows. Resumable: a set that
 is kept with the same form is not asked again.
@@ -30,8 +31,8 @@ KEPT = Path(__file__).parents[2] / "docs/data/measure_bench.json"
 QUICK = StudyPlan(layers=1, steps=600, splits=3)
 
 
-def measured_set(one: BenchSet, form: str, plan: StudyPlan, budget: float | None) -> dict[str, Any]:
-    """What `measure` says of a set, beside the truth, or beside a plain encoder where nobody knows it."""
+def measured_set(one: BenchSet, form: str, plan: StudyPlan, budget: float | None, plain: bool) -> dict[str, Any]:
+    """What `measure` says of a set, beside the truth, or, if wanted, beside a plain encoder where nobody knows it."""
     began = time.process_time()
     data = one.make()
     with one_thread():
@@ -51,7 +52,7 @@ def measured_set(one: BenchSet, form: str, plan: StudyPlan, budget: float | None
         "levels": {name: round(level, 5) for name, level in found.levels.items()},
         "cpu_seconds": round(time.process_time() - began, 1),
     }
-    return row if one.worth is not None or form == "quick" else row | {"plain": plain_table(data)}
+    return row | {"plain": plain_table(data)} if plain and one.worth is None else row
 
 
 def contest_on(data: Sequences, plan: StudyPlan, budget: float | None) -> Measurement:
@@ -67,6 +68,7 @@ def main() -> None:
     ask.add_argument("--only", action="append", help="this set alone")
     ask.add_argument("--quick", action="store_true", help="one layer, 600 steps, three splits")
     ask.add_argument("--budget", type=float, default=120.0, help="CPU seconds for a set")
+    ask.add_argument("--plain", action="store_true", help="train a plain encoder beside ours on real sets")
     ask.add_argument("--data", type=Path, help="a folder with the sets that no wheel carries")
     given = ask.parse_args()
     form = "quick" if given.quick else f"{given.budget:g} s"
@@ -78,7 +80,7 @@ def main() -> None:
         if kept or (given.only and one.name not in given.only) or (given.quick and one.worth is None):
             continue
         plan, budget = (QUICK, None) if given.quick else (StudyPlan(), given.budget)
-        row = measured_set(one, form, plan, budget)
+        row = measured_set(one, form, plan, budget, given.plain)
         rows = [*_rows(), row]  # another process may have added some
         with whole(KEPT) as scratch:
             Path(scratch).write_text(json.dumps(rows, indent=1) + "\n")

@@ -14,6 +14,7 @@ __all__ = ["page"]
 Row = dict[str, Any]
 FORMS = {
     "quick": "one layer, 600 steps, three splits (`--quick`)",
+    "60 s": "one CPU minute a set (`--budget 60`)",
     "120 s": "two CPU minutes a set (`--budget 120`)",
     "300 s": "five CPU minutes a set (`--budget 300`)",
     "600 s": "ten CPU minutes a set (`--budget 600`)",
