@@ -42,7 +42,8 @@ class SplitErrors:
 
     def further(self, split: int) -> float:
         """What the outer error would be if four times the steps brought as much again as the last four times did."""
-        gain = min(1.0, max(self.inner[split], LEAST) / max(self.short[split], LEAST))
+        before = self.short[split] if math.isfinite(self.short[split]) else self.inner[split]
+        gain = min(1.0, max(self.inner[split], LEAST) / max(before, LEAST))
         return max(self.outer[split], LEAST) * gain
 
 

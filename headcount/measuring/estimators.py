@@ -66,6 +66,8 @@ class _Estimator(BaseEstimator):
 
     def _checked(self, X: Any, y: Any = None, *, reset: bool, **how: Any) -> tuple[Any, Any]:
         """Arrays as scikit-learn checks them; lists of ragged sequences and letters as they are."""
+        if reset and y is None:
+            raise ValueError("fit requires y to be passed, but the target y is None")
         if self.tokens == "letters" or _is_ragged(X):
             if y is not None and len(y) != len(X):
                 raise ValueError(f"X holds {len(X)} sequences and y {len(y)} targets")
