@@ -369,13 +369,15 @@ def head_counts(
 ) -> tuple[HeadCount, ...]:
     """For every depth, the cheapest head count whose error is within the tolerance of the best, by paired intervals.
 
-    The best is sought among the counts that are on all splits; others were given up, or are yet to come.
+    The best is sought among the counts that are on the most splits of their depth, two at least unless there is but
+    one; others were given up, or are yet to come.
     """
     found = []
     for depth in sorted({one.depth for one in scores if one.standard}):
         mine = sorted((one for one in scores if one.standard and one.depth == depth), key=lambda one: one.heads)
-        if any(set(splits) <= set(one.outer) for one in mine):
-            found.append(_counted(mine, depth, splits, overlap, tolerance, tested))
+        own = max(([s for s in splits if s in one.outer] for one in mine), key=len)
+        if len(own) >= min(2, len(splits)):
+            found.append(_counted(mine, depth, own, overlap, tolerance, tested))
     return tuple(found)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from headcount.measuring.answer import Answer, SplitErrors, answer
 from headcount.notebook import html_table, html_words, within_columns
+from headcount.numerals import counted
 from headcount.results import Study
 
 __all__ = ["Measurement"]
@@ -98,7 +99,7 @@ class Measurement:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Why to read the numbers with care."""
-        return tuple(filter(None, (self._memorised(), self._stopped(), self._sparse())))
+        return tuple(filter(None, (self._memorised(), self._stopped(), self._sparse(), self._shallow())))
 
     def as_row(self) -> dict[str, Any]:
         """Everything found as one machine-readable value."""
@@ -166,6 +167,13 @@ class Measurement:
     def _sparse(self) -> str:
         gaps = [f"{c.untested} in {c.layers} layers" for c in self.answer.counts if c.untested]
         return f"head counts inside the interval were not tested: {', '.join(gaps)}" if gaps else ""
+
+    def _shallow(self) -> str:
+        """Depths of the plan that the time did not reach."""
+        wanted = range(1, self.study.spec.get("plan", {}).get("layers", 1) + 1)
+        judged = {count.layers for count in self.answer.counts}
+        left = [counted(depth, "layer") for depth in wanted if depth not in judged]
+        return f"{' and '.join(left)} could not be judged yet: fewer than two splits have them" if left else ""
 
 
 def _scores(name: str, rows: list[Any]) -> SplitErrors:

@@ -14,6 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -67,19 +69,27 @@ def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--only", action="append", help="this set alone")
     ask.add_argument("--quick", action="store_true", help="one layer, 600 steps, three splits")
+    ask.add_argument("--steps", type=int, help="one layer, so many steps, three splits")
     ask.add_argument("--budget", type=float, default=120.0, help="CPU seconds for a set")
+    ask.add_argument(
+        "--draw", type=int, default=0, help="planted sets of other seeds than those that rules were tried on"
+    )
     ask.add_argument("--plain", action="store_true", help="train a plain encoder beside ours on real sets")
     ask.add_argument("--data", type=Path, help="a folder with the sets that no wheel carries")
     given = ask.parse_args()
-    form = "quick" if given.quick else f"{given.budget:g} s"
+    form = "quick" if given.quick else f"{given.steps} steps" if given.steps else f"{given.budget:g} s"
+    form += f", draw {given.draw}" if given.draw else ""
     here, absent = sets_at(given.data)
+    if given.draw:
+        here = [replace(one, make=partial(one.make, draw=given.draw)) for one in here if one.worth is not None]
     if absent:
         print(f"not run, for they are not there: {', '.join(absent)}")
     for one in here:
         kept = any((row["set"], row["form"]) == (one.name, form) for row in _rows())
         if kept or (given.only and one.name not in given.only) or (given.quick and one.worth is None):
             continue
-        plan, budget = (QUICK, None) if given.quick else (StudyPlan(), given.budget)
+        fixed = QUICK if given.quick else replace(QUICK, steps=given.steps) if given.steps else None
+        plan, budget = (StudyPlan(), given.budget) if fixed is None else (fixed, None)
         row = measured_set(one, form, plan, budget, given.plain)
         rows = [*_rows(), row]  # another process may have added some
         with whole(KEPT) as scratch:
