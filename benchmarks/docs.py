@@ -14,7 +14,6 @@ from benchmarks import (
     induction_page,
     laws_page,
     lens_masking,
-    measure_page,
     performance_page,
     shrink_minilm,
 )
@@ -29,6 +28,8 @@ from headcount.reproduction.index import listing
 from headcount.reproduction.side_by_side import html, markdown
 from headcount.results import read_study
 from headcount.tasks.catalogue import catalogue
+from studies.measure import page as measure_bench
+from studies.measure import picture as measure_picture
 from studies.shape import page as shape_page
 from studies.worst import page as worst_page
 
@@ -63,7 +64,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/induction.html": lambda: induction_page.page(_json("induction.json")),
     "docs/images/induction.svg": lambda: stages_picture(_json("induction.json")["stages"]).standalone(),
     "docs/coverage.md": lambda: coverage.page(_json("coverage.json")),
-    "docs/measure.md": lambda: measure_page.page(DATA),
+    "docs/measure.md": lambda: measure_bench.page(DATA),
+    "docs/images/measure_heads.svg": lambda: measure_picture.picture(_json("measure_bench.json")).standalone(),
     "docs/performance.md": lambda: performance_page.page(_json("bank_speed.json")),
     "docs/images/bank_speed.svg": lambda: performance_page.picture(_json("bank_speed.json")).standalone(),
     "docs/images/head_count.svg": lambda: figure(read_study(DATA / "head_count.json")).standalone(),

@@ -1,7 +1,7 @@
 """Spoken digits as sequences for `headcount measure`: a token is a frame, its features the logarithms of a spectrum.
 
     python examples/spoken_digits.py fsdd_1200.npz out/digits.npz
-    headcount measure out/digits.npz --positions 3 --budget 10m
+    headcount measure out/digits.npz --budget 10m
 
 The clips come as the arrays audio (all samples on end), offsets, digit and speaker, at 8 kHz. With --by-speaker whole
 speakers are held out, which asks for more than another take of a known voice. Made by packing the recordings of the

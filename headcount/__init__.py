@@ -14,8 +14,9 @@ from headcount.lazy import lazily
 if TYPE_CHECKING:
     from headcount import papers, tasks
     from headcount.certificates import Built, Certificate, Worst, certify
-    from headcount.fits import Measurement, knee
-    from headcount.measuring import measure
+    from headcount.fits import knee
+    from headcount.measuring import Measurement, measure
+    from headcount.measuring.estimators import Classifier, Regressor
     from headcount.measuring.fitted import load
     from headcount.nets import Architecture
     from headcount.papers import (
@@ -72,9 +73,11 @@ __all__ = [
     "Bound",
     "Built",
     "Certificate",
+    "Classifier",
     "Measurement",
     "Prediction",
     "Recipe",
+    "Regressor",
     "Store",
     "Study",
     "Worst",
@@ -114,8 +117,9 @@ __getattr__, _ = lazily(
     __name__,
     {
         "certificates": ("Built", "Certificate", "Worst", "certify"),
-        "fits": ("Measurement", "knee"),
-        "measuring": ("measure",),
+        "fits": ("knee",),
+        "measuring": ("Measurement", "measure"),
+        "measuring.estimators": ("Classifier", "Regressor"),
         "measuring.fitted": ("load",),
         "nets": ("Architecture",),
         "papers.infoflow": ("Prediction", "advise", "build", "predict"),

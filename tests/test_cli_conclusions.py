@@ -12,6 +12,7 @@ import torch
 
 import headcount as hc
 from headcount.cli.door import main
+from headcount.measuring.tables import Reading
 from headcount.nets import Transformer, save_net
 from tests.app_commands import commands
 from tests.test_cli_allocation import folder, text  # noqa: F401
@@ -43,8 +44,14 @@ CASES = {
         "mine.npz",
         "--heads",
         "1-2",
-        "--seeds",
+        "--layers",
+        "1",
+        "--splits",
         "2",
+        "--embed-dim",
+        "8",
+        "--width",
+        "8",
         "--steps",
         "20",
         "--out",
@@ -167,8 +174,14 @@ def prepared(tmp_path_factory):
                 "mine.npz",
                 "--heads",
                 "1-2",
-                "--seeds",
+                "--layers",
+                "1",
+                "--splits",
                 "2",
+                "--embed-dim",
+                "8",
+                "--width",
+                "8",
                 "--steps",
                 "20",
                 "--out",
@@ -243,9 +256,9 @@ def test_the_library_speaks_of_arguments_and_the_doors_of_flags():
 
 def test_the_doors_translate_what_the_library_says(prepared, monkeypatch, capsys):
     monkeypatch.chdir(prepared)
-    (prepared / "table.csv").write_text("a,target\n1,2\n3,4\n")
+    (prepared / "table.csv").write_text("id,a,target\n1,2,3\n3,4,5\n")
     with pytest.raises(SystemExit):
-        main(["measure", "table.csv"])
-    assert "give --sequence, a column" in capsys.readouterr().err
-    with pytest.raises(ValueError, match="give `sequence`, a column"):
-        hc.measure("table.csv")
+        main(["measure", "table.csv", "--sequence", "id", "--window", "2"])
+    assert "give --sequence for a long table or --window for a series" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="give `sequence` for a long table or `window`"):
+        hc.measure("table.csv", reading=Reading(sequence="id", window=2))

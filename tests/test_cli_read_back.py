@@ -62,7 +62,7 @@ def measure(call, tmp_path, request):
     g = np.random.default_rng(0)
     x = g.normal(size=(64, 4, 2))
     np.savez(tmp_path / "mine.npz", x=x, y=x[:, :, 0].max(axis=1))
-    call("measure", "mine.npz", "--heads", "1-3", "--seeds", "2", "--steps", "60", "--out", "found")
+    call("measure", "mine.npz", "--heads", "1-2", "--layers", "1", "--splits", "2", "--steps", "20", "--out", "found")
     assert "report.html" in call("report", "found/study.json", "--out", "again")
 
 
@@ -135,7 +135,7 @@ def interpolate(call, tmp_path, request):
 def applied(call, tmp_path, request):
     x = np.random.default_rng(0).standard_normal((120, 4, 2))
     np.savez(tmp_path / "mine.npz", x=x, y=x[:, :, 0].max(axis=1))
-    few = ("--heads", "1-2", "--seeds", "2", "--steps", "40")
+    few = ("--heads", "1-2", "--layers", "1", "--splits", "2", "--steps", "20")
     call("measure", "mine.npz", *few, "--out", "found", "--model", "mine.safetensors")
     assert "So:" in call("apply", "mine.safetensors", "mine.npz")
 

@@ -14,9 +14,9 @@ from sklearn.utils.estimator_checks import (
     check_methods_subset_invariance,
 )
 
-from headcount.measuring import HeadcountClassifier, HeadcountRegressor
+from headcount.measuring import Classifier, Regressor
 
-SMALL = {"seeds": 2, "steps": 200, "width": 8, "embed_dim": 4, "positions": 0}
+SMALL = {"steps": 200, "width": 16, "embed_dim": 16, "rates": (4e-3,)}
 
 
 def data():
@@ -26,7 +26,7 @@ def data():
 
 def test_a_regressor_learns_a_maximum_and_scores_by_r_squared():
     x, y = data()
-    model = HeadcountRegressor(1, **SMALL).fit(x, y)
+    model = Regressor(1, **SMALL).fit(x, y)
     assert model.score(x, y) > 0.8
     assert model.predict(x[:, :, 0]).shape == (200,)
 
@@ -34,32 +34,51 @@ def test_a_regressor_learns_a_maximum_and_scores_by_r_squared():
 def test_a_classifier_gives_back_classes_as_they_were_given():
     x, y = data()
     names = np.where(y > np.median(y), "high", "low")
-    model = HeadcountClassifier(1, **SMALL).fit(x, names)
+    model = Classifier(1, **SMALL).fit(x, names)
     assert model.score(x, names) > 0.85 and set(model.predict(x)) == {"high", "low"}
     np.testing.assert_allclose(model.predict_proba(x).sum(axis=1), 1, rtol=1e-6)
 
 
 def test_parameters_are_read_set_and_cloned_and_folds_can_be_made():
-    model = HeadcountRegressor(3, **SMALL)
+    model = Regressor(3, **SMALL)
     assert clone(model).get_params() == model.get_params() and model.get_params()["heads"] == 3
     assert len(cross_val_score(model.set_params(heads=1, steps=20), *data(), cv=2)) == 2
 
 
 def test_the_same_seed_gives_the_same_network():
     x, y = data()
-    one, two = (HeadcountRegressor(1, **{**SMALL, "steps": 20}).fit(x, y).predict(x) for _ in range(2))
+    one, two = (Regressor(1, **{**SMALL, "steps": 20}).fit(x, y).predict(x) for _ in range(2))
     np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("kind", [HeadcountRegressor, HeadcountClassifier])
+@pytest.mark.parametrize("kind", [Regressor, Classifier])
 def test_an_estimator_that_is_not_fitted_or_has_one_sample_says_so(kind):
     for check in (check_estimators_unfitted, check_fit2d_1sample, check_methods_subset_invariance):
         check(kind.__name__, kind(1, **SMALL))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [HeadcountRegressor, HeadcountClassifier])
+@pytest.mark.parametrize("kind", [Regressor, Classifier])
 def test_scikit_learns_own_checks_pass(kind):
     check_estimator(
-        kind(1, seeds=2, steps=400, width=16, embed_dim=8), on_skip=None
+        kind(1, steps=400, width=16, embed_dim=16, rates=(4e-3,)), on_skip=None
     )  # array API and pandas are not installed
+
+
+def test_the_front_names_them_and_ragged_lists_letters_folds_and_searches_work():
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    import headcount as hc
+
+    assert hc.Classifier is Classifier and hc.Regressor is Regressor
+    x, y = data()
+    tiny = {**SMALL, "steps": 20}
+    ragged = [one[: 2 + i % 3] for i, one in enumerate(x)]
+    assert Regressor(1, **tiny).fit(ragged, y).predict(ragged).shape == (200,)
+    words = ["abc"[: 1 + i % 3] for i in range(90)]
+    letters = Classifier("auto", tokens="letters", **tiny).fit(words, [i % 3 for i in range(90)])
+    assert set(letters.predict(words)) <= {0, 1, 2}
+    assert len(cross_val_score(make_pipeline(StandardScaler(), Regressor(1, **tiny)), x[:, :, 0], y, cv=2)) == 2
+    assert GridSearchCV(Regressor(**tiny), {"heads": [1, 2]}, cv=2).fit(x, y).best_params_["heads"] in (1, 2)

@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 
 from headcount.cli import main
 from headcount.measuring import load, sequences
-from headcount.measuring.splitting import split
+from headcount.measuring.splitting import outer_splits
 from headcount.measuring.tables import Reading, cut_windows
 
 RNG = np.random.default_rng(0)
@@ -143,9 +143,9 @@ def broken(folder):
     arrays = {
         "misshapen": ({"x": np.zeros((60, 5, 2, 2)), "y": TARGETS}, "x must be (samples, length, token_dim)"),
         "mismatch": ({"x": PADDED, "y": TARGETS[:50]}, "there are 60 sequences, so y must be (60,)"),
-        "nan": (
-            {"x": holes, "y": TARGETS},
-            "1 of 600 values of x are NaN or infinite, the first in sequence 3, token 1",
+        "endless": (
+            {"x": np.where(np.isnan(holes), np.inf, holes), "y": TARGETS},
+            "1 of 600 values of x are infinite, the first in sequence 3, token 1",
         ),
         "nan_y": ({"x": PADDED, "y": np.where(np.arange(60) == 7, np.nan, TARGETS)}, "1 targets are NaN"),
         "one_class": ({"x": PADDED, "y": np.array(["cat"] * 60)}, "every sequence is of class cat"),
@@ -157,7 +157,7 @@ def broken(folder):
         "offsets": ({"x": PADDED[:, 0], "y": TARGETS, "offsets": np.arange(60)}, "offsets must rise from 0 to the 60"),
         "mask": ({**good, "mask": np.arange(5) > 1 + np.zeros((60, 1))}, "mask must mark the first tokens"),
         "both": ({**good, "lengths": LENGTHS, "mask": np.ones((60, 5))}, "lengths and mask say the same"),
-        "words": ({"x": np.full((60, 5), "a"), "y": TARGETS}, "x must hold numbers"),
+        "per_token": ({"x": PADDED, "y": PADDED[:, :, 0]}, "one per token"),
         "same": ({"x": np.ones((60, 5, 2)), "y": TARGETS}, "every token of every sequence is the same"),
         "many": ({"x": PADDED, "y": np.array([f"n{i}" for i in range(60)])}, "60 classes among 60 sequences"),
         "one_group": ({**good, "groups": np.zeros(60)}, "all sequences are of one group"),
@@ -176,10 +176,10 @@ def broken(folder):
     yield [folder / "damaged.csv"], "is not a CSV file in UTF-8"
     yield [folder / "uneven.csv", "--sequence", "id"], "line 3 has 2 fields, the header 3"
     yield [folder / "words.csv", "--sequence", "id"], "row 61 of column 'a' holds 'many', which is no number"
-    yield [folder / "hole.csv", "--sequence", "id"], "row 1 of column 'a' is empty"
     yield [folder / "two.csv", "--sequence", "id"], "'target' in sequence '1' takes 2 values (3, 4)"
     yield [folder / "head.csv", "--sequence", "id"], "a header and rows are needed"
-    yield [folder / "words.csv"], "give --sequence, a column (a row is a token), or --window"
+    yield [folder / "whole.npz", "--tokens", "words"], "tokens must be numbers or letters"
+    yield [folder / "whole.npz", "--pooling", "max"], "pooling must be class token or mean"
     yield [folder / "words.csv", "--sequence", "id", "--target", "taget"], "no column 'taget'; did you mean 'target'?"
     yield [folder / "words.csv", "--sequence", "id", "--window", "3"], "not both"
     yield [folder / "short.csv", "--window", "50"], "a series of 40 rows has no window of 50"
@@ -197,7 +197,7 @@ def broken(folder):
     yield [folder / "whole.npz", "--heads", "many"], "--heads must be counts such as 1-8 or 1,2,4"
     yield [folder / "whole.npz", "--heads", "3"], "heads must be at least two counts"
     yield [folder / "whole.npz", "--budget", "soon"], "a time such as 90s, 5m or 1h is needed"
-    yield [folder / "whole.npz", "--seeds", "1"], "seeds must be at least 2"
+    yield [folder / "whole.npz", "--splits", "1"], "splits must lie between 2 and 10, got 1"
     yield [folder / "whole.npz", "--device", "abacus"], "device must be cpu or cuda"
 
 
@@ -221,16 +221,16 @@ def test_a_split_column_is_followed_and_kept_from_groups_on_both_sides(tmp_path)
     rows = [f"{i},{t},{i * (t + 1)},{i % 7},{sides[i]}" for i in range(80) for t in range(3)]
     (tmp_path / "mine.csv").write_text("id,a,b,target,part\n" + "\n".join(rows))
     data = load(tmp_path / "mine.csv", Reading(sequence="id", split="part", kind="regression"))
-    parts = split(data)
-    assert data.held_out.sum() == 16 and set(parts.validation) <= set(range(0, 80, 5))
+    parts = outer_splits(data)[0]
+    assert data.held_out.sum() == 16 and set(parts.outer) <= set(range(0, 80, 5))
     assert parts.words.startswith("as the data say") and data.x.shape[2] == 2
     with pytest.raises(ValueError, match="split holds 'trian'"):
         sequences(np.eye(60), np.arange(60.0), split=["trian"] * 60)
     with pytest.raises(ValueError, match="one side; both are needed"):
-        split(sequences(np.eye(60), np.arange(60.0), split=[0] * 60))
+        outer_splits(sequences(np.eye(60), np.arange(60.0), split=[0] * 60))
     both = sequences(np.eye(60), np.arange(60.0), split=[0, 1] * 30, groups=[i // 2 for i in range(60)])
     with pytest.raises(ValueError, match="puts 30 groups on both sides"):
-        split(both)
+        outer_splits(both)
     with pytest.raises(ValueError, match="`group` and `split` belong to `sequence`"):
         load(tmp_path / "mine.csv", Reading(window=3, split="part"))
 
@@ -240,5 +240,5 @@ def test_arrays_carry_their_split(tmp_path):
     side = np.array(["training"] * 40 + ["validation"] * 20)
     np.savez(tmp_path / "mine.npz", x=x, y=x.max(axis=(1, 2)), split=side)
     data = load(tmp_path / "mine.npz")
-    assert split(data).validation.tolist() == list(range(40, 60))
+    assert outer_splits(data)[0].outer.tolist() == list(range(40, 60))
     assert data.digest != sequences(x, x.max(axis=(1, 2))).digest

@@ -10,11 +10,10 @@ import pytest
 
 import headcount as hc
 from headcount.cli import main
-from headcount.measuring import StudyPlan, sequences
-from headcount.measuring.fitted import fit
-from headcount.measuring.subject import Subject
+from headcount.measuring import Classifier, Regressor, StudyPlan
+from headcount.measuring.applying import predictions
 
-PLAN = StudyPlan(heads=(1, 2), seeds=2, steps=200, embed_dim=4, width=8, positions=1)
+SMALL = {"steps": 200, "embed_dim": 16, "width": 16, "rates": (4e-3,)}
 
 
 def fitted(classes=False, ragged=False):
@@ -23,8 +22,8 @@ def fitted(classes=False, ragged=False):
     y = x[:, :, 0].max(axis=1)
     lengths = 2 + np.arange(300) % 3 if ragged else None
     target = np.where(y > np.median(y), "high", "low") if classes else y
-    data = sequences(x, target, lengths=lengths)
-    return x, target, lengths, fit(Subject.of(data, 0, "cpu"), PLAN, 1)
+    seen = x if lengths is None else [one[:n] for one, n in zip(x, lengths, strict=True)]
+    return x, target, lengths, (Classifier if classes else Regressor)(1, **SMALL).fit(seen, target).model_
 
 
 def test_predictions_are_in_the_users_units_and_follow_the_target():
@@ -60,8 +59,14 @@ def test_a_fresh_process_and_onnx_give_the_same(tmp_path):
     subprocess.run([sys.executable, "-c", code, *names], check=True)
     np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), model.predict(x))
     session = onnxruntime.InferenceSession(model.export(tmp_path / "model.onnx"))
-    (out,) = session.run(None, {"x": x.astype(np.float32)})
+    (out,) = session.run(None, {"x": x})
     np.testing.assert_allclose(out[:, 0], model.predict(x), rtol=1e-5)
+    code = "import sys, numpy as np, torch; net = torch.export.load(sys.argv[1]).module()"
+    code += "; np.save(sys.argv[3], net(torch.as_tensor(np.load(sys.argv[2]))).detach().numpy())"
+    code += "; assert 'headcount' not in sys.modules"
+    names[0] = str(model.export(tmp_path / "model.pt2"))
+    subprocess.run([sys.executable, "-c", code, *names], check=True)
+    np.testing.assert_allclose(np.load(tmp_path / "p.npy")[:, 0], model.predict(x), rtol=1e-5)
 
 
 def test_measure_saves_a_model_and_apply_reads_it(tmp_path, monkeypatch, capsys):
@@ -69,7 +74,7 @@ def test_measure_saves_a_model_and_apply_reads_it(tmp_path, monkeypatch, capsys)
     rng = np.random.default_rng(0)
     walk = rng.standard_normal((200, 2)).cumsum(axis=0)
     Path("mine.csv").write_text("target,other\n" + "\n".join(f"{a},{b}" for a, b in walk))
-    small = ["--heads", "1-2", "--seeds", "2", "--steps", "40", "--width", "8", "--positions", "1", "--window", "3"]
+    small = ["--heads", "1-2", "--layers", "1", "--splits", "2", "--steps", "20", "--width", "8", "--window", "3"]
     with pytest.raises(SystemExit) as stop:
         main(["measure", "mine.csv", *small, "--model", "m.safetensors"])
     assert stop.value.code == 0
@@ -85,7 +90,7 @@ def test_measure_saves_a_model_and_apply_reads_it(tmp_path, monkeypatch, capsys)
 
 def test_measure_takes_arrays_and_lists():
     x = np.random.default_rng(0).standard_normal((60, 3))
-    tiny = StudyPlan(heads=(1, 2), seeds=2, steps=10, embed_dim=4, width=8, positions=0)
+    tiny = StudyPlan(heads=(1, 2), layers=1, splits=2, steps=10, embed_dim=4, width=8, rates=(4e-3,))
     arrays, lists = hc.measure(x, x.sum(axis=1), plan=tiny), hc.measure(x.tolist(), x.sum(axis=1).tolist(), plan=tiny)
     assert arrays.levels == lists.levels
     with pytest.raises(ValueError, match=r"measure\(x, y\)"):
@@ -98,3 +103,14 @@ def test_a_file_that_is_no_model_is_refused(tmp_path):
         hc.load(tmp_path / "m")
     with pytest.raises(ValueError, match="2 features per token, x has 1"):
         fitted()[3].predict(np.zeros((3, 4, 1)))
+
+
+def test_labels_keep_their_type_and_letters_their_table(tmp_path):
+    words = ["ab", "ba", "aab", "bba"] * 20
+    model = Classifier(1, tokens="letters", **{**SMALL, "steps": 60}).fit(words, [7, 9] * 40)
+    again = hc.load(model.model_.save(tmp_path / "m.safetensors"))
+    assert again.classes == (7, 9) and again.predict(words).dtype.kind == "i" and again.letters == ("a", "b")
+    np.testing.assert_array_equal(again.predict_proba(words), model.predict_proba(words))
+    assert again.predict(["az"]).shape == (1,)  # a letter never seen has an id of its own
+    np.savez(tmp_path / "x.npz", x=np.array([["a", "b"]] * 3))
+    assert set(predictions(again, tmp_path / "x.npz")[0]) == {"sequence", "prediction", "p(7)", "p(9)"}

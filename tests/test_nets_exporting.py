@@ -7,10 +7,7 @@ import pytest
 import torch
 
 import headcount as hc
-from headcount.measuring.fitted import fit
-from headcount.measuring.planning import StudyPlan
-from headcount.measuring.sequences import sequences
-from headcount.measuring.subject import Subject
+from headcount.measuring.estimators import Regressor
 from headcount.nets.exporting import holding_interruptions
 from headcount.tasks import Wells
 
@@ -27,8 +24,7 @@ def built():
 
 def fitted():
     x = np.random.default_rng(0).standard_normal((60, 4, 1))
-    subject = Subject.of(sequences(x, x.max(axis=(1, 2))), 0, "cpu")
-    return fit(subject, StudyPlan(seeds=2, steps=10, width=8, positions=0), heads=1)
+    return Regressor(1, steps=10, embed_dim=8, width=8, rates=(4e-3,)).fit(x, x.max(axis=(1, 2))).model_
 
 
 class Filter:

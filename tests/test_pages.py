@@ -8,10 +8,10 @@ import pytest
 
 import headcount as hc
 from headcount.cli.door import main
+from headcount.measuring import measured as measured_page
 from headcount.nets import Transformer, save_net
 from headcount.nets.saved import net_bytes
 from headcount.papers.prompts.layer_files import PromptProblem, write_problem
-from headcount.report import measured as measured_page
 from headcount.report import write_article
 from tests.browser import WIDTHS, chromium, faults_of, missing_browser
 from tests.test_cli_conclusions import LETTERS
@@ -33,18 +33,25 @@ def study(folder):
 
 def measurement(folder):
     """The page of made-up rows: what `headcount report` draws of a measurement that is kept."""
-    levels = {(h, s): 10.0 ** -min(h, 3) * (1 + s / 9) for h in range(1, 9) for s in range(4)}
     rows = tuple(
         {
+            "contestant": "zero heads" if h == 0 else f"{h} heads",
             "heads": h,
+            "layers": str(h),
+            "depth": min(h, 1),
+            "attends": h > 0,
+            "standard": h > 0,
             "length": 8,
             "seed": s,
-            "nmse": level,
+            "nmse": 10.0 ** -min(h, 3) * (1 + s / 9),
+            "inner": 10.0 ** -min(h, 3),
+            "short": 10.0 ** -min(h, 3),
             "train_nmse": 1e-3,
-            "final_nmse": level,
+            "final_nmse": 1e-3,
             "parameters": 12345,
         }
-        for (h, s), level in levels.items()
+        for h in range(9)
+        for s in range(4)
     )
     write_article(folder / "report.html", measured_page(hc.Measurement(hc.Study(rows))))
     return folder / "report.html"
@@ -53,14 +60,40 @@ def measurement(folder):
 def measured(folder):
     x = np.random.default_rng(0).standard_normal((80, 4, 2))
     np.savez(folder / "mine.npz", x=x, y=x[:, :, 0].max(axis=1))
-    command("measure", folder / "mine.npz", "--heads", "1-3", "--seeds", "2", "--steps", "40", "--out", folder)
+    command(
+        "measure",
+        folder / "mine.npz",
+        "--heads",
+        "1-2",
+        "--layers",
+        "1",
+        "--splits",
+        "2",
+        "--steps",
+        "20",
+        "--out",
+        folder,
+    )
     return folder / "report.html"
 
 
 def classified(folder):
     x = np.random.default_rng(0).standard_normal((80, 4, 2))
     np.savez(folder / "mine.npz", x=x, y=np.where(x[:, :, 0].max(axis=1) > 1, "high", "low"))
-    command("measure", folder / "mine.npz", "--heads", "1-3", "--seeds", "2", "--steps", "40", "--out", folder)
+    command(
+        "measure",
+        folder / "mine.npz",
+        "--heads",
+        "1-2",
+        "--layers",
+        "1",
+        "--splits",
+        "2",
+        "--steps",
+        "20",
+        "--out",
+        folder,
+    )
     return folder / "report.html"
 
 

@@ -161,7 +161,7 @@ class NoLanguage:
 )
 def test_what_is_no_language_is_one_line(task, said, capsys, tmp_path):
     lines = [*SPEC.strip().splitlines()]
-    kept = [line for line in map(str.strip, lines) if not line.startswith(("name = \"squares", "most"))]
+    kept = [line for line in map(str.strip, lines) if not line.startswith(('name = "squares', "most"))]
     (tmp_path / "own.toml").write_text("\n".join(kept).replace("[task]", f"[task]\n{task}"))
     assert run(["sweep", str(tmp_path / "own.toml"), "--store", str(tmp_path / "s")]) == 2
     lines = capsys.readouterr().err.strip().splitlines()

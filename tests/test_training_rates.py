@@ -10,7 +10,6 @@ import torch
 
 from headcount.kernels.optimiser import AdamW, schedule
 from headcount.kernels.rate_schedule import Schedule, cosine
-from headcount.measuring import StudyPlan, measure, sequences
 from headcount.nets import Architecture, Transformer
 from headcount.tasks import KthLargest, LinearMax
 from headcount.training import Member, RateSearch, Recipe, Sweep, sweep, train, warmup_stable_decay, widths
@@ -218,12 +217,3 @@ def test_the_best_rate_is_searched_for_every_shape_and_its_cost_is_stated(tmp_pa
 def test_best_is_a_word_for_the_usual_search():
     asked = Sweep.of(LinearMax.random(1, 4, 4, seed=0), [SMALL], None, 3, SHORT, lr="best")
     assert asked.search == RateSearch() and len(RateSearch().trials(asked.members)) == 7
-
-
-def test_measure_can_choose_the_rate_of_every_head_count():
-    x = np.random.default_rng(0).standard_normal((200, 4, 1))
-    said: list[str] = []
-    plan = StudyPlan(heads=(1, 2), seeds=2, steps=20, width=8, lr="best")
-    found = measure(sequences(x, x.max(axis=(1, 2))), plan=plan, say=said.append)
-    assert found.study.spec["rate_search"]["networks"] == 14 and len(found.study) == 4
-    assert any("rate was chosen per shape" in line for line in said)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headcount.cli.options import Device
 from headcount.cli.printing import Listing, Printout, out_file, say
 
 if TYPE_CHECKING:
-    from headcount.fits import Measurement
+    from headcount.measuring import Measurement
 
 Data = Annotated[
     str,
@@ -37,10 +38,15 @@ SplitOf = Annotated[
     typer.Option("--split", metavar="COLUMN", help="Table: says training or validation.", show_default=False),
 ]
 KindOf = Annotated[str | None, typer.Option("--kind", help="regression or classification.", show_default=False)]
+TokensAs = Annotated[
+    str | None,
+    typer.Option("--tokens", help="numbers or letters, where whole numbers may be either.", show_default=False),
+]
 Heads = Annotated[str, typer.Option(help="Head counts to try, as 1-8 or 1,2,4.")]
-Positions = Annotated[str, typer.Option(help="Position features a token sees, or auto: measured first.")]
 Budget = Annotated[str | None, typer.Option(help="Time to keep to, as 90s or 5m.", show_default=False)]
 To = Annotated[Path | None, typer.Option("--out", help="Folder for page and rows. Default: out/measure-NAME.")]
+Steps = Annotated[int | None, typer.Option(help="Training steps; 1500, or what the budget allows.", show_default=False)]
+Splits = Annotated[int | None, typer.Option(help="Outer splits, 2 to 10; 5, or by the budget.", show_default=False)]
 
 
 def measure(
@@ -52,37 +58,39 @@ def measure(
     group: Group = None,
     split: SplitOf = None,
     kind: KindOf = None,
-    heads: Heads = "1-8",
-    seeds: Annotated[int, typer.Option(help="Networks for each head count.")] = 4,
-    steps: Annotated[int, typer.Option(help="Training steps.")] = 3000,
-    embed_dim: Annotated[int, typer.Option(help="Width of the state, shared by the heads.")] = 24,
-    width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
-    layers: Annotated[int, typer.Option(help="Attention layers.")] = 1,
-    positions: Positions = "auto",
-    lr: Annotated[str, typer.Option(help="Peak learning rate, or best: chosen for every head count.")] = "0.01",
-    split_seed: Annotated[int, typer.Option(help="Another split of the data.")] = 0,
+    tokens: TokensAs = None,
+    text: Annotated[str, typer.Option(help="Texts by characters or words.")] = "characters",
+    heads: Heads = "1-4,6,8",
+    layers: Annotated[int, typer.Option(help="Attention layers, up to.")] = 2,
+    steps: Steps = None,
+    splits: Splits = None,
+    embed_dim: Annotated[int, typer.Option(help="Width of the state, shared by the heads.")] = 48,
+    width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 96,
+    head_dim: Annotated[
+        int | None, typer.Option(help="Heads of this size, instead of a share.", show_default=False)
+    ] = None,
+    pooling: Annotated[str, typer.Option(help="Read out from the class token, or the mean.")] = "class token",
     budget: Budget = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Device = "cpu",
     model: Annotated[Path | None, typer.Option(help="Save a network here, for apply.", show_default=False)] = None,
     out: To = None,
 ) -> Printout:
-    """Say how many heads your data need.
+    """Say whether attention is worth it on your data, and how many heads.
 
-    Trains networks of 1 to 8 heads on them, beside baselines, and writes a page.
+    An equal contest of standard encoders and of what needs no attention, on a page.
     """
     began = time.monotonic()  # before torch is loaded
     from headcount.cli.door import Interrupted
     from headcount.measuring import StudyPlan, measure
     from headcount.measuring.planning import seconds
     from headcount.measuring.tables import Reading
-    from headcount.training.progress import bar
 
     plan = StudyPlan(
-        _counts(heads), seeds, steps, embed_dim=embed_dim, width=width, layers=layers, positions=_places(positions),
-        lr=_rate(lr),
+        _counts(heads), layers, steps, splits, embed_dim, width, head_dim, pooling,  # pyright: ignore
     )  # fmt: skip
-    reading = Reading(target, sequence, window, horizon, group, kind, split)
+    reading = Reading(target, sequence, window, horizon, group, kind, split, tokens, text)
     folder = out or Path("out") / f"measure-{_name(data)}"
+    kept = f"Finished contestants are kept in {folder}; run the same command to go on."
     try:
         found = measure(
             data,
@@ -90,20 +98,17 @@ def measure(
             model=model,
             plan=plan,
             budget=None if budget is None else seconds(budget),
-            split_seed=split_seed,
             device=device,
-            store=folder / "study",
+            store=folder / "contest",
             command=_command(),
             say=say,
-            on_progress=bar,
             began=began,
         )
     except KeyboardInterrupt:
-        raise Interrupted(f"Finished head counts are kept in {folder}; run the same command to go on.") from None
+        raise Interrupted(kept) from None
     paths = {name: str(out_file(folder, name, text)) for name, text in found.files.items()}
-    so = f"{found.advice[:1].lower()}{found.advice[1:]}"
     facts = {**found.as_row(), "rows": list(found.study.rows)}
-    return Printout(facts, _told(found), so, paths.values())
+    return Printout(facts, _told(found), found.advice, paths.values())
 
 
 def apply(
@@ -125,36 +130,38 @@ def apply(
 
 
 def _told(found: Measurement) -> list[str | Listing]:
-    without = [
-        {
-            "heads": base["name"],
-            found.words: f"{base['level']:.3g}",
-            "wrong": None if base["error_rate"] is None else f"{base['error_rate']:.1%}",
-        }
-        for base in found.baselines
-    ]
     rows = [
         {
-            "heads": row["heads"],
-            found.words: f"{row['level']:.3g}",
-            "seeds": f"{row['best']:.2g} to {row['worst']:.2g}",
-            "weights": row["parameters"],
-            "kB": f"{row['bytes'] / 1000:.3g}",
-            "ms": "-" if row["milliseconds"] is None else f"{row['milliseconds']:.2g}",
+            "contestant": row["name"],
+            found.words: f"{row['error']:.3g}",
+            "splits": f"{row['least']:.2g} to {row['most']:.2g}",
             "wrong": None if row["error_rate"] is None else f"{row['error_rate']:.1%}",
-            "against": "the knee" if row["against"] is None else _factor(row["against"]),
+            "balanced": None if row["balanced_error"] is None else f"{row['balanced_error']:.1%}",
+            "weights": row["parameters"] or "-",
+            "": "<" if row["chosen"] else "",
         }
-        for row in found.by_heads()
+        for row in found.by_contestant()
     ]
-    wrong = ("wrong",) if rows[0]["wrong"] is not None else ()
-    columns = ("heads", found.words, "seeds", *wrong, "against", "weights", "kB", "ms")
-    sentence = found.sentence
-    notes = [f"Note: {warning}." for warning in found.warnings]
-    return ["", Listing([*without, *rows], columns), "", f"{sentence[:1].upper()}{sentence[1:]}.", *notes]
+    wrong = ("wrong", "balanced") if rows and rows[0]["wrong"] is not None else ()
+    columns = ("contestant", found.words, "splits", *wrong, "weights", "")
+    again = _again(found)
+    return [
+        *(["", Listing(rows, columns), ""] if rows else []),
+        *(f"Note: {warning}." for warning in found.warnings),
+        *(f"{one.sentence}." for one in found.answer.compared),
+        *([f"To settle it: {again}"] if again else []),
+    ]
 
 
-def _factor(worth) -> str:
-    return f"x {worth.factor.value:.3g} [{worth.factor.low:.3g}, {worth.factor.high:.3g}]"
+def _again(found: Measurement) -> str:
+    """The command that would settle it: the same with four times the time, or with what is missing."""
+    missing, ask, given = found.answer.missing, dict(found.answer.ask or {}), found.study.spec.get("budget")
+    if not missing:
+        return ""
+    if not ask:
+        return f"more {missing}"
+    ask = ask if given is None or missing == "heads" else {"budget": f"{4 * given:g}s"}
+    return " ".join([_command(), *(f"--{name} {value}" for name, value in ask.items())])
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -171,34 +178,6 @@ def _counts(text: str) -> tuple[int, ...]:
     if any(len(part) > 2 for part in ends) or max(counts, default=0) > 64:
         raise ValueError(f"--heads must be counts from 1 to 64 such as 1-8 or 1,2,4, got {text!r}")
     return counts
-
-
-def _rate(text: str) -> float | Literal["best"]:
-    """A learning rate, or best.
-
-    >>> _rate("0.01"), _rate("best")
-    (0.01, 'best')
-    """
-    if text == "best":
-        return "best"
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"--lr must be a rate such as 0.01, or best, got {text!r}") from None
-
-
-def _places(text: str) -> int | None:
-    """How many position features, None where that is to be measured.
-
-    >>> _places("8"), _places("auto")
-    (8, None)
-    """
-    if text == "auto":
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"--positions must be a number such as 8, or auto, got {text!r}") from None
 
 
 def _name(data: str) -> str:

@@ -75,8 +75,7 @@ def _pages(run: Path, study: Study, predicted: int | None, spec: str | None) -> 
     from headcount.report import write
 
     if study.spec.get("measured", False):  # `headcount measure` made these rows
-        from headcount.fits import Measurement
-        from headcount.report import write_measured
+        from headcount.measuring import Measurement, write_measured
 
         return write_measured(Measurement(study))
     because = one_head_each(predicted_heads(study))

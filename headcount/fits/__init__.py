@@ -3,7 +3,6 @@
 from headcount.fits.broken_law import Transition, transition
 from headcount.fits.cells import Cells, variants
 from headcount.fits.knee import Knee, knee, knees, predicted_heads
-from headcount.fits.measurement import Measurement
 from headcount.fits.power_law import PowerLaw, power_law, power_laws
 from headcount.fits.starts import StartVerdict, starts
 from headcount.fits.verdict import Estimate, Verdict, judge
@@ -12,7 +11,6 @@ __all__ = [
     "Cells",
     "Estimate",
     "Knee",
-    "Measurement",
     "PowerLaw",
     "StartVerdict",
     "Transition",

@@ -11,35 +11,45 @@ import numpy as np
 from headcount.files import arrays_in, whole
 from headcount.measuring.fitted import FittedModel
 from headcount.measuring.sequences import padded
-from headcount.measuring.tables import Columns, read_csv
+from headcount.measuring.tables import Columns, as_numbers, read_csv
 from headcount.refusals import nearest
 
 __all__ = ["predictions", "write_predictions"]
 
 
 def predictions(model: FittedModel, data: str | Path, sequence: str | None = None) -> list[dict[str, Any]]:
-    """A row for each sequence of a `.npz` with x, of a long `.csv` by its column `sequence`, or each window of one."""
+    """A row for each sequence of a `.npz` with x or of a table, with the share of every class where there are classes.
+
+    A table is read as the model's own was: windows, a wide row a sequence, or a long one by its column `sequence`.
+    """
     path = Path(data)
     if not path.is_file():
         raise FileNotFoundError(2, "No such file", str(path))
-    names, x = _npz(path) if path.suffix == ".npz" else _table(model, read_csv(path), sequence)
-    return [
+    names, x = _npz(model, path) if path.suffix == ".npz" else _table(model, read_csv(path), sequence)
+    rows = [
         {"sequence": name, "prediction": value} for name, value in zip(names, model.predict(x).tolist(), strict=True)
     ]
+    if model.classes:
+        for row, shares in zip(rows, model.predict_proba(x).tolist(), strict=True):
+            row |= {f"p({label})": share for label, share in zip(model.classes, shares, strict=True)}
+    return rows
 
 
 def write_predictions(rows: list[dict[str, Any]], path: Path) -> None:
     """The rows as CSV, whole or not at all."""
     with whole(path) as scratch, Path(scratch).open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(("sequence", "prediction"))
-        writer.writerows((row["sequence"], row["prediction"]) for row in rows)
+        writer.writerow(rows[0] if rows else ("sequence", "prediction"))
+        writer.writerows(row.values() for row in rows)
 
 
-def _npz(path: Path) -> tuple[list[Any], Any]:
+def _npz(model: FittedModel, path: Path) -> tuple[list[Any], Any]:
     held = arrays_in(path)
     if "x" not in held:
         raise ValueError(f"{path} lacks 'x'; it has {', '.join(held) or 'no arrays'}")
+    if model.letters:
+        counts = held.get("lengths", np.full(len(held["x"]), np.shape(held["x"])[1]))
+        return list(range(len(held["x"]))), [one[:n].tolist() for one, n in zip(held["x"], counts, strict=True)]
     tokens, lengths = padded(held["x"], held.get("lengths"))
     return list(range(len(tokens))), [one[:count] for one, count in zip(tokens, lengths, strict=True)]
 
@@ -48,12 +58,11 @@ def _table(model: FittedModel, columns: Columns, sequence: str | None) -> tuple[
     missing = [name for name in model.features if name not in columns]
     if missing or not model.features:
         raise ValueError(f"the model's features are not in the table: {nearest((missing or ['names'])[0], columns)}")
-    try:
-        table = np.array([[float(value) for value in columns[name]] for name in model.features]).T
-    except ValueError as problem:
-        raise ValueError(f"a feature holds what is no number: {problem}") from None
+    table = np.stack([as_numbers(columns, name, "the table") for name in model.features], axis=1)
     if model.window is not None:
         return _windows(table, model.window)
+    if len(model.scale.x_mean) > 1:  # a wide table: every place has units of its own
+        return list(range(len(table))), table[:, :, None]
     if sequence is None or sequence not in columns:
         raise ValueError("the model takes sequences of a long table: name their column as `sequence`")
     rows: dict[Any, list[int]] = {}

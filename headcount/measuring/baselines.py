@@ -1,116 +1,100 @@
-"""What is reached without attention: a constant, the last value, linear models, and a network with zero heads."""
+"""What is reached without attention and without a network: a constant, the last value, linear models, boosting."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from headcount.measuring.planning import StudyPlan
-from headcount.measuring.subject import Subject
+from headcount.measuring.contestants import BOOSTING, CONSTANT, LAST_VALUE, POOLED, Contestant
+from headcount.measuring.preparing import Fold
 from headcount.training.given import Part
 
-__all__ = ["Baseline", "baselines"]
+__all__ = ["Predicted", "fit_baseline", "lost"]
 
-PENALTIES = (1e-4, 1e-2, 1.0, 100.0)  # of the squared weights, per sample; the best on a fifth of the training part
+PENALTIES = (1e-4, 1e-2, 1.0, 100.0)  # of the squared weights, per sample; the best on the inner part
 WIDEST = 4000  # features of a linear model; wider ones are not fitted
-MOST = 20_000  # samples that a linear model is fitted to
-POOLED_STEPS = 1500  # of the network with zero heads, at most
-TRIED_STEPS = 5  # by which it is timed
+MOST_BOOSTED = 600  # features of trees
+TREES = 120  # at most; as many as are best on the inner part
+BOOSTING_RATES = (0.1, 0.3)
 
 Model = Callable[[Float[np.ndarray, "samples features"]], Float[np.ndarray, "samples outputs"]]
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """A predictor without attention: its loss on the validation part over the best constant's, and its wrong share."""
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """The outer part as somebody predicts it (targets as trained, or logits), and the loss on the inner part.
 
-    name: str
-    level: float
-    error_rate: float | None = None
-
-    def to_json(self) -> dict[str, str | float | None]:
-        """The fields, ready for JSON."""
-        return asdict(self)
-
-
-def baselines(subject: Subject, plan: StudyPlan, seconds: float | None = None) -> tuple[Baseline, ...]:
-    """Every baseline that these data allow, fitted to the training part and scored on the validation part.
-
-    With `seconds`, the network with zero heads makes as many steps as fit.
-
-    >>> from headcount.measuring.sequences import sequences
-    >>> x = np.random.default_rng(0).standard_normal((300, 4, 1))
-    >>> subject = Subject.of(sequences(x, x[:, 0, 0] - x[:, 3, 0]), 0, "cpu")
-    >>> found = {base.name: base.level for base in baselines(subject, StudyPlan(steps=10))}
-    >>> found["linear, flattened"] < 1e-3 < found["linear, pooled"]
-    True
+    `short` is the inner loss where the search ended, before the finals: how much more steps have brought.
     """
-    return tuple(_scored(subject, name, predicted) for name, predicted in _predictions(subject, plan, seconds))
+
+    outer: Float[np.ndarray, "samples outputs"]
+    inner: float
+    short: float
 
 
-def _predictions(subject: Subject, plan: StudyPlan, seconds: float | None) -> Iterator[tuple[str, np.ndarray]]:
-    """The validation part as each baseline predicts it: targets as trained, or the logits of classes."""
-    training, validation = subject.parts.training, subject.parts.validation
-    y = _columns(training.y)
-    constant = np.log(np.maximum(y.mean(axis=0), 1e-12)) if subject.data.classes else y.mean(axis=0)
-    yield "constant", np.repeat(constant[None], len(validation), axis=0)
-    if subject.data.past is not None:
-        yield "last value", _last_value(subject)
-    for name, features in (("linear, flattened", _flat), ("linear, pooled", _pooled)):
-        if features(training).shape[1] <= WIDEST:
-            model = _linear(features(training)[:MOST], y[:MOST], bool(subject.data.classes))
-            yield name, model(features(validation))
-    yield "zero heads", _zero_heads(subject, plan, seconds)
+def fit_baseline(contestant: Contestant, fold: Fold, letters: int = 0) -> Predicted | None:
+    """Fit to the training part, choose on the inner one, predict the outer one; None where the data are too wide."""
+    y = _columns(fold.training.y)
+    if contestant == CONSTANT:
+        constant = np.log(np.maximum(y.mean(axis=0), 1e-12)) if fold.classes else y.mean(axis=0)
+        return _fixed(fold, constant[None])
+    if contestant == LAST_VALUE:
+        assert fold.last is not None
+        inner = lost(fold.last[0], fold.inner, classes=False)
+        return Predicted(fold.last[1], inner, inner)
+    if contestant == BOOSTING:
+        return _boosted(fold, letters)
+    features = _pooled if contestant == POOLED else _flat
+    if features(fold.training, letters).shape[1] > WIDEST:
+        return None
+    three = [features(part, letters) for part in (fold.training, fold.inner, fold.outer)]
+    fit = _logistic if fold.classes else _ridge
+    models = [fit(three[0], y, penalty) for penalty in PENALTIES]
+    losses = [lost(model(three[1]), fold.inner, fold.classes) for model in models]
+    best = int(np.argmin(losses))
+    return Predicted(models[best](three[2]), losses[best], losses[best])
 
 
-def _scored(subject: Subject, name: str, predicted: np.ndarray) -> Baseline:
-    y = _columns(subject.parts.validation.y)
-    lost = _entropy_lost(predicted, y) if subject.data.classes else float(((predicted - y) ** 2).mean())
-    wrong = float((predicted.argmax(axis=1) != y.argmax(axis=1)).mean()) if subject.data.classes else None
-    return Baseline(name, lost / subject.parts.constant[1], wrong)
-
-
-def _entropy_lost(logits: np.ndarray, y: np.ndarray) -> float:
-    shifted = logits - logits.max(axis=1, keepdims=True)
+def lost(predicted: Float[np.ndarray, "samples outputs"], part: Part, classes: bool) -> float:
+    """The mean loss of a prediction: cross-entropy of logits, or the squared gap."""
+    y = _columns(part.y)
+    if not classes:
+        return float(((predicted - y) ** 2).mean())
+    shifted = predicted - predicted.max(axis=1, keepdims=True)
     return float((np.log(np.exp(shifted).sum(axis=1)) - (shifted * y).sum(axis=1)).mean())
+
+
+def _fixed(fold: Fold, answer: Float[np.ndarray, "1 outputs"]) -> Predicted:
+    inner = lost(np.repeat(answer, len(fold.inner), axis=0), fold.inner, fold.classes)
+    return Predicted(np.repeat(answer, len(fold.outer), axis=0), inner, inner)
 
 
 def _columns(y: np.ndarray) -> Float[np.ndarray, "samples outputs"]:
     return y.reshape(len(y), -1).astype(np.float64)
 
 
-def _flat(part: Part) -> Float[np.ndarray, "samples features"]:
-    return part.x.reshape(len(part), -1).astype(np.float64)
+def _flat(part: Part, letters: int) -> Float[np.ndarray, "samples features"]:
+    """All tokens on end; a letter is a one among zeros."""
+    if part.x.ndim == 3:
+        return part.x.reshape(len(part), -1).astype(np.float64)
+    if part.x.shape[1] * letters > WIDEST:
+        return np.empty((len(part), WIDEST + 1))
+    return np.eye(letters + 1)[part.x][:, :, 1:].reshape(len(part), -1)
 
 
-def _pooled(part: Part) -> Float[np.ndarray, "samples token_dim"]:
-    return part.x.sum(axis=1, dtype=np.float64) / part.lengths[:, None]
-
-
-def _last_value(subject: Subject) -> Float[np.ndarray, "samples outputs"]:
-    """The target's own last value in the window, in the units of training."""
-    data, halves = subject.data, subject.split
-    assert data.past is not None
-    seen = data.y[halves.training]
-    last = data.x[halves.validation, -1, data.past].astype(np.float64)[:, None]
-    return (last - seen.mean(axis=0)) / np.maximum(seen.std(axis=0), 1e-300)
-
-
-def _linear(x: np.ndarray, y: np.ndarray, classes: bool) -> Model:
-    """Ridge or logistic regression, its penalty chosen on the last fifth of the training part."""
-    fit, cut = (_logistic if classes else _ridge), len(x) - len(x) // 5
-
-    def lost(penalty: float) -> float:
-        predicted = fit(x[:cut], y[:cut], penalty)(x[cut:])
-        return _entropy_lost(predicted, y[cut:]) if classes else float(((predicted - y[cut:]) ** 2).mean())
-
-    return fit(x, y, min(PENALTIES, key=lost))
+def _pooled(part: Part, letters: int) -> Float[np.ndarray, "samples features"]:
+    """The mean token; of letters, the share of each."""
+    if part.x.ndim == 3:
+        return part.x.sum(axis=1, dtype=np.float64) / part.lengths[:, None]
+    counts = np.zeros((len(part), letters + 1))
+    rows, places = np.nonzero(np.arange(part.x.shape[1]) < part.lengths[:, None])
+    np.add.at(counts, (rows, part.x[rows, places]), 1.0)
+    return counts[:, 1:] / part.lengths[:, None]
 
 
 def _ridge(x: np.ndarray, y: np.ndarray, penalty: float) -> Model:
@@ -133,79 +117,56 @@ def _logistic(x: np.ndarray, y: np.ndarray, penalty: float) -> Model:
     level = torch.zeros(y.shape[1], dtype=torch.float64, requires_grad=True)
     solver = torch.optim.LBFGS([weights, level], max_iter=100, line_search_fn="strong_wolfe")
 
-    def lost() -> Tensor:
+    def loss_of_weights() -> Tensor:
         solver.zero_grad()
         loss = nn.functional.cross_entropy(features @ weights + level, target)
         loss = loss + penalty * weights.square().sum() / (2 * len(x))
         loss.backward()
         return loss
 
-    solver.step(lost)
+    solver.step(loss_of_weights)
     w, c = weights.detach().numpy(), level.detach().numpy()
     return lambda new: new @ w + c
 
 
-def _zero_heads(subject: Subject, plan: StudyPlan, seconds: float | None) -> Float[np.ndarray, "samples outputs"]:
-    """The plan's network without attention: a feed-forward for every token, the mean, a feed-forward.
+def _boosted(fold: Fold, letters: int) -> Predicted | None:
+    """scikit-learn's boosted trees on all tokens and their mean: rate and number of trees chosen on the inner part."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-    Its training ends where the error on a fifth of the training part is smallest.
-    """
-    member, recipe = subject.members(plan, plan.heads[0])[0], subject.recipe(plan)
-    data = subject.parts.resident([member], recipe, torch.float32, "cpu")
-    target = torch.as_tensor(_columns(subject.parts.training.y), dtype=torch.float32)
-    cut = len(target) - len(target) // 5
-    torch_seed = torch.Generator().manual_seed(0)
-    net = _Pooling(data.train.x.shape[-1], plan.width, plan.embed_dim, target.shape[1], torch_seed)
-    lost = nn.functional.cross_entropy if subject.data.classes else nn.functional.mse_loss
-    x, present = data.train.x[0], data.train.present
-    optimiser = torch.optim.Adam(net.parameters(), lr=1e-2)
-
-    def advance() -> None:
-        rows = torch.randint(cut, (min(plan.batch, cut),), generator=torch_seed)
-        optimiser.zero_grad()
-        lost(net(x[rows], None if present is None else present[rows]), target[rows]).backward()
-        optimiser.step()
-
-    steps = min(plan.steps, POOLED_STEPS)
-    if seconds is not None:
-        steps = max(1, min(steps, _steps_within(seconds, advance)))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 1e-2, total_steps=steps)
-    held, best, predicted = slice(cut, None), float("inf"), torch.zeros(0)
-    over = float("inf") if seconds is None else time.perf_counter() + seconds
-    for step in range(steps):
-        advance()
-        schedule.step()
-        if (step + 1) % max(1, steps // 20) == 0:
-            with torch.no_grad():
-                now = float(lost(net(x[held], None if present is None else present[held]), target[held]))
-                if now < best or not len(predicted):
-                    best, predicted = now, net(data.validation.x[0], data.validation.present)
-            if time.perf_counter() > over:
-                break
-    return predicted.double().numpy()
+    three = [_for_trees(part, letters) for part in (fold.training, fold.inner, fold.outer)]
+    if three[0].shape[1] > MOST_BOOSTED:
+        return None
+    y = _columns(fold.training.y)
+    best = Predicted(np.zeros((0, 0)), np.inf, np.inf)
+    for rate in BOOSTING_RATES:
+        if fold.classes:
+            trees = HistGradientBoostingClassifier(learning_rate=rate, max_iter=_trees(y), early_stopping=False)  # pyright: ignore[reportArgumentType]
+            trees.fit(three[0], y.argmax(axis=1))
+            stages = [
+                [_logits(p, np.asarray(trees.classes_), y) for p in trees.staged_predict_proba(x)] for x in three[1:]
+            ]
+        else:
+            trees = HistGradientBoostingRegressor(learning_rate=rate, max_iter=TREES, early_stopping=False)  # pyright: ignore[reportArgumentType]
+            trees.fit(three[0], y[:, 0])
+            stages = [[p[:, None] for p in trees.staged_predict(x)] for x in three[1:]]
+        losses = [lost(p, fold.inner, fold.classes) for p in stages[0]]
+        place = int(np.argmin(losses))
+        if losses[place] < best.inner:
+            best = Predicted(stages[1][place], losses[place], losses[place])
+    return best
 
 
-def _steps_within(seconds: float, advance: Callable[[], None]) -> int:
-    """How many steps fit, by the time of a few of them."""
-    advance()
-    start = time.perf_counter()
-    for _ in range(TRIED_STEPS):
-        advance()
-    return int(seconds * TRIED_STEPS / max(time.perf_counter() - start, 1e-9))
+def _trees(y: Float[np.ndarray, "samples classes"]) -> int:
+    """Rounds of boosting: a round grows a tree for every class."""
+    return max(20, TREES * 2 // max(2, y.shape[1]))
 
 
-class _Pooling(nn.Module):
-    def __init__(self, inputs: int, width: int, embed_dim: int, outputs: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.token = nn.Sequential(nn.Linear(inputs, width), nn.GELU(), nn.Linear(width, embed_dim))
-        self.out = nn.Sequential(nn.Linear(embed_dim, width), nn.GELU(), nn.Linear(width, outputs))
-        for layer in (*self.token, *self.out):
-            if isinstance(layer, nn.Linear):
-                nn.init.normal_(layer.weight, std=layer.in_features**-0.5, generator=generator)
-                nn.init.zeros_(layer.bias)
+def _for_trees(part: Part, letters: int) -> Float[np.ndarray, "samples features"]:
+    flat = part.x.reshape(len(part), -1).astype(np.float64)
+    return np.concatenate([flat, _pooled(part, letters)], axis=1)
 
-    def forward(self, x: Tensor, present: Tensor | None) -> Tensor:
-        states = self.token(x)
-        if present is None:
-            return self.out(states.mean(dim=1))
-        return self.out((states * present[..., None]).sum(dim=1) / present.sum(dim=1, keepdim=True))
+
+def _logits(shares: np.ndarray, known: np.ndarray, y: np.ndarray) -> Float[np.ndarray, "samples classes"]:
+    logits = np.full((len(shares), y.shape[1]), -16.0)
+    logits[:, known] = np.log(np.maximum(shares, 1e-7))
+    return logits

@@ -1,7 +1,8 @@
-"""scikit-learn estimators: a network of so many heads with fit, predict, score and get_params."""
+"""scikit-learn estimators: a standard encoder of so many heads with fit, predict, score and get_params."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from headcount.measuring.fitted import FittedModel, fit
+from headcount.measuring.contestants import network
+from headcount.measuring.fitted import FittedModel
+from headcount.measuring.measure import one_thread
 from headcount.measuring.planning import StudyPlan
 from headcount.measuring.preparing import prepare
-from headcount.measuring.sequences import Sequences
+from headcount.measuring.searching import fit_network
+from headcount.measuring.sequences import Sequences, padded, padded_letters
 from headcount.measuring.splitting import Split
-from headcount.measuring.subject import Subject
 
-__all__ = ["HeadcountClassifier", "HeadcountRegressor"]
+__all__ = ["Classifier", "Regressor"]
 
-APART = 50  # samples from which a fifth is held out to choose the step and the seed; fewer are all trained on
+APART = 50  # samples from which a sixth is held out to choose by; fewer are all trained on
+AUTO = (1, 2, 4, 8)  # head counts among which the inner part chooses
 
 
 class _Estimator(BaseEstimator):
@@ -26,36 +30,69 @@ class _Estimator(BaseEstimator):
 
     # Any: scikit-learn sets parameters to whatever it likes, and `fit` is where they are looked at.
     def __init__(
-        self, heads: Any = 2, *, seeds: Any = 2, steps: Any = 1000, width: Any = 32, embed_dim: Any = 24,
-        positions: Any = 8, lr: Any = 1e-2, random_state: Any = 0,
+        self, heads: Any = "auto", *, layers: Any = 1, steps: Any = 1000, width: Any = 96, embed_dim: Any = 48,
+        rates: Any = (1e-3, 4e-3), tokens: Any = "numbers", pooling: Any = "class token", random_state: Any = 0,
     ) -> None:  # fmt: skip
-        self.heads, self.seeds, self.steps, self.width = heads, seeds, steps, width
-        self.embed_dim, self.positions, self.lr, self.random_state = embed_dim, positions, lr, random_state
+        self.heads, self.layers, self.steps, self.width, self.embed_dim = heads, layers, steps, width, embed_dim
+        self.rates, self.tokens, self.pooling, self.random_state = rates, tokens, pooling, random_state
 
-    def _fitted(self, X: np.ndarray, y: np.ndarray, classes: tuple[str, ...]) -> FittedModel:
-        x = _tokens(X)
-        data = Sequences("data", x, np.full(len(x), x.shape[1]), y.reshape(len(y), -1).astype(np.float64), classes)
-        halves = _halves(len(x), self.random_state or 0)
+    def _fitted(self, X: Any, y: np.ndarray, classes: tuple[Any, ...]) -> FittedModel:
+        data = self._sequences(X, y, classes)
+        split = _inner(len(data), self.random_state or 0)
+        fold, counts = prepare(data, split), AUTO if self.heads == "auto" else (self.heads,)
         plan = StudyPlan(
-            (self.heads, self.heads + 1), self.seeds, self.steps, self.embed_dim, self.width,
-            positions=self.positions, lr=self.lr,
-        )  # fmt: skip
-        subject = Subject(data, halves, prepare(data, halves), data.digest, "cpu")
-        return fit(subject, plan, self.heads)
-
-    def _seen(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "model_")
-        return _tokens(np.asarray(validate_data(self, X, reset=False, allow_nd=True, dtype=np.float64)))
-
-
-class HeadcountRegressor(RegressorMixin, _Estimator):
-    """A network with `heads` heads that predicts numbers; X is (samples, length) or (samples, length, token_dim)."""
-
-    def fit(self, X: Any, y: Any) -> HeadcountRegressor:
-        """Train on all samples but those that choose the step and the seed."""
-        X, y = validate_data(
-            self, X, y, allow_nd=True, ensure_min_samples=2, dtype=np.float64, y_numeric=True, multi_output=False
+            steps=self.steps, embed_dim=self.embed_dim, width=self.width, rates=tuple(self.rates), pooling=self.pooling
         )
+        if len(plan.rates) == 1:
+            plan = replace(plan, dropouts=plan.dropouts[:1])
+        letters = len(data.letters)
+        with one_thread():
+            found = [
+                fit_network(
+                    network(h, self.layers), fold, plan, self.steps, seed=self.random_state or 0, letters=letters
+                )
+                for h in counts
+            ]
+        best = min(found, key=lambda one: one.predicted.inner)
+        return FittedModel(best.net, fold.scale, classes, (), data.letters)
+
+    def _sequences(self, X: Any, y: np.ndarray, classes: tuple[Any, ...]) -> Sequences:
+        target, letters = y.reshape(len(y), -1).astype(np.float64), ()
+        if self.tokens == "letters":
+            x, lengths, letters = padded_letters(X)
+        else:
+            x, lengths = padded(X)
+        return Sequences("data", x, lengths, target, classes, letters=letters)
+
+    def _checked(self, X: Any, y: Any = None, *, reset: bool, **how: Any) -> tuple[Any, Any]:
+        """Arrays as scikit-learn checks them; lists of ragged sequences and letters as they are."""
+        if reset and y is None:
+            raise ValueError("fit requires y to be passed, but the target y is None")
+        if self.tokens == "letters" or _is_ragged(X):
+            if y is not None and len(y) != len(X):
+                raise ValueError(f"X holds {len(X)} sequences and y {len(y)} targets")
+            return list(X), None if y is None else np.asarray(y)
+        if y is None:
+            return np.asarray(validate_data(self, X, reset=reset, allow_nd=True, dtype=np.float64)), None
+        checked: Any = validate_data(
+            self, X, y, reset=reset, allow_nd=True, ensure_min_samples=2, dtype=np.float64, **how
+        )
+        return checked
+
+    def _seen(self, X: Any) -> Any:
+        check_is_fitted(self, "model_")
+        return self._checked(X, reset=False)[0]
+
+
+class Regressor(RegressorMixin, _Estimator):
+    """A standard encoder that predicts numbers; X is (samples, length), (samples, length, token_dim), or ragged lists.
+
+    With heads "auto" the inner part chooses among 1, 2, 4 and 8.
+    """
+
+    def fit(self, X: Any, y: Any) -> Regressor:
+        """Train on all samples but those that choose the setting and the step."""
+        X, y = self._checked(X, y, reset=True, y_numeric=True, multi_output=False)
         self.model_ = self._fitted(X, np.asarray(y, dtype=np.float64), ())
         return self
 
@@ -65,19 +102,22 @@ class HeadcountRegressor(RegressorMixin, _Estimator):
         return self.model_.predict(x)
 
 
-class HeadcountClassifier(ClassifierMixin, _Estimator):
-    """A network with `heads` heads that tells classes; X is (samples, length) or (samples, length, token_dim)."""
+class Classifier(ClassifierMixin, _Estimator):
+    """A standard encoder that tells classes; X is (samples, length), (samples, length, token_dim), or ragged lists.
+
+    With heads "auto" the inner part chooses among 1, 2, 4 and 8.
+    """
 
     classes_: np.ndarray
 
-    def fit(self, X: Any, y: Any) -> HeadcountClassifier:
-        """Train on all samples but those that choose the step and the seed."""
-        X, y = validate_data(self, X, y, allow_nd=True, ensure_min_samples=2, dtype=np.float64)
+    def fit(self, X: Any, y: Any) -> Classifier:
+        """Train on all samples but those that choose the setting and the step."""
+        X, y = self._checked(X, y, reset=True)
         check_classification_targets(y)
         self.classes_, index = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"only one class is there ({self.classes_[0]}); a classifier needs at least two")
-        self.model_ = self._fitted(X, index, tuple(map(str, self.classes_)))
+        self.model_ = self._fitted(X, index, tuple(self.classes_.tolist()))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -91,12 +131,16 @@ class HeadcountClassifier(ClassifierMixin, _Estimator):
         return self.model_.predict_proba(x)
 
 
-def _tokens(X: np.ndarray) -> np.ndarray:
-    x = X.astype(np.float32)
-    return x[:, :, None] if x.ndim == 2 else x
+def _is_ragged(X: Any) -> bool:
+    """Whether X is a list of sequences that no array holds."""
+    if not isinstance(X, list | tuple) or not len(X) or np.ndim(X[0]) == 0:
+        return False
+    return len({np.shape(one) for one in X}) > 1
 
 
-def _halves(count: int, seed: int) -> Split:
+def _inner(count: int, seed: int) -> Split:
+    """A sixth to choose by; few samples are all trained on and chosen by."""
     rows = np.random.default_rng(seed).permutation(count)
-    held = count // 5 if count >= APART else 0
-    return Split(np.sort(rows[held:]), np.sort(rows[:held] if held else rows), "at random")
+    held = count // 6 if count >= APART else 0
+    training, inner = np.sort(rows[held:]), np.sort(rows[:held] if held else rows)
+    return Split(training, inner, inner, "at random")

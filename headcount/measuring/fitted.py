@@ -1,86 +1,105 @@
-"""A model at the end: the best network with its scaling, names and classes, in one file and in the user's units."""
+"""A model at the end: a network with its scaling, names and classes, in one file and in the user's units."""
 
 from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from headcount.files import whole
 from headcount.frozen import decode
-from headcount.measuring.planning import StudyPlan
-from headcount.measuring.preparing import Scaling, scaling
-from headcount.measuring.sequences import padded
-from headcount.measuring.subject import Subject
-from headcount.nets import Architecture, Transformer
+from headcount.measuring.preparing import Scaling, scaled
+from headcount.measuring.searching import outputs_on
+from headcount.measuring.sequences import padded, padded_letters
 from headcount.nets.exporting import traced, write_program
-from headcount.nets.saved import filled, tensors_in
-from headcount.refusals import at_least_one
+from headcount.nets.saved import tensors_in
+from headcount.nets.standard import Encoder, EncoderShape
+from headcount.training.given import Part
 
-__all__ = ["FittedModel", "fit", "load"]
+__all__ = ["FittedModel", "load"]
 
 KEY = "headcount model"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedModel:
-    """A trained network that takes sequences in the user's units and answers in them, or with names of classes.
+    """A trained encoder that takes sequences in the user's units and answers in them, or with labels of classes.
 
-    `length` is that of the longest sequence it was trained on; `window` is set where it was trained on windows.
+    Labels keep the type they were given in. `letters` are those of a table of ids; `window` is set where it was
+    trained on windows of a series.
     """
 
-    net: Transformer
+    net: Encoder
     scale: Scaling
-    length: int
-    classes: tuple[str, ...] = ()
+    classes: tuple[Any, ...] = ()
     features: tuple[str, ...] = ()
+    letters: tuple[Any, ...] = ()
     window: int | None = None
 
+    def __repr__(self) -> str:
+        shape, answer = self.net.shape, f"{len(self.classes)} classes" if self.classes else "numbers"
+        return f"<FittedModel {shape.name} of {shape.parameters:,} parameters: up to {self.length} tokens to {answer}>"
+
+    @property
+    def length(self) -> int:
+        """Tokens of the longest sequence it can read."""
+        return self.net.shape.positions
+
+    @property
+    def token_dim(self) -> int:
+        """Features of a token in the user's units; none of a letter."""
+        return len(self.scale.x_mean[0]) if self.scale.x_mean else 0
+
     def predict(self, x: Any) -> np.ndarray:
-        """The answer for each sequence: a number, a row of numbers, or the name of a class."""
+        """The answer for each sequence: a number, a row of numbers, or the label of a class."""
         raw = self.raw(x)
         if self.classes:
             return np.array(self.classes)[raw.argmax(axis=1)]
         return raw[:, 0] if raw.shape[1] == 1 else raw
 
     def predict_proba(self, x: Any) -> np.ndarray:
-        """The share that the network gives each class."""
+        """The share that the network gives each class, in the order of `classes`."""
         if not self.classes:
             raise ValueError("this model predicts numbers, not classes: it has no probabilities")
         return torch.softmax(torch.as_tensor(self.raw(x)), dim=1).numpy()
 
-    @torch.no_grad()
-    def raw(self, x: Any) -> np.ndarray:
-        """Numbers in the target's units, or logits: (samples, outputs). Sequences of one length go together."""
-        tokens, lengths = padded(x)
-        if tokens.shape[2] != self.net.token_dim:
-            raise ValueError(f"the model takes {self.net.token_dim} features per token, x has {tokens.shape[2]}")
-        whole_net = InUnits(replace(self, net=deepcopy(self.net))).double()  # the same alone as among others
-        out = np.zeros((len(tokens), self.net.arch.outputs))
-        for length in np.unique(lengths):
-            rows = np.flatnonzero(lengths == length)
-            for part in np.array_split(rows, -(-len(rows) // 1000)):
-                out[part] = whole_net(torch.as_tensor(tokens[part, :length]).double()).numpy()
-        return out
+    def raw(self, x: Any) -> Float[np.ndarray, "samples outputs"]:
+        """Numbers in the target's units, or logits."""
+        part = self.read(x)
+        out = outputs_on(deepcopy(self.net).double(), part)  # in float64: the same alone as among others
+        return out * np.array(self.scale.y_spread) + np.array(self.scale.y_mean)
+
+    def read(self, x: Any) -> Part:
+        """Sequences as the network reads them."""
+        if self.letters:
+            ids, lengths, _ = padded_letters(x, letters=self.letters)
+            part = Part(ids, lengths, np.zeros(len(ids)))
+        else:
+            tokens, lengths = padded(x)
+            if tokens.shape[2] != self.token_dim:
+                raise ValueError(f"the model takes {self.token_dim} features per token, x has {tokens.shape[2]}")
+            part = Part(scaled(tokens, lengths, self.scale), lengths, np.zeros(len(tokens)))
+        self.net.shape.refuse_longer(part.x.shape[1])
+        return part
 
     def save(self, path: str | Path) -> Path:
         """Write weights and, as JSON in the metadata, all the rest to one safetensors file; whole or not at all."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         about = {
-            "architecture": self.net.arch.to_json(),
-            "token_dim": self.net.token_dim,
+            "shape": asdict(self.net.shape),
             "scale": asdict(self.scale),
-            "length": self.length,
             "classes": self.classes,
             "features": self.features,
+            "letters": self.letters,
             "window": self.window,
         }
         with whole(path) as scratch:
@@ -89,44 +108,44 @@ class FittedModel:
         return path
 
     def export(self, path: str | Path) -> Path:
-        """Write ONNX: x (batch, length, token_dim) in the user's units to numbers in them, or to logits of classes."""
+        """Write ONNX, or a program of torch that needs no headcount (`torch.export.load(path).module()`).
+
+        Both take x (batch, length, token_dim) in the user's units, or ids, to numbers in them, or to logits.
+        """
         path = Path(path)
-        if path.suffix != ".onnx":
-            raise ValueError(f"export writes .onnx, got {path.name!r}")
-        example = torch.zeros(2, self.length, self.net.token_dim)
+        if path.suffix not in (".onnx", ".pt2"):
+            raise ValueError(f"export writes .onnx or .pt2, got {path.name!r}")
+        example = (
+            torch.zeros(2, self.length, dtype=torch.int64)
+            if self.letters
+            else torch.zeros(2, self.length, self.token_dim, dtype=torch.float64)
+        )
         program = traced(InUnits(self).eval(), (example,), {"x": {0: torch.export.Dim("batch")}})
-        write_program(program, path, {"classes": self.classes, "features": self.features})
+        write_program(program, path, {"classes": self.classes, "features": self.features, "letters": self.letters})
         return path
 
 
 class InUnits(nn.Module):
-    """The network between its two scalings."""
+    """The network between its two scalings; units are taken off in float64."""
 
     def __init__(self, model: FittedModel) -> None:
         super().__init__()
-        self.net = model.net
-        for name, values in asdict(model.scale).items():
-            self.register_buffer(name, torch.tensor(values, dtype=torch.float32))
+        self.net, self.letters, self.missing = model.net, bool(model.letters), list(model.scale.missing)
+        scale = model.scale
+        for name in ("x_mean", "x_factor", "y_spread", "y_mean"):
+            self.register_buffer(name, torch.tensor(getattr(scale, name), dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
-        out = self.net((x - self.get_buffer("x_mean")) * self.get_buffer("x_factor"))
-        return out.reshape(x.shape[0], -1) * self.get_buffer("y_spread") + self.get_buffer("y_mean")
+        tokens = x if self.letters else self._scaled(x)
+        out = self.net(tokens).reshape(x.shape[0], -1).double()
+        return out * self.get_buffer("y_spread") + self.get_buffer("y_mean")
 
-
-def fit(subject: Subject, plan: StudyPlan, heads: int, *, window: int | None = None) -> FittedModel:
-    """Train the plan's seeds at one head count and keep the best on the validation part.
-
-    >>> from headcount.measuring.sequences import sequences
-    >>> x = 100 + np.random.default_rng(0).standard_normal((300, 4, 1))
-    >>> subject = Subject.of(sequences(x, x.max(axis=(1, 2))), 0, "cpu")
-    >>> model = fit(subject, StudyPlan(seeds=2, steps=300, width=8, positions=0), heads=1)
-    >>> bool(abs(model.predict([[[100.0], [101.0]]])[0] - 101) < 0.5)
-    True
-    """
-    outcome = subject.train(subject.members(plan, heads), subject.recipe(plan))
-    losses = [np.inf if row["nmse"] is None else row["nmse"] for row in outcome.rows]
-    net, data = outcome.net(int(np.argmin(losses))).float().cpu(), subject.data
-    return FittedModel(net, scaling(data, subject.split), data.x.shape[1], data.classes, data.features, window)
+    def _scaled(self, x: Tensor) -> Tensor:
+        values = (x - self.get_buffer("x_mean")) * self.get_buffer("x_factor")
+        gone = torch.isnan(values)
+        marks = [gone[:, :, k : k + 1].to(values.dtype) for k in self.missing]
+        filled = torch.where(gone, torch.zeros_like(values), values)
+        return torch.cat([filled, *marks], dim=2).float()
 
 
 def load(path: str | Path) -> FittedModel:
@@ -135,25 +154,25 @@ def load(path: str | Path) -> FittedModel:
     if KEY not in about:
         raise ValueError(f"{path}: is no model; `headcount measure` writes one where it is told a `model`")
     said = decode(_SavedModel, json.loads(about[KEY]), f"the description in {path}")
-    net = filled(path, Architecture.from_json(said.architecture), said.token_dim, weights)
-    sizes = [len(values) for values in asdict(said.scale).values()]
-    outputs = net.arch.outputs
-    if sizes != [said.token_dim] * 2 + [outputs] * 2 or len(said.classes) not in (0, outputs):
-        raise ValueError(f"{path}: the scaling does not fit the architecture that the file describes")
-    return FittedModel(net, said.scale, said.length, said.classes, said.features, said.window)
+    net = said.shape.module()
+    own = {name: tuple(p.shape) for name, p in net.state_dict().items()}
+    if own != {name: tuple(p.shape) for name, p in weights.items()}:
+        raise ValueError(f"{path}: the weights do not fit the shape that the file describes")
+    net.load_state_dict(weights)
+    outputs, scale = said.shape.outputs, said.scale
+    sizes = (scale.features, len(scale.y_mean), len(scale.y_spread))
+    if sizes != (said.shape.token_dim, outputs, outputs) or len(said.classes) not in (0, outputs):
+        raise ValueError(f"{path}: the scaling does not fit the shape that the file describes")
+    return FittedModel(net.eval(), scale, said.classes, said.features, said.letters, said.window)
 
 
 @dataclass(frozen=True)
 class _SavedModel:
     """What a file says of its model, beside the weights."""
 
-    architecture: str
-    token_dim: int
+    shape: EncoderShape
     scale: Scaling
-    length: int
     classes: tuple[Any, ...]
     features: tuple[str, ...]
+    letters: tuple[Any, ...]
     window: int | None
-
-    def __post_init__(self) -> None:
-        at_least_one(token_dim=self.token_dim, length=self.length)

@@ -39,8 +39,8 @@ def load(data: str | Path, how: Reading | None = None) -> Sequences:
         return _from_folder(path, how)
     if path.suffix == ".npz":
         return from_arrays(arrays_in(path), how, path.stem)
-    if path.suffix in (".csv", ".parquet"):
-        columns = read_csv(path) if path.suffix == ".csv" else read_parquet(path)
+    if path.suffix in (".csv", ".tsv", ".parquet", ".arrow", ".feather"):
+        columns = read_csv(path) if path.suffix in (".csv", ".tsv") else read_parquet(path)
         return from_columns(columns, how, path.stem)
     raise ValueError(f"{path} ends in {path.suffix or 'nothing'}; measure reads .npz, .csv, .parquet and safetensors")
 
@@ -60,6 +60,7 @@ def from_arrays(arrays: Mapping[str, Any], how: Reading, name: str) -> Sequences
         lengths=lengths,
         groups=arrays.get("groups"),
         kind=how.kind,
+        tokens=how.tokens,
         name=name,
         split=arrays.get("split"),
     )

@@ -1,25 +1,25 @@
-"""The verb: train banks over head counts on given data, keep every finished one, and say how many heads are enough."""
+"""The verb: the contest on given data, its answer and its page, and the network that the inner part chose."""
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from headcount.fits import Measurement
-from headcount.frozen import decode
-from headcount.measuring.fitted import fit
+import torch
+
+from headcount.measuring.contest import Clock, Contest, Say, facts, notes
+from headcount.measuring.fitted import FittedModel
 from headcount.measuring.loading import load
-from headcount.measuring.pacing import Clock, with_threads
+from headcount.measuring.measured_page import write_measured
+from headcount.measuring.measurement import Measurement
 from headcount.measuring.planning import StudyPlan
-from headcount.measuring.question import Question, Say, as_read, placed
 from headcount.measuring.sequences import Sequences, sequences
-from headcount.measuring.subject import Subject
 from headcount.measuring.tables import Reading
-from headcount.results import Store
-from headcount.training.memory import refuse_what_cannot_fit
-from headcount.training.progress import OnProgress, automatic
 from headcount.training.sweeps import check_device
 
 __all__ = ["measure"]
@@ -33,52 +33,60 @@ def measure(
     data: Any,
     target: Any = None,
     *,
+    heads: Sequence[int] | None = None,
+    layers: int | None = None,
+    steps: int | None = None,
+    splits: int | None = None,
     model: str | Path | None = None,
     reading: Reading | None = None,
     plan: StudyPlan | None = None,
     budget: float | None = None,
-    split_seed: int = 0,
     device: str = "cpu",
     store: str | Path | None = None,
     command: str = "",
     say: Say = quiet,
-    on_progress: OnProgress = automatic,
     began: float | None = None,
 ) -> Measurement:
-    """How many heads these data need: the knee with its interval, what one fewer or more costs, and a page.
+    """Whether attention is worth anything on these data, and how many heads and layers: an equal contest, and a page.
 
-    `budget` is a time in seconds to keep to, counted from `began` (of `time.monotonic`; now, unless given): steps, then
-    seeds, then head counts are given up until the estimate of a short timed trial fits, and what is left goes into more
-    seeds and, where there is plenty, more steps. Computed with one thread or with all, as was faster in the trial.
-
-    With `store`, every finished head count is kept and not trained again. The page and its figure are in `files` of
-    what is returned. `data` is what `load` reads, or arrays or lists with their `target`. With `model`, a network with
-    the advised heads is trained once more and saved there.
+    `budget` is a time in seconds to keep to, counted from `began` (of `time.monotonic`; now, unless given): it decides
+    how long every network is trained, before anything is timed, and where the contest ends. A busy machine gets less
+    far, and is less sure. With `store`, every finished contestant is kept there and not trained again. `data` is what
+    `load` reads, or arrays or lists with their `target`. With `model`, the network of the advised block that the inner
+    parts prefer is saved there; the error said of it is that of the whole rule, on outer parts.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).standard_normal((200, 4, 1))
-    >>> measured = measure(x, x.max(axis=(1, 2)), plan=StudyPlan(heads=(1, 2), seeds=2, steps=20, width=8))
-    >>> sorted(measured.levels), list(measured.files)
-    ([1, 2], ['report.html', 'curves.svg', 'study.json'])
+    >>> small = StudyPlan(heads=(1, 2), layers=1, steps=20, splits=2, embed_dim=8, width=8, rates=(4e-3,))
+    >>> measured = measure(x, x.max(axis=(1, 2)), plan=small)
+    >>> list(measured.files), measured.answer.verdict in ("worth it", "not worth it", "cannot say yet")
+    (['report.html', 'curves.svg', 'study.json'], True)
     """
     check_device(device)
-    clock = Clock(budget, began)
+    clock = Clock(budget, time.monotonic() if began is None else began)
     given = _given(data, target, reading)
-    subject = Subject.of(given, split_seed, device)
-    asked = plan or StudyPlan()
-    for line in subject.lines():
-        say(line)
-    question = Question(subject, asked, clock, model is not None, say, on_progress)
-    largest = placed(asked)
-    refuse_what_cannot_fit(subject.members(largest, largest.heads[-1]), subject.recipe(largest), device)
-    with TemporaryDirectory() as folder, with_threads():
-        found = question.answer(Store.open(folder if store is None else store, create=True), command)
-    if model is not None:
-        plan = decode(StudyPlan, as_read(found.study.spec["plan"]), "the plan of the study")
-        heads = found.better.heads if found.better else found.knee.value
-        window = None if given.apart is None else given.x.shape[1]
-        fit(subject, replace(plan, lr=_rate_of(found, heads)), heads, window=window).save(model)
-    return found
+    asked = {"heads": None if heads is None else tuple(heads), "layers": layers, "steps": steps, "splits": splits}
+    settled = replace(plan or StudyPlan(), **{name: value for name, value in asked.items() if value is not None})
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory()) if store is None else store
+        stack.enter_context(one_thread())
+        contest = Contest.of(given, settled, Path(folder), clock, say, device)
+        said = facts(given)
+        say(f"{said['sequences']} of {said['tokens']}; the target is {said['target']}.")
+        for line in notes(given, contest.splits[0]):
+            say(line)
+        found = Measurement(contest.run())
+        if model is not None and (row := found.saved) is not None:
+            saved_model(contest, row).save(model)
+    return replace(found, files=write_measured(found, command=command))
+
+
+def saved_model(contest: Contest, row: dict[str, Any]) -> FittedModel:
+    """The network of a row with everything that it takes to read the user's units."""
+    net, fold = contest.network(row)
+    data = contest.data
+    window = None if data.apart is None else data.x.shape[1]
+    return FittedModel(net, fold.scale, data.classes, data.features, data.letters, window)
 
 
 def _given(data: Any, target: Any, reading: Reading | None) -> Sequences:
@@ -88,9 +96,16 @@ def _given(data: Any, target: Any, reading: Reading | None) -> Sequences:
         return load(data, reading)
     if target is None:
         raise ValueError("arrays need their targets: measure(x, y)")
-    return sequences(data, target, kind=reading.kind if reading else None)
+    how = reading or Reading()
+    return sequences(data, target, kind=how.kind, tokens=how.tokens)
 
 
-def _rate_of(found: Measurement, heads: int) -> float:
-    """The learning rate that the head count was measured with."""
-    return next(row["lr"] for row in found.study if row["heads"] == heads)
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread: small products are no slower, and the numbers do not depend on how many there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

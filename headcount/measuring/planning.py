@@ -1,148 +1,162 @@
-"""What will be trained, how long it takes and how much memory it needs, and how it shrinks to keep to a time."""
+"""What competes, how long each is trained, and in which order: fixed before anything is timed."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from math import ceil
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from headcount.nets import Architecture
-from headcount.numerals import spoken_bytes, spoken_time
-from headcount.training import RateSearch, Recipe
+from headcount.measuring.contestants import FIRST_FED, WITHOUT, ZERO_HEADS, Contestant, network
+from headcount.measuring.splitting import MOST_SPLITS
+from headcount.refusals import at_least, at_least_one
+from headcount.training import Recipe
 
-__all__ = ["CostEstimate", "StudyPlan", "fitting", "grown", "seconds", "smaller"]
+__all__ = ["StudyPlan", "TrainingSetting", "first_turn", "seconds", "second_turn", "steps_within", "third_turn"]
+
+RUNGS = (100, 200, 400, 600, 800, 1100, 1500, 2000, 3000, 4500, 6000)  # steps that a time to keep to chooses among
+USUAL = 1500  # steps, where no time is to be kept
+SHORT = 4  # the search makes a step where the training makes so many
+FINALISTS = 2  # settings that are trained to the end, of all that the search tries
+FIRST_SPLITS = 3  # before anything is refined
+SPENT = 0.75  # of the time, by the reckoning, for the first splits
+SPEED = 9e10  # products a second that the reckoning is made with, on any machine: a slow one gets less far
+COARSE = (1, 2, 4, 8)
+FLOOR = 0.005  # of the constant's error: a gain that nobody adds heads for
+DEEP = (4,)  # head counts that are tried in several layers beside the smallest and the one at the turn
+ALIVE = 3.0  # contestants with more than so many times the best error are not trained on further splits
 
 
-MOST_STEPS = 4  # times the steps asked for, where the time given allows for them
-PLACES = 8  # position features where the order matters: the place, and almost four turns of sine and cosine
+@dataclass(frozen=True)
+class TrainingSetting:
+    """A learning rate, and how a network is kept from remembering: dropout and weight decay."""
+
+    lr: float
+    dropout: float
+    weight_decay: float
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """Head counts at one state width, seeds, and how each network is trained.
+    """Head counts and depths of one standard block, and how each network is trained.
 
-    `positions` is how many features tell a token its place; None asks the data: a few networks with and without
-    are trained first. With `lr="best"` a search chooses the rate of every head count first, so that a knee is a knee
-    and no bad learning rate.
+    `steps` None lets the time to keep to decide. With `head_dim`, heads keep that size instead of sharing
+    `embed_dim`. `rates` and `dropouts` (each with its weight decay) are searched on the inner part of every split.
 
-    >>> StudyPlan(heads=(1, 3)).arch(3, outputs=1).as_dict()
-    {'layers': ((3, 8),), 'width': 32, 'positions': 0, 'embed_dim': 24}
+    >>> StudyPlan().shape(3)
+    (3, 16)
     """
 
-    heads: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
-    seeds: int = 4
-    steps: int = 3000
-    embed_dim: int = 24  # divisible by 1, 2, 3, 4, 6 and 8
-    width: int = 32
-    layers: int = 1
-    positions: int | None = None
-    batch: int = 100
-    lr: float | Literal["best"] = 1e-2
+    heads: tuple[int, ...] = (1, 2, 3, 4, 6, 8)
+    layers: int = 2
+    steps: int | None = None
+    splits: int | None = None
+    embed_dim: int = 48
+    width: int = 96
+    head_dim: int | None = None
+    pooling: str = "class token"
+    batch: int = 32
+    rates: tuple[float, ...] = (1e-3, 4e-3)
+    dropouts: tuple[tuple[float, float], ...] = ((0.0, 1e-3), (0.2, 0.1))  # dropout, weight decay
+    tolerance: float = 0.25
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "heads", tuple(sorted(set(self.heads))))
         if len(self.heads) < 2 or self.heads[0] < 1:
             raise ValueError(f"heads must be at least two counts of 1 or more, got {list(self.heads)}")
-        for name, least in (("seeds", 2), ("steps", 10), ("layers", 1), ("batch", 1), ("positions", 0)):
-            if getattr(self, name) is not None and getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        at_least_one(layers=self.layers, embed_dim=self.embed_dim, width=self.width, batch=self.batch)
+        if self.steps is not None:
+            at_least(10, steps=self.steps)
+        if self.splits is not None and not 2 <= self.splits <= MOST_SPLITS:
+            raise ValueError(f"splits must lie between 2 and {MOST_SPLITS}, got {self.splits}")
+        if self.pooling not in ("class token", "mean"):
+            raise ValueError(f"pooling must be class token or mean, got {self.pooling!r}")
 
-    def arch(self, heads: int, outputs: int) -> Architecture:
-        """The network with so many heads: the state keeps its width, a head's dimension is its share rounded up."""
-        shape = (heads, ceil(self.embed_dim / heads))
-        return Architecture((shape,) * self.layers, self.width, self.positions or 0, self.embed_dim, outputs)
+    def shape(self, heads: int) -> tuple[int, int]:
+        """(heads, head_dim) of a layer; one with even weights keeps the state's width."""
+        if heads == 0:
+            return 1, self.embed_dim
+        return heads, self.head_dim or math.ceil(self.embed_dim / heads)
 
     @property
-    def order(self) -> str:
-        """What the networks see of the order of tokens, as a sentence."""
-        if self.positions:
-            return f"Every token carries {self.positions} features of its place."
-        return f"The networks see no order among tokens; {PLACES} position features would show it to them."
+    def settings(self) -> list[TrainingSetting]:
+        """What is searched on the inner part."""
+        return [TrainingSetting(lr, *kept) for kept in self.dropouts for lr in self.rates]
 
-    def recipe(self, samples: int, validation: int) -> Recipe:
+    def recipe(self, samples: int, inner: int, steps: int) -> Recipe:
         """The steps as whole epochs over the training part."""
         batch = min(self.batch, samples)
-        epochs = max(1, round(self.steps / (samples // batch)))
-        return Recipe(samples, validation, epochs, batch, evaluations=min(40, epochs))
-
-    @property
-    def search(self) -> RateSearch | None:
-        """The search for the rate of every head count, where the plan asks for it."""
-        return RateSearch() if self.lr == "best" else None
-
-    @property
-    def overhead(self) -> float:
-        """How much more is trained than the networks that are measured: the steps of the search for their rates.
-
-        >>> StudyPlan().overhead, StudyPlan(lr="best").overhead
-        (1.0, 2.5)
-        """
-        return 1.0 + (self.search.cost(self.seeds) if self.search else 0.0)
+        epochs = max(1, round(steps / (samples // batch)))
+        return Recipe(samples, inner, epochs, batch, evaluations=min(30, epochs))
 
     def to_json(self) -> dict[str, Any]:
         """The plan, ready for JSON."""
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class CostEstimate:
-    """What a plan takes: seconds from a timed trial, bytes that the process holds at its peak."""
+def first_turn(plan: StudyPlan, baselines: tuple[Contestant, ...] = WITHOUT) -> tuple[Contestant, ...]:
+    """Everything that needs no attention, zero heads, and head counts far apart.
 
-    seconds: float
-    memory: int
-
-    def __str__(self) -> str:
-        return f"about {spoken_time(self.seconds)} and {spoken_bytes(self.memory)}"
-
-
-def smaller(plan: StudyPlan) -> Iterator[tuple[StudyPlan, str]]:
-    """The plan and ever smaller ones, each with what was given up: steps, then seeds, then head counts, then steps.
-
-    >>> [words for _, words in smaller(StudyPlan())][:3]
-    ['', '2000 steps instead of 3000', '1500 steps instead of 3000']
+    >>> [c.name for c in first_turn(StudyPlan(), ())]
+    ['zero heads', '1 head', '2 heads', '4 heads', '8 heads']
     """
-    yield plan, ""
-    shrunk = plan
-    for steps in (2 / 3, 1 / 2):
-        shrunk = replace(plan, steps=max(10, round(plan.steps * steps)))
-        yield shrunk, _given_up(plan, shrunk)
-    for change in (_fewer_seeds, _fewer_heads, _fewer_seeds, *(_fewer_steps, _fewer_heads) * 2, *(_fewer_steps,) * 2):
-        changed = change(shrunk, plan)
-        if changed != shrunk:
-            shrunk = changed
-            yield shrunk, _given_up(plan, shrunk)
+    coarse = [h for h in plan.heads if h in COARSE] if len(plan.heads) > len(COARSE) else list(plan.heads)
+    coarse = coarse if len(coarse) > 1 else [plan.heads[0], plan.heads[-1]]
+    return (*baselines, ZERO_HEADS, *(network(h) for h in coarse))
 
 
-def fitting(plan: StudyPlan, cost: Callable[[StudyPlan], float], budget: float | None) -> tuple[StudyPlan, str]:
-    """The first of the ever smaller plans whose cost in seconds is within the budget, and what was given up for it.
+def second_turn(plan: StudyPlan, turn: int) -> tuple[Contestant, ...]:
+    """The counts beside the cheapest that is within the tolerance of the best so far.
 
-    Where none is, the smallest is taken and what is given up says so.
-
-    >>> fitting(StudyPlan(), lambda plan: plan.steps / 10, budget=200.0)[1]
-    '2000 steps instead of 3000'
-    >>> fitting(StudyPlan(), lambda plan: plan.steps / 10, budget=1.0)[1]
-    '100 steps instead of 3000, 2 seeds instead of 4, head counts 1, 4, 8 only (the smallest there is: about 10 s)'
+    >>> [c.name for c in second_turn(StudyPlan(), 4)]
+    ['3 heads', '6 heads']
     """
-    if budget is None:
-        return plan, ""
-    candidate, words, least = plan, "", 0.0
-    for candidate, words in smaller(plan):
-        least = cost(candidate)
-        if least <= budget:
-            return candidate, words
-    smallest = f"the smallest there is: about {spoken_time(least)}"
-    return candidate, f"{words} ({smallest})" if words else smallest
+    place = plan.heads.index(turn)
+    beside = [*plan.heads[max(0, place - 1) : place], *plan.heads[place + 1 : place + 2]]
+    return tuple(network(h) for h in beside)
 
 
-def grown(plan: StudyPlan, room: float) -> StudyPlan:
-    """The plan with more steps, where there is room for several times what it takes with twice its seeds.
+def third_turn(plan: StudyPlan, turn: int) -> tuple[Contestant, ...]:
+    """Tokens prepared by a feed-forward, and more layers: of one head, of few, and of the count at the turn.
 
-    >>> grown(StudyPlan(), 2.5).steps, grown(StudyPlan(), 1.1).steps, grown(StudyPlan(), 100.0).steps
-    (7500, 3000, 12000)
+    >>> [c.name for c in third_turn(StudyPlan(), 3)]
+    ['feed-forward, then 1 head', '1 head, 2 layers', '3 heads, 2 layers', '4 heads, 2 layers']
     """
-    return plan if room < 1.25 else replace(plan, steps=round(plan.steps * min(room, MOST_STEPS)))
+    deep = sorted({plan.heads[0], turn, *(h for h in plan.heads if h in DEEP)})
+    deeper = [network(h, layers=n) for n in range(2, plan.layers + 1) for h in deep]
+    return (FIRST_FED, *deeper)
+
+
+def steps_within(plan: StudyPlan, budget: float | None, samples: int, length: int, inner: int) -> int:
+    """Steps of a training: those asked for, or the most whose reckoned time leaves room for the first splits.
+
+    The reckoning knows sizes and no clock, so that a busy machine trains the same networks, only fewer.
+
+    >>> steps_within(StudyPlan(), 120.0, 1000, 12, 200), steps_within(StudyPlan(), None, 1000, 12, 200)
+    (1500, 1500)
+    """
+    if plan.steps is not None or budget is None:
+        return plan.steps or USUAL
+    middle = plan.heads[len(plan.heads) // 2]
+    everybody = {*first_turn(plan), *second_turn(plan, middle), *third_turn(plan, middle)}
+
+    def needed(steps: int) -> float:
+        return FIRST_SPLITS * sum(reckoned(plan, one, steps, length, inner) for one in everybody)
+
+    return max((steps for steps in RUNGS if needed(steps) <= SPENT * budget), default=RUNGS[0])
+
+
+def reckoned(plan: StudyPlan, contestant: Contestant, steps: int, length: int, inner: int) -> float:
+    """Seconds that a contestant takes on a split: a network's products, in the search, the finals and between."""
+    depth = len(contestant.heads)
+    if depth == 0:
+        return 0.3
+    full = depth - 0.5 if plan.pooling == "class token" else depth  # of the last layer only the class token's half
+    full = 2.5 if contestant == ZERO_HEADS else full  # less to compute, by slower products
+    weights = full * (4 * plan.embed_dim**2 + 2 * plan.embed_dim * plan.width + 2 * (length + 1) * plan.embed_dim)
+    runs = len(plan.rates) * len(plan.dropouts) / SHORT + FINALISTS
+    sequences = runs * (3 * steps * plan.batch + 30 * 2 * inner)
+    return 0.2 + sequences * 2 * (length + 1) * weights / SPEED
 
 
 def seconds(text: str) -> float:
@@ -155,28 +169,3 @@ def seconds(text: str) -> float:
     if not found or float(found[1]) <= 0:
         raise ValueError(f"a time such as 90s, 5m or 1h is needed, got {text!r}")
     return float(found[1]) * {"s": 1, "": 1, "m": 60, "min": 60, "h": 3600}[found[2]]
-
-
-def _fewer_seeds(plan: StudyPlan, asked: StudyPlan) -> StudyPlan:
-    return replace(plan, seeds=max(2, min(plan.seeds, plan.seeds - 1)))
-
-
-def _fewer_heads(plan: StudyPlan, asked: StudyPlan) -> StudyPlan:
-    """Every other head count, counted from the largest; the smallest stays."""
-    kept = {plan.heads[0], *plan.heads[::-1][::2]}
-    return replace(plan, heads=tuple(kept)) if len(kept) >= 3 else plan
-
-
-def _fewer_steps(plan: StudyPlan, asked: StudyPlan) -> StudyPlan:
-    return replace(plan, steps=max(min(plan.steps, 100), plan.steps // 2))
-
-
-def _given_up(asked: StudyPlan, plan: StudyPlan) -> str:
-    parts = [
-        f"{getattr(plan, name)} {name} instead of {getattr(asked, name)}"
-        for name in ("steps", "seeds")
-        if getattr(plan, name) != getattr(asked, name)
-    ]
-    if plan.heads != asked.heads:
-        parts.append(f"head counts {', '.join(map(str, plan.heads))} only")
-    return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""A training and a validation part that share nothing: not a group, not a value of a series, not a sequence."""
+"""Outer parts that nobody has seen, over several splits, and inside each training part an inner one to choose by."""
 
 from __future__ import annotations
 
@@ -11,87 +11,147 @@ from jaxtyping import Int
 from headcount.measuring.sequences import Sequences
 from headcount.numerals import counted
 
-__all__ = ["Split", "split"]
+__all__ = ["MOST_SPLITS", "Split", "outer_splits"]
 
-SHARE = 0.2  # of the sequences, held out for validation
-LEAST_VALIDATION = 10
+FOLDS = 5  # outer parts of one round, which share nothing among them
+MOST_SPLITS = 10  # two rounds
+INNER = 1 / 6  # of what is not outer, for choosing
+LEAST_OUTER = 10
+MOST_TRAINING, MOST_OUTER = 8000, 4000  # sequences of a part; more make every contestant slower alike
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The rows of both parts, and how they were told apart, in words."""
+    """The rows that are trained on, that choices are made by, and that judge; how they were told apart, in words."""
 
     training: Int[np.ndarray, " training"]
-    validation: Int[np.ndarray, " validation"]
+    inner: Int[np.ndarray, " inner"]
+    outer: Int[np.ndarray, " outer"]
     words: str
 
+    @property
+    def overlap(self) -> float:
+        """Outer over all other sequences: what the variance of overlapping splits is corrected by."""
+        return len(self.outer) / (len(self.training) + len(self.inner))
 
-def split(data: Sequences, seed: int = 0) -> Split:
-    """Hold out what the data say, or a fifth: the last of a series, whole groups, or sequences with all their copies.
 
-    A gap before the last of a series keeps the parts from sharing a value.
+def outer_splits(data: Sequences, count: int = MOST_SPLITS) -> tuple[Split, ...]:
+    """Up to `count` splits: parts in time, whole groups, or sequences with all their copies, a fifth of them outer.
+
+    Five splits in a row have outer parts that share nothing. Where the data say what is held out, that is outer in
+    pieces, one a split.
 
     >>> from headcount.measuring.sequences import sequences
     >>> x = np.arange(200.0).repeat(2)[:, None]
-    >>> parts = split(sequences(x, np.sin(x[:, 0])))
-    >>> len(parts.training), len(parts.validation)
-    (320, 80)
-    >>> set(x[parts.training, 0]) & set(x[parts.validation, 0])
-    set()
+    >>> parts = outer_splits(sequences(x, np.sin(x[:, 0])), 5)
+    >>> len(parts), {len(part.outer) for part in parts}, set(x[parts[0].training, 0]) & set(x[parts[0].outer, 0])
+    (5, {80}, set())
     """
     marks = _fingerprints(data)
     if data.held_out is not None:
-        training, validation, words = *_as_given(data.held_out, data.groups), "as the data say"
+        pairs, words = _as_given(data.held_out, data.groups), "as the data say"
     elif data.apart is not None:
-        training, validation, words = _in_time(data)
+        pairs = _in_time(data)
+        words = f"in time, {data.apart} windows left out between the parts so that they share no value"
     elif data.groups is not None:
-        training, validation, words = *_by_groups(data.groups, seed), "by groups, each on one side"
+        pairs, words = _by_folds(data.groups, None, count), "by groups, each on one side"
     else:
-        training, validation, words = *_by_groups(marks, seed), "at random, copies of a sequence on one side"
-    validation, dropped = _without_copies(marks, training, validation)
+        classes = data.y[:, 0].astype(int) if data.classes else None
+        pairs, words = _by_folds(marks, classes, count), "at random, copies of a sequence on one side"
+    return tuple(_split(data, marks, number, *pair, words) for number, pair in enumerate(pairs[:count]))
+
+
+def _split(data: Sequences, marks: np.ndarray, number: int, rest: np.ndarray, outer: np.ndarray, words: str) -> Split:
+    outer, dropped = _without_copies(marks, rest, outer)
     if dropped:
         words += f"; {counted(dropped, 'sequence')} that training holds too stayed out of validation"
-    distinct = len(np.unique(marks[validation]))
-    if distinct < LEAST_VALIDATION:
+    distinct = len(np.unique(marks[outer]))
+    if distinct < LEAST_OUTER:
         raise ValueError(
             f"only {distinct} different sequences are left for validation once groups and copies are kept apart; "
-            f"at least {LEAST_VALIDATION} are needed"
+            f"at least {LEAST_OUTER} are needed"
         )
-    _refuse_still(data, training, validation)
-    return Split(training, validation, words)
+    if data.apart is not None:
+        cut = len(rest) - round(INNER * len(rest))
+        training, inner = rest[: max(cut - data.apart, 1)], rest[cut:]
+    else:
+        named = marks if data.groups is None else data.groups
+        training, inner = _cut_off(rest, named[rest], number)
+    if len(training) > MOST_TRAINING or len(outer) > MOST_OUTER:
+        words += f"; at most {MOST_TRAINING:,} of a part are trained on and {MOST_OUTER:,} judge"
+    training = _some(training, MOST_TRAINING, number)
+    inner, outer = _some(inner, MOST_OUTER, number), _some(outer, MOST_OUTER, number)
+    for name, rows in (("training", training), ("inner", inner), ("validation", outer)):
+        _refuse_still(data, rows, name)
+    return Split(training, inner, outer, words)
 
 
-def _as_given(held_out: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    training, validation = np.flatnonzero(~held_out), np.flatnonzero(held_out)
-    if groups is not None and (both := np.intersect1d(groups[training], groups[validation])).size:
+def _some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
+    return rows if len(rows) <= most else np.sort(np.random.default_rng(seed).permutation(rows)[:most])
+
+
+def _as_given(held_out: np.ndarray, groups: np.ndarray | None) -> list[tuple[np.ndarray, np.ndarray]]:
+    """What is held out, in pieces: each judges networks of a seed of their own."""
+    training, outer = np.flatnonzero(~held_out), np.flatnonzero(held_out)
+    if groups is not None and (both := np.intersect1d(groups[training], groups[outer])).size:
         raise ValueError(f"split puts {len(both)} groups on both sides; a group belongs to one")
-    if not training.size or not validation.size:
+    if not training.size or not outer.size:
         raise ValueError(f"split puts all {len(held_out)} sequences on one side; both are needed")
-    return training, validation
+    pieces = max(1, min(FOLDS, len(outer) // (2 * LEAST_OUTER)))
+    order = np.random.default_rng(0).permutation(outer)
+    return [(training, np.sort(piece)) for piece in np.array_split(order, pieces)]
 
 
-def _in_time(data: Sequences) -> tuple[np.ndarray, np.ndarray, str]:
+def _in_time(data: Sequences) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The last tenth judges what all before it taught, then the tenth before it, five times; with a gap between."""
     assert data.apart is not None
-    first = len(data) - round(SHARE * len(data))
-    last = first - data.apart
-    if last < len(data) // 4:
+    size, pairs = len(data) // 10, []
+    for number in range(FOLDS):
+        first = len(data) - (number + 1) * size
+        if first - data.apart >= len(data) // 4 and size >= LEAST_OUTER:
+            pairs.append((np.arange(first - data.apart), np.arange(first, first + size)))
+    if not pairs:
         raise ValueError(
             f"{len(data)} windows are too few to split in time with a gap of {data.apart} between the parts; "
             "take a shorter window or a longer series"
         )
-    words = f"in time, {data.apart} windows left out between the parts so that they share no value"
-    return np.arange(last), np.arange(first, len(data)), words
+    return pairs
 
 
-def _by_groups(groups: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whole groups in a random order into validation, up to its share and one group at least."""
+def _by_folds(groups: np.ndarray, classes: np.ndarray | None, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Whole groups dealt to folds, the emptiest first; with `classes` class by class, so that every fold has some."""
+    pairs = []
+    for turn in range(-(-count // FOLDS)):
+        fold = _dealt(groups, classes, turn)
+        for number in range(int(fold.max()) + 1):
+            pairs.append((np.flatnonzero(fold != number), np.flatnonzero(fold == number)))
+    return pairs
+
+
+def _dealt(groups: np.ndarray, classes: np.ndarray | None, seed: int) -> Int[np.ndarray, " samples"]:
+    names, first, index, sizes = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
+    folds = min(FOLDS, len(names))
+    order = np.random.default_rng(seed).permutation(len(names))
+    order = order[np.argsort(-sizes[order], kind="stable")]
+    if classes is not None:
+        order = order[np.argsort(classes[first[order]], kind="stable")]
+    held, fold = np.zeros(folds, dtype=int), np.zeros(len(names), dtype=int)
+    for name in order:
+        fold[name] = held.argmin()
+        held[fold[name]] += sizes[name]
+    return fold[index.reshape(-1)]
+
+
+def _cut_off(rows: np.ndarray, groups: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Whole groups in a random order into the inner part, up to its share and one group at least."""
     names, sizes = np.unique(groups, return_counts=True)
+    if len(names) < 2:
+        raise ValueError("all sequences to train on are of one group, and a part to choose by needs another")
     order = np.random.default_rng(seed).permutation(len(names))
     before = np.cumsum(sizes[order]) - sizes[order]
-    room = SHARE * len(groups)
-    held = order[(before == 0) | (before + sizes[order] <= room + 0.5)]
+    held = order[(before == 0) | (before + sizes[order] <= INNER * len(rows) + 0.5)]
     inside = np.isin(groups, names[held])
-    return np.flatnonzero(~inside), np.flatnonzero(inside)
+    return rows[~inside], rows[inside]
 
 
 def _fingerprints(data: Sequences) -> np.ndarray:
@@ -103,13 +163,12 @@ def _fingerprints(data: Sequences) -> np.ndarray:
     return np.array(marks)
 
 
-def _without_copies(marks: np.ndarray, training: np.ndarray, validation: np.ndarray) -> tuple[np.ndarray, int]:
-    fresh = validation[~np.isin(marks[validation], marks[training])]
-    return fresh, len(validation) - len(fresh)
+def _without_copies(marks: np.ndarray, rest: np.ndarray, outer: np.ndarray) -> tuple[np.ndarray, int]:
+    fresh = outer[~np.isin(marks[outer], marks[rest])]
+    return fresh, len(outer) - len(fresh)
 
 
-def _refuse_still(data: Sequences, training: np.ndarray, validation: np.ndarray) -> None:
-    for name, rows in (("training", training), ("validation", validation)):
-        if not (data.y[rows] != data.y[rows[0]]).any():
-            word = f"of class {data.classes[int(data.y[rows[0], 0])]}" if data.classes else "the same"
-            raise ValueError(f"after the split every target of the {name} part is {word}; more varied data are needed")
+def _refuse_still(data: Sequences, rows: np.ndarray, name: str) -> None:
+    if not len(rows) or not (data.y[rows] != data.y[rows[0]]).any():
+        word = f"of class {data.classes[int(data.y[rows[0], 0])]}" if data.classes and len(rows) else "the same"
+        raise ValueError(f"after the split every target of the {name} part is {word}; more varied data are needed")

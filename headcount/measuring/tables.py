@@ -1,8 +1,10 @@
-"""Tables as sequences: a long table with a row per token, or a series of which windows are cut."""
+"""Tables as sequences: a row per token, a row per moment of a series, or a row per sequence, wide or with lists."""
 
 from __future__ import annotations
 
 import csv
+import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,12 @@ from headcount.files import refuse_no_file
 from headcount.measuring.sequences import Sequences, sequences
 from headcount.refusals import missing_package, nearest
 
-__all__ = ["Columns", "Reading", "cut_windows", "from_columns", "read_csv", "read_parquet"]
+__all__ = ["Columns", "Reading", "as_numbers", "cut_windows", "delimiter", "from_columns", "read_csv", "read_parquet"]
 
 Columns = dict[str, list[Any]]
+MISSING = ("", "na", "n/a", "nan", "null", "none", "?")  # what stands where nothing was written down
+DECIMAL = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")  # a number with a decimal comma, or a whole one
+FEW_NAMES = 20  # a column of names becomes so many tokens of a wide table, at most
 
 
 @dataclass(frozen=True)
@@ -24,8 +29,9 @@ class Reading:
 
     With `sequence`, rows of one sequence are its tokens in order, and `target` is the same in all of them. With
     `window`, a row is a moment, a sequence is `window` rows on end and its target the value of `target` `horizon`
-    rows after the last. `split` names a column that says training or validation. Every other column of numbers is a
-    feature of the token.
+    rows after the last. With neither, a row is a sequence: a column of lists or of texts (`text` by characters or by
+    words) holds its tokens, or every column is one. `split` names a column that says training or validation; `tokens`
+    says whether whole numbers are numbers or letters.
     """
 
     target: str = "target"
@@ -35,10 +41,14 @@ class Reading:
     group: str | None = None
     kind: str | None = None
     split: str | None = None
+    tokens: str | None = None
+    text: str = "characters"
 
     def __post_init__(self) -> None:
         if self.sequence is not None and self.window is not None:
             raise ValueError("give `sequence` for a long table or `window` for a series, not both")
+        if self.text not in ("characters", "words"):
+            raise ValueError(f"text is read by characters or words, got {self.text!r}")
         for name in ("window", "horizon"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -50,7 +60,9 @@ def read_csv(path: Path) -> Columns:
     refuse_no_file(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
+            text = file.read()
+        between = delimiter(text)
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=between))
     except (UnicodeDecodeError, csv.Error) as problem:
         raise ValueError(f"{path} is not a CSV file in UTF-8: {problem}") from None
     rows = [row for row in rows if row]
@@ -63,19 +75,46 @@ def read_csv(path: Path) -> Columns:
     for number, row in enumerate(rows, start=1):
         if len(row) != len(rows[0]):
             raise ValueError(f"{path}: line {number} has {len(row)} fields, the header {len(rows[0])}")
-    return {name.strip(): list(column) for name, column in zip(rows[0], zip(*rows[1:], strict=True), strict=True)}
+    columns = dict(zip(names, map(list, zip(*rows[1:], strict=True)), strict=True))
+    return columns if between == "," else {name: with_points(column) for name, column in columns.items()}
+
+
+def with_points(column: list[str]) -> list[str]:
+    """A column whose every number has a decimal comma, with points; any other as it is.
+
+    >>> with_points(["1,5", "-2,25", ""]), with_points(["1,5", "a,b"])
+    (['1.5', '-2.25', ''], ['1,5', 'a,b'])
+    """
+    numbers = [value for value in column if value.strip().lower() not in MISSING]
+    comma = any("," in value for value in numbers) and all(DECIMAL.fullmatch(value.strip()) for value in numbers)
+    return [value.replace(",", ".") for value in column] if comma else column
+
+
+def delimiter(text: str) -> str:
+    """What stands between the fields: of comma, semicolon, tab and bar the one that the first line has most of.
+
+    >>> delimiter("a;b;c\\n1,5;2;3\\n"), delimiter("a,b\\n")
+    (';', ',')
+    """
+    head = text.partition("\n")[0]
+    return max(",;\t|", key=head.count)
 
 
 def read_parquet(path: Path) -> Columns:
-    """The columns of a parquet file, by pyarrow or pandas, whichever is installed."""
+    """The columns of a parquet or Arrow file, lists as lists."""
     try:
-        from pyarrow import parquet  # pyright: ignore[reportMissingImports]
+        from pyarrow import ipc, parquet  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
         raise ValueError(f"{path}: {missing_package('pyarrow')}; a .csv is read without") from None
     try:
-        return parquet.read_table(path).to_pydict()
+        if path.suffix == ".parquet":
+            return parquet.read_table(path).to_pydict()
+        with path.open("rb") as file:
+            opened = ipc.open_file if file.read(6) == b"ARROW1" else ipc.open_stream
+            file.seek(0)
+            return opened(file).read_all().to_pydict()
     except (ValueError, OSError) as problem:  # pyarrow's own errors are both
-        raise ValueError(f"{path} is not a readable parquet file: {problem}") from None
+        raise ValueError(f"{path} is not a readable {path.suffix[1:]} file: {problem}") from None
 
 
 def from_columns(columns: Columns, how: Reading, name: str) -> Sequences:
@@ -87,9 +126,7 @@ def from_columns(columns: Columns, how: Reading, name: str) -> Sequences:
     if how.window is not None:
         return _series(columns, how, name)
     if how.sequence is None:
-        raise ValueError(
-            f"{name} is a table: give `sequence`, a column (a row is a token), or `window` (a row is a moment)"
-        )
+        return _rowwise(columns, how, name)
     return _long(columns, how, name)
 
 
@@ -112,7 +149,10 @@ def _series(columns: Columns, how: Reading, name: str) -> Sequences:
         raise ValueError("`group` and `split` belong to `sequence`; windows of one series are split in time")
     assert how.window is not None
     features, names, notes = _features(columns, (), name)
-    target = _column(columns, how.target, name)
+    target = as_numbers(columns, how.target, name)
+    if np.isnan(target).any():
+        row = int(np.isnan(target).argmax()) + 1
+        raise ValueError(f"{name}: row {row} of column {how.target!r} is empty, and it is the target; fill it first")
     x, y = cut_windows(features, target, how.window, how.horizon)
     apart = how.window + how.horizon - 1  # the next window of which no row, target included, is shared
     return sequences(
@@ -123,7 +163,12 @@ def _series(columns: Columns, how: Reading, name: str) -> Sequences:
 def _long(columns: Columns, how: Reading, name: str) -> Sequences:
     assert how.sequence is not None
     own = tuple(c for c in (how.sequence, how.target, how.group, how.split) if c is not None)
-    features, names, notes = _features(columns, own, name)
+    others = [c for c in columns if c not in own]
+    lettered = len(others) == 1 and not any(_is_number(value) for value in columns[others[0]][:50])
+    if lettered:  # a row per token, and the token is a word
+        features, names, notes = np.array([str(v) for v in columns[others[0]]]), (others[0],), ()
+    else:
+        features, names, notes = _features(columns, own, name)
     order: dict[Any, list[int]] = {}
     for row, key in enumerate(columns[how.sequence]):
         order.setdefault(key, []).append(row)
@@ -135,6 +180,7 @@ def _long(columns: Columns, how: Reading, name: str) -> Sequences:
     return sequences(
         x,
         _typed(each(how.target)),
+        tokens="letters" if lettered else "numbers",
         groups=each(how.group) if how.group else None,
         kind=how.kind,
         name=name,
@@ -142,6 +188,83 @@ def _long(columns: Columns, how: Reading, name: str) -> Sequences:
         features=names,
         split=each(how.split) if how.split else None,
     )
+
+
+def _rowwise(columns: Columns, how: Reading, name: str) -> Sequences:
+    """A row is a sequence: of a column of lists, of a column of texts, or of a token for every column."""
+    own = {c for c in (how.target, how.group, how.split) if c is not None}
+    others = [c for c in columns if c not in own]
+    if not others:
+        raise ValueError(f"{name} has no column beside {', '.join(sorted(own))} to make tokens of")
+    lists = [c for c in others if any(isinstance(value, list | tuple) for value in columns[c])]
+    texts = [c for c in others if _is_text(columns[c])]
+    wide = not lists and not texts
+    x: Any
+    if wide:
+        x, names, notes = _wide(columns, others, name)
+    elif lists:
+        x, names, notes = _listed(columns, lists, name), tuple(lists), _left_out([c for c in others if c not in lists])
+    else:
+        x, names = [_cut(str(v), how.text) for v in columns[texts[0]]], (texts[0],)
+        notes = (f"{texts[0]!r} was read by {how.text}", *_left_out([c for c in others if c != texts[0]]))
+    return sequences(
+        x,
+        _typed(columns[how.target]),
+        groups=columns[how.group] if how.group else None,
+        kind=how.kind,
+        tokens=how.tokens if not wide else "numbers",
+        name=name,
+        notes=notes,
+        features=names if wide else (),
+        split=columns[how.split] if how.split else None,
+        wide=wide,
+    )
+
+
+def _is_text(column: list[Any]) -> bool:
+    """Whether a column holds texts: most of them different, and of more than a word's length."""
+    if not all(isinstance(value, str) for value in column) or any(_is_number(value) for value in column[:50]):
+        return False
+    return len(set(column)) > len(column) / 2 and sum(map(len, column)) > 8 * len(column)
+
+
+def _cut(text: str, by: str) -> list[str]:
+    return list(text) if by == "characters" else text.split()
+
+
+def _listed(columns: Columns, lists: list[str], name: str) -> list[Any]:
+    """The lists of one column, or those of several side by side."""
+    if len(lists) == 1:
+        return [[] if value is None else list(value) for value in columns[lists[0]]]
+    rows = zip(*(columns[c] for c in lists), strict=True)
+    try:
+        return [np.array(row, dtype=np.float64).T for row in rows]
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: the lists of {', '.join(lists)} differ in length in some row") from None
+
+
+def _left_out(columns: list[str]) -> tuple[str, ...]:
+    return (f"left out: {', '.join(columns)}",) if columns else ()
+
+
+def _wide(columns: Columns, others: list[str], name: str) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
+    """A token for every column: its number, or one that says whether a name is the row's."""
+    found: dict[str, np.ndarray] = {}
+    left = []
+    for column in others:
+        values = columns[column]
+        if any(_is_number(value) and not _is_missing(value) for value in values):
+            found[column] = as_numbers(columns, column, name)
+            continue
+        names = sorted({str(value) for value in values if not _is_missing(value)})
+        if not 1 < len(names) <= FEW_NAMES:
+            left.append(column)
+            continue
+        found |= {f"{column}={one}": np.array([float(str(value) == one) for value in values]) for one in names}
+    if not found:
+        raise ValueError(f"{name} has no column of numbers to make tokens of")
+    said = f"every column is a token, {len(found)} in all; `sequence` or `window` reads rows as tokens"
+    return np.stack(list(found.values()), axis=1)[:, :, None], tuple(found), (said, *_left_out(left))
 
 
 def _one(column: list[Any], rows: list[int], where: str) -> Any:
@@ -153,36 +276,43 @@ def _one(column: list[Any], rows: list[int], where: str) -> Any:
 
 
 def _typed(values: list[Any]) -> np.ndarray:
-    """Numbers where all are numbers, names otherwise."""
+    """Whole numbers or numbers where all are, names otherwise."""
     try:
-        return np.array([float(value) for value in values])
+        numbers = [float(value) for value in values]
     except (TypeError, ValueError):
         return np.array([str(value) for value in values])
+    if all(isinstance(v, int) or (isinstance(v, str) and v.strip().lstrip("+-").isdigit()) for v in values):
+        return np.array([int(value) for value in values])
+    return np.array(numbers)
 
 
 def _features(columns: Columns, own: tuple[str, ...], name: str) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
     """The columns of numbers beside those with a part of their own; a column without any number is left out."""
     others = [c for c in columns if c not in own]
-    left = [c for c in others if not any(_is_number(value) for value in columns[c])]
+    left = [c for c in others if not any(_is_number(value) and not _is_missing(value) for value in columns[c])]
     kept = [c for c in others if c not in left]
     if not kept:
         raise ValueError(f"{name} has no column of numbers to make tokens of")
-    table = np.stack([_column(columns, c, name) for c in kept], axis=1)
+    table = np.stack([as_numbers(columns, c, name) for c in kept], axis=1)
     return table, tuple(kept), (f"left out, for they hold no numbers: {', '.join(left)}",) if left else ()
 
 
-def _column(columns: Columns, column: str, name: str) -> np.ndarray:
+def as_numbers(columns: Columns, column: str, name: str) -> np.ndarray:
+    """A column as numbers, NaN where nothing was written down."""
     try:
-        return np.array([float(value) for value in columns[column]])
+        return np.array([np.nan if _is_missing(value) else float(value) for value in columns[column]])
     except (TypeError, ValueError):
         row, value = next((i, v) for i, v in enumerate(columns[column], start=1) if not _is_number(v))
-        shown = "is empty" if value in ("", None) else f"holds {value!r}, which is no number"
-        raise ValueError(f"{name}: row {row} of column {column!r} {shown}") from None
+        raise ValueError(f"{name}: row {row} of column {column!r} holds {value!r}, which is no number") from None
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value.strip().lower() in MISSING) or value != value
 
 
 def _is_number(value: Any) -> bool:
     try:
         float(value)
     except (TypeError, ValueError):
-        return False
+        return _is_missing(value)
     return True

@@ -165,8 +165,8 @@ class Encoder(nn.Module):
             state = state + self.places[: x.shape[1]]
         present = present if present is not None else torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         if self.shape.pooling == "class token":
-            state = torch.cat([self.cls.expand(len(x), 1, -1), state], dim=1)
-            present = torch.cat([present.new_ones(len(x), 1), present], dim=1)
+            state = torch.cat([self.cls.expand(x.shape[0], 1, -1), state], dim=1)
+            present = torch.cat([present.new_ones(x.shape[0], 1), present], dim=1)
         for i, (heads, _) in enumerate(self.shape.layers):
             layer = self.get_submodule(f"layer{i}")
             state = state + self._drop(self._attended(layer, heads, state, present))

@@ -6,7 +6,6 @@ from headcount.report.curves import curves
 from headcount.report.head_pictures import attention_page, hit_matrix
 from headcount.report.heat_map import heat_map
 from headcount.report.lengths import against_length
-from headcount.report.measured import measured, write_measured
 from headcount.report.page import figure, paper_figure, report, write
 
 __all__ = [
@@ -21,9 +20,7 @@ __all__ = [
     "figure",
     "heat_map",
     "hit_matrix",
-    "measured",
     "paper_figure",
     "report",
     "write",
-    "write_measured",
 ]

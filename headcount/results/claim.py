@@ -34,6 +34,8 @@ SENTENCES: dict[Predicate, str] = {
     Predicate.HOLDS: "{subject} holds{given}{why}",
     Predicate.FAILS: "{subject} does not hold here{given}{why}",
     Predicate.WORTH_IT: "{subject} is worth it{interval}{given}{why}",
+    Predicate.NOT_WORTH_IT: "{subject} is not worth it{given}{why}",
+    Predicate.CANNOT_SAY: "cannot say yet whether {subject} is worth it{given}{why}",
     Predicate.NEVER: "{subject} never does {of}{why}",
 }
 JUDGED = "{subject}: {word}{given}{why}"  # every other word stands after a colon

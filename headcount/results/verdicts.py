@@ -67,6 +67,8 @@ class Predicate(StrEnum):
     HOLDS = "holds"
     FAILS = "does not hold here"
     WORTH_IT = "worth it"
+    NOT_WORTH_IT = "not worth it"
+    CANNOT_SAY = "cannot say yet"
     NEVER = "never"
 
 
@@ -158,6 +160,7 @@ class _Rule(NamedTuple):
 P = Predicate
 ALL = frozenset(P)
 DECIDING = frozenset({P.ENOUGH, P.CONSISTENT, P.REFUTED, P.MATCHES, P.SAME_SHAPE, P.HOLDS, P.WORTH_IT, P.NEVER})
+DECIDING |= {P.NOT_WORTH_IT}
 FINAL = frozenset({P.REFUTED, P.MATCHES, P.HOLDS, P.NEVER})
 BESIDE = frozenset({P.MATCHES, P.SAME_SHAPE})
 DENYING = frozenset({P.REFUTED, P.FAILS})

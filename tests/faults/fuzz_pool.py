@@ -71,7 +71,7 @@ def fill_pool(folder: Path) -> None:
     _said("probe", "LinearMax", "--with", "retrievals=2", "--with", "token_dim=2", "--length", 6, "--layers", "1x2",
           "--epochs", 1, "--save", folder / "net.safetensors")  # fmt: skip
     _said("theory", "interpolate", folder / "labels.npz", "--out", folder / "memory")
-    _said("measure", folder / "data.npz", "--heads", "1-2", "--seeds", 2, "--steps", 20, "--out", folder / "measured",
+    _said("measure", folder / "data.npz", "--heads", "1-2", "--splits", 2, "--steps", 20, "--out", folder / "measured",
           "--model", folder / "model.safetensors")  # fmt: skip
     _said("theory", "prompt", "--tokens", "1", "--starts", 1, "--out", folder / "prompted")
     with contextlib.suppress(ImportError):

@@ -1,0 +1,189 @@
+"""A measurement: the rows of a contest, what they say, and how that shows itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from headcount.measuring.answer import Answer, SplitErrors, answer
+from headcount.notebook import html_table, html_words, within_columns
+from headcount.numerals import counted
+from headcount.results import Study
+
+__all__ = ["Measurement"]
+
+MEMORISED = 2.0  # an outer error this many times the training error is memory, not a pattern
+
+
+@dataclass(frozen=True, repr=False)
+class Measurement:
+    """A study of given data and what it says.
+
+    The error of a contestant is its loss on outer parts as a share of what the best constant loses there: NMSE for
+    numbers, relative cross-entropy for classes; over splits, the geometric mean.
+
+    >>> rows = tuple({"contestant": name, "heads": h, "depth": min(h, 1), "attends": h > 0, "standard": h > 0,
+    ...               "seed": s, "nmse": level * (1 + s / 50), "inner": level, "short": level}
+    ...              for name, h, level in (("zero heads", 0, 0.5), ("1 head", 1, 0.1)) for s in range(3))
+    >>> Measurement(Study(rows)).answer.verdict
+    'worth it'
+    """
+
+    study: Study
+    files: dict[str, str] = field(default_factory=dict, hash=False, compare=False)
+
+    def __repr__(self) -> str:
+        return within_columns(f"<Measurement of {self.study.name!r}: {self.answer.advice}>")
+
+    def _repr_html_(self) -> str:
+        lines = [(row["name"], row["error"], row["splits"], row["parameters"]) for row in self.by_contestant()]
+        picture = self.files.get("curves.svg", "")
+        return html_words(self.answer.advice) + picture + html_table(("", self.words, "splits", "parameters"), lines)
+
+    @property
+    def words(self) -> str:
+        """What the error is called."""
+        return str(self.study.spec.get("level", "NMSE"))
+
+    @cached_property
+    def scores(self) -> tuple[SplitErrors, ...]:
+        """Every contestant's errors by split, in the order in which they came."""
+        rows: dict[str, list[Any]] = {}
+        for row in self.study:
+            rows.setdefault(row["contestant"], []).append(row)  # pyright: ignore
+        return tuple(_scores(name, some) for name, some in rows.items())
+
+    @cached_property
+    def answer(self) -> Answer:
+        """Worth it, not worth it, or cannot say yet; heads and layers."""
+        spec = self.study.spec
+        rarest = spec.get("rarest") if spec.get("uneven", True) else None
+        return answer(
+            self.scores,
+            overlap=spec.get("overlap", 0.25),
+            complete=spec.get("complete"),
+            steps=spec.get("steps", 0),
+            most_splits=spec.get("most_splits", 10),
+            rarest=None if rarest is None else (rarest[0], rarest[1]),
+            tolerance=spec.get("plan", {}).get("tolerance", 0.25),
+            tested=tuple(spec.get("plan", {}).get("heads", ())),
+            entering=spec.get("entering", ""),
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to do, in at most two sentences."""
+        return self.answer.advice
+
+    @property
+    def levels(self) -> dict[str, float]:
+        """The error of every contestant."""
+        return {one.name: one.mean(one.outer) for one in self.scores}
+
+    def grid(self) -> dict[int, dict[int, float]]:
+        """The error of the standard block by layers and heads."""
+        found: dict[int, dict[int, float]] = {}
+        for one in self.scores:
+            if one.standard:
+                found.setdefault(one.depth, {})[one.heads] = one.mean(one.outer)
+        return {depth: dict(sorted(row.items())) for depth, row in sorted(found.items())}
+
+    def by_contestant(self) -> list[dict[str, Any]]:
+        """A line for each contestant: its error, the smallest and the largest, and what it costs."""
+        return [self._line(one) for one in self.scores]
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """Why to read the numbers with care."""
+        return tuple(filter(None, (self._memorised(), self._stopped(), self._sparse(), self._shallow())))
+
+    def as_row(self) -> dict[str, Any]:
+        """Everything found as one machine-readable value."""
+        return {
+            **self.answer.to_json(),
+            "advice": self.advice,
+            "headline": self.answer.headline,
+            "level": self.words,
+            "levels": self.levels,
+            "warnings": list(self.warnings),
+            "data": self.study.spec.get("data", {}),
+            "plan": self.study.spec.get("plan", {}),
+            "steps": self.study.spec.get("steps"),
+        }
+
+    @property
+    def saved(self) -> dict[str, Any] | None:
+        """The row of the network to keep: of the advised block, or of the best with attention, by the inner part."""
+        rows: list[Any] = [row for row in self.study if row.get("attends")]
+        if self.answer.heads is not None:
+            rows = [r for r in rows if r["standard"] and (r["heads"], r["depth"]) == self._advised] or rows
+        return min(rows, key=lambda row: row["inner"], default=None)
+
+    @property
+    def _advised(self) -> tuple[int | None, int | None]:
+        return self.answer.heads, self.answer.layers
+
+    def _line(self, one: SplitErrors) -> dict[str, Any]:
+        rows: list[Any] = [row for row in self.study if row["contestant"] == one.name]  # pyright: ignore
+        outer = list(one.outer.values())
+
+        def middle(name: str) -> float | None:
+            values = [row[name] for row in rows if row.get(name) is not None]
+            return float(np.mean(values)) if values else None
+
+        return {
+            "name": one.name,
+            "heads": one.heads,
+            "layers": one.depth,
+            "error": one.mean(one.outer),
+            "least": min(outer),
+            "most": max(outer),
+            "splits": len(outer),
+            "chosen": one.standard and (one.heads, one.depth) == self._advised,
+            "training": middle("train_nmse") if one.depth else None,
+            "error_rate": middle("error_rate"),
+            "balanced_error": middle("balanced_error"),
+            "parameters": rows[0].get("parameters") or None,
+            "cpu_seconds": middle("cpu_seconds"),
+        }
+
+    def _memorised(self) -> str:
+        chosen = next((line for line in self.by_contestant() if line["chosen"]), None)
+        if chosen is None or not chosen["training"] or chosen["error"] < MEMORISED * chosen["training"]:
+            return ""
+        errors = f"{chosen['training']:.2g} on what was trained on and {chosen['error']:.2g} on what was not"
+        return f"the advised block has {errors}: part of it is memory"
+
+    def _stopped(self) -> str:
+        return {
+            "time": "the time ended the contest; the same command goes on where it stopped",
+            "interrupted": "this was interrupted; the same command goes on where it stopped",
+        }.get(self.study.spec.get("stopped", ""), "")
+
+    def _sparse(self) -> str:
+        gaps = [f"{c.untested} in {c.layers} layers" for c in self.answer.counts if c.untested]
+        return f"head counts inside the interval were not tested: {', '.join(gaps)}" if gaps else ""
+
+    def _shallow(self) -> str:
+        """Depths of the plan that the time did not reach."""
+        wanted = range(1, self.study.spec.get("plan", {}).get("layers", 1) + 1)
+        judged = {count.layers for count in self.answer.counts}
+        left = [counted(depth, "layer") for depth in wanted if depth not in judged]
+        return f"{' and '.join(left)} could not be judged yet: fewer than two splits have them" if left else ""
+
+
+def _scores(name: str, rows: list[Any]) -> SplitErrors:
+    first = rows[0]
+
+    def by_split(column: str) -> dict[int, float]:
+        levels = {row["seed"]: math.nan if row[column] is None else row[column] for row in rows}
+        return {split: level if math.isfinite(level) else math.inf for split, level in levels.items()}
+
+    return SplitErrors(
+        name, first["heads"], first["depth"], first["attends"], first["standard"],
+        by_split("nmse"), by_split("inner"), by_split("short"),
+    )  # fmt: skip

@@ -1,0 +1,191 @@
+"""Zero heads: a feed-forward for every token, the mean of all, a feed-forward of that; everything but a look-up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import gelu
+
+from headcount.measuring.baselines import Predicted
+from headcount.measuring.planning import FINALISTS, SHORT, StudyPlan, TrainingSetting
+from headcount.measuring.preparing import Fold
+from headcount.training.given import Part
+
+__all__ = ["MeanNetworks", "fit_zero_heads"]
+
+WARM = 0.05  # of the steps
+EVALUATIONS = 30
+BETAS, SMALL = (0.9, 0.999), 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class MeanNetworks:
+    """K networks f(mean_t (e_t + g(e_t))) with e_t = W x_t + place_t and feed-forwards f and g, as stacked weights.
+
+    No norm stands before the mean, so that a mean of tokens, or of any feed-forward of them, is exact.
+
+    >>> nets = MeanNetworks.drawn(2, token_dim=3, letters=0, length=5, outputs=1, embed_dim=4, width=8, seed=0)
+    >>> nets(torch.zeros(6, 5, 3), torch.ones(6, 5, dtype=torch.bool)).shape, nets.parameters
+    (torch.Size([2, 6, 1]), 161)
+    """
+
+    weights: dict[str, Tensor]
+
+    @classmethod
+    def drawn(
+        cls,
+        count: int,
+        *,
+        token_dim: int,
+        letters: int,
+        length: int,
+        outputs: int,
+        embed_dim: int,
+        width: int,
+        seed: int,
+    ) -> MeanNetworks:
+        """K copies of one start, as torch starts linear maps and tables."""
+        generator = torch.Generator().manual_seed(seed)
+
+        def linear(inputs: int, outs: int) -> tuple[Tensor, Tensor]:
+            bound = inputs**-0.5
+            both = (2 * torch.rand(size, generator=generator) - 1 for size in ((inputs, outs), (1, outs)))
+            weight, bias = (bound * one for one in both)
+            return weight, bias
+
+        table = torch.randn(letters + 1, embed_dim, generator=generator)
+        sizes = {"inner": (embed_dim, width), "outer": (width, embed_dim), "hidden": (embed_dim, width)}
+        sizes |= {"read": (width, outputs), **({} if letters else {"embed": (token_dim, embed_dim)})}
+        weights = {"places": 0.02 * torch.randn(length, embed_dim, generator=generator)}
+        weights |= {"table": table} if letters else {}
+        for name, (inputs, outs) in sizes.items():
+            weights[name], weights[f"{name} bias"] = linear(inputs, outs)
+        stacked = {name: w.expand(count, *w.shape).clone().requires_grad_() for name, w in weights.items()}
+        return cls(stacked)
+
+    @property
+    def parameters(self) -> int:
+        """Numbers of one network."""
+        return sum(w[0].numel() for w in self.weights.values())
+
+    def __call__(
+        self, x: Tensor, present: Bool[Tensor, "batch length"], keep: Float[Tensor, " model"] | None = None
+    ) -> Float[Tensor, "model batch outputs"]:
+        """What every network says; with `keep`, that share of hidden units and of tokens' states is kept by chance."""
+        w, count = self.weights, len(self.weights["places"])
+        if "table" in w:
+            state = w["table"][:, x]
+        else:
+            state = self._mapped(x.expand(count, *x.shape), "embed")
+        state = state + w["places"][:, None, : x.shape[1]]
+        state = state + self._mapped(_some(gelu(self._mapped(state, "inner")), keep), "outer")
+        there = present.to(state.dtype)[:, :, None]
+        mean = (state * there).sum(dim=2) / there.sum(dim=1)
+        return self._mapped(_some(gelu(self._mapped(mean, "hidden")), keep), "read")
+
+    def _mapped(self, x: Tensor, name: str) -> Tensor:
+        weight, bias = self.weights[name], self.weights[f"{name} bias"]
+        return torch.baddbmm(bias, x.flatten(1, -2), weight).reshape(*x.shape[:-1], weight.shape[-1])
+
+    def of(self, members: Sequence[Tensor | int]) -> MeanNetworks:
+        """Some of them, apart from what becomes of the others."""
+        rows = torch.as_tensor([int(m) for m in members])
+        return MeanNetworks({name: w.detach()[rows].clone() for name, w in self.weights.items()})
+
+
+def _some(x: Tensor, keep: Tensor | None) -> Tensor:
+    if keep is None or bool((keep == 1).all()):
+        return x
+    share = keep.reshape(-1, *(1,) * (x.ndim - 1))
+    return x * (torch.rand(x.shape) < share) / share
+
+
+def fit_zero_heads(
+    fold: Fold, plan: StudyPlan, steps: int, *, seed: int, letters: int = 0
+) -> tuple[Predicted, TrainingSetting, int]:
+    """Every setting for a quarter of the steps and the best two to the end, as every network of the contest."""
+    settings = plan.settings
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        tried = _trained(settings, fold, plan, max(10, steps // SHORT), seed, letters) if len(settings) > 1 else None
+        order = np.argsort([level for level, _ in tried])[:FINALISTS] if tried else range(len(settings))
+        finalists = [settings[k] for k in order]
+        finals = _trained(finalists, fold, plan, steps, seed, letters)
+    both = [*zip(finals, finalists, strict=True), *(((tried[k]), settings[k]) for k in order if tried)]
+    (level, nets), setting = min(both, key=lambda one: one[0][0])
+    short = tried[int(order[0])][0] if tried else level
+    outer = _said(nets, fold.outer)[0].double().numpy()
+    return Predicted(outer, level, short), setting, nets.parameters
+
+
+def _trained(
+    settings: Sequence[TrainingSetting], fold: Fold, plan: StudyPlan, steps: int, seed: int, letters: int
+) -> list[tuple[float, MeanNetworks]]:
+    """The inner loss of each and its network there: AdamW, a linear warm-up, a cosine, the best of 30 looks."""
+    x, present, y = _tensors(fold.training)
+    outputs = 1 if y.ndim == 1 else y.shape[1]
+    token_dim = 0 if letters else x.shape[2]
+    sizes = {"token_dim": token_dim, "letters": letters, "length": x.shape[1], "outputs": outputs}
+    nets = MeanNetworks.drawn(len(settings), **sizes, embed_dim=plan.embed_dim, width=plan.width, seed=seed)
+    lr, keep, decay = (torch.tensor([getattr(s, name) for s in settings]) for name in ("lr", "dropout", "weight_decay"))
+    keep, moments = 1 - keep, {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in nets.weights.items()}
+    best = [(math.inf, nets.of([k])) for k in range(len(settings))]
+    batch, every = min(plan.batch, len(x)), max(1, steps // EVALUATIONS)
+    order = torch.randperm(len(x))
+    for step in range(1, steps + 1):
+        first = (step - 1) * batch % (len(x) // batch * batch)
+        order = torch.randperm(len(x)) if first == 0 else order
+        rows = order[first : first + batch]
+        losses = _losses(nets(x[rows], present[rows], keep), y[rows], fold.classes)
+        slopes = torch.autograd.grad(losses.sum(), list(nets.weights.values()))
+        done = step / steps
+        pace = min(done / WARM, 0.5 * (1 + math.cos(math.pi * done)))
+        _step(nets.weights, slopes, moments, pace * lr, decay, step)
+        if step % every == 0 or step == steps:
+            with torch.no_grad():
+                levels = _losses(_said(nets, fold.inner), _tensors(fold.inner)[2], fold.classes).tolist()
+            best = [
+                (now, nets.of([k])) if now < known[0] else known
+                for k, (now, known) in enumerate(zip(levels, best, strict=True))
+            ]
+    return best
+
+
+@torch.no_grad()
+def _step(
+    weights: dict[str, Tensor], slopes: Sequence[Tensor], moments: dict[str, tuple[Tensor, Tensor]],
+    lr: Tensor, decay: Tensor, step: int,
+) -> None:  # fmt: skip
+    """AdamW, with a rate and a decay for each network."""
+    for (name, weight), slope in zip(weights.items(), slopes, strict=True):
+        wide = (len(lr), *(1,) * (weight.ndim - 1))
+        mean, square = moments[name]
+        mean.lerp_(slope, 1 - BETAS[0])
+        square.lerp_(slope * slope, 1 - BETAS[1])
+        size = (square / (1 - BETAS[1] ** step)).sqrt() + SMALL
+        weight -= lr.reshape(wide) * (mean / (1 - BETAS[0] ** step) / size + decay.reshape(wide) * weight)
+
+
+@torch.no_grad()
+def _said(nets: MeanNetworks, part: Part) -> Tensor:
+    x, present, _ = _tensors(part)
+    return nets(x, present)
+
+
+def _tensors(part: Part) -> tuple[Tensor, Tensor, Tensor]:
+    x = torch.as_tensor(part.x)
+    present = torch.arange(x.shape[1]) < torch.as_tensor(part.lengths)[:, None]
+    return x, present, torch.as_tensor(part.y).float()
+
+
+def _losses(out: Float[Tensor, "model batch outputs"], y: Tensor, classes: bool) -> Float[Tensor, " model"]:
+    target = y.reshape(len(y), -1)
+    if classes:
+        return -(out.log_softmax(dim=-1) * target).sum(dim=-1).mean(dim=-1)
+    return (out - target).square().mean(dim=(1, 2))
