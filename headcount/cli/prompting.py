@@ -57,7 +57,7 @@ def register(app: typer.Typer) -> None:
         else:
             problem = _hard_pair(token_dim, seed) if data is None else read_problem(data)
         rows, built, trained = _rows(problem, lengths, starts, seed)
-        answer = _answer(rows)
+        answer = _answer(rows, closed=1.0 if data is None and not model else 0.0)
         if out:
             tuned = not (data or model)
             _write(out, problem, rows, built, trained, answer, words, wanted, seed if tuned else None)
@@ -139,10 +139,14 @@ def _shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows]
 
 
-def _answer(rows: list[dict[str, Any]]) -> str:
+def _answer(rows: list[dict[str, Any]], closed: float) -> str:
+    """`closed` is a floor that is known in closed form, as of the hard pair; 0 where none is."""
     every = rows[-1]
+    if closed > every["floor"] > 1e-9:
+        return f"So: every prompt of any length leaves more than {closed:g} of loss on these targets, in closed form."
     if every["floor"] > 1e-9:
-        least = f"{every['floor']:.6g} (the least lies there or up to {every['least']:.6g})"
+        met = f"{every['floor']:.6g}" == f"{every['least']:.6g}"
+        least = f"{every['floor']:.6g}" + ("" if met else f" (the least lies there or up to {every['least']:.6g})")
         return f"So: no prompt of any length brings the loss on these targets below {least}."
     near = min(rows[:-1], key=lambda row: row["built"])
     if near["floor"] > 1e-9:

@@ -91,6 +91,7 @@ def _write_deep(shallow: DiagonalSSM, deep: DeepSSM, folder: Path, system: Path,
 def export_system(
     system: SystemFile,
     to: Annotated[str, typer.Option(help="onnx, pt2 (a torch program), or sos (second-order sections).")] = "onnx",
+    precision: Annotated[str, typer.Option(help="Of onnx and pt2: float32 or float64.")] = "float32",
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
@@ -103,7 +104,7 @@ def export_system(
         raise ValueError(f"unknown format {to!r}; {nearest(to, endings)}")
     from headcount.papers.ssm import export, load
 
-    path = export(load(system), (out or system.parent) / f"{system.stem}{endings[to]}")
+    path = export(load(system), (out or system.parent) / f"{system.stem}{endings[to]}", precision=precision)
     if as_json:
         emit_json({"file": str(path)})
         return
