@@ -142,7 +142,7 @@ def test_random_programs_with_nested_places_before_and_large_weights_are_exact(w
         if longest < 1:
             refused += 1
             continue
-        ids = g.integers(0, 3, (40, longest))
+        ids = words_of(g, 1000, longest)
         assert (compile(program, longest)(ids) == program(ids)).all(), str(program)
     assert refused == 0 if weights <= 10**4 else refused <= 6
 

@@ -22,7 +22,7 @@ def run(capsys):
 def test_a_hard_pair_is_excluded_at_every_length(run):
     code, out, _ = run("--tokens", "1,2", "--starts", 2)
     assert code == 0
-    assert "So: no prompt of any length brings the loss on these targets below" in out
+    assert "So: every prompt of any length leaves more than 1 of loss on these targets, in closed form" in out
 
 
 def test_what_it_writes_it_reads_with_the_same_answer(run, tmp_path):

@@ -1,11 +1,13 @@
 """One filter in four forms at equal bits: all agree unrounded, and the sentence names who lost least."""
 
+import contextlib
 import math
 
 import numpy as np
 import pytest
 import scipy.signal
 
+from benchmarks.ssm_forms import filters
 from headcount.papers.ssm import DiagonalSSM, by_angle, by_modulus
 from headcount.papers.ssm.interchange import from_sos
 from headcount.papers.ssm.rival_forms import form_rows, forms_of, winners
@@ -57,3 +59,17 @@ def test_the_least_depth_is_that_of_the_best_grouping(seed):
     depths = [system.deepen_to(2.0, deal=deal).depth for deal in (by_modulus, by_angle)]
     assert system.deepen_to(2.0).depth == min(depths)
     assert math.isclose(np.abs(system.deepen_to(2.0).impulse(50) - system.impulse(50)).max(), 0.0, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("most", [0.95, 1.0, 1.05, 2.0])
+@pytest.mark.parametrize("name", filters())
+def test_no_grouping_and_depth_has_the_entries_asked_for_in_fewer_layers(name, most):
+    """Least depth over all groupings, by trying every depth up to twice the modes."""
+    system, found = filters()[name], []
+    for depth in range(1, 2 * system.modes + 2):
+        for deal in (by_modulus, by_angle):
+            with contextlib.suppress(ValueError):
+                deep = system.deepen(depth, deal=deal)
+                found += [depth] if deep.largest_entry <= most else []
+    if found:
+        assert system.deepen_to(most).depth == min(found)

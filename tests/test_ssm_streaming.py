@@ -102,3 +102,17 @@ def test_a_depth_that_raises_the_entries_says_so(capsys, tmp_path):
     page = (tmp_path / "filter-deep.html").read_text()
     for words in ("larger numbers", "Frequency response, decibels", "Before: one layer", "Few bits"):
         assert words in page
+
+
+def test_onnx_names_its_outputs_and_is_written_in_float64_where_asked(tmp_path):
+    runtime = pytest.importorskip("onnxruntime", reason="needs the extra onnx")
+    system, x = systems()["depth 3"], signal(60)
+    session = runtime.InferenceSession(hc.ssm.export(system, tmp_path / "filter.onnx", precision="float64"))
+    assert [made.name for made in session.get_outputs()] == ["y", "next_state"]
+    names = [given.name for given in session.get_inputs()]
+    state = np.zeros((1, session.get_inputs()[1].shape[1]))
+    for sample, right in zip(x, scipy.signal.sosfilt(SOS, x), strict=True):
+        (y,), state = session.run(["y", "next_state"], dict(zip(names, (sample[None], state), strict=True)))
+        assert abs(y - right) < 1e-12
+    with pytest.raises(ValueError, match="precision is float32 or float64, got 'half'"):
+        hc.ssm.export(system, tmp_path / "filter.onnx", precision="half")

@@ -39,7 +39,7 @@ def prompt(
     wanted the value of the token that it looks at most in each.
     """
     from headcount.papers.prompts.layer_files import read_problem
-    from headcount.papers.prompts.prompt_answer import answer_problem, hard_pair
+    from headcount.papers.prompts.prompt_answer import TRAP, answer_problem, hard_pair
 
     lengths = sorted(set(whole_numbers_of(tokens, "--tokens")))
     if lengths[0] < 1 or lengths[-1] > 4096:
@@ -55,7 +55,7 @@ def prompt(
         words = head_words(model, layer, head, text or [])
     else:
         problem = hard_pair(token_dim, seed) if data is None else read_problem(data)
-    found = answer_problem(problem, lengths, starts, seed)
+    found = answer_problem(problem, lengths, starts, seed, closed=0.0 if data or model else TRAP)
     command = f"headcount theory prompt {words} --tokens {','.join(map(str, lengths))} --out DIR"
     pair = None if data or model else seed
     files = [] if out is None else found.files(out, command, wanted=wanted, tuned_seed=pair)

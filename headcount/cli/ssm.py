@@ -84,6 +84,7 @@ def _deepened(
 def export_system(
     system: SystemFile,
     to: Annotated[str, typer.Option(help="onnx, pt2 (a torch program), or sos (second-order sections).")] = "onnx",
+    precision: Annotated[str, typer.Option(help="Of onnx and pt2: float32 or float64.")] = "float32",
     out: Out = None,
 ) -> Printout:
     """Write a system, shallow or deep, for other programs.
@@ -94,7 +95,7 @@ def export_system(
         raise ValueError(f"unknown format {to!r}; {nearest(to, ENDINGS)}")
     from headcount.papers.ssm import export, load
 
-    path = export(load(system), (out or system.parent) / f"{system.stem}{ENDINGS[to]}")
+    path = export(load(system), (out or system.parent) / f"{system.stem}{ENDINGS[to]}", precision=precision)
     return Printout({"format": to}, (), f"{path} holds the filter for {READERS[to]}", [path])
 
 

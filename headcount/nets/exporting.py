@@ -8,7 +8,7 @@ import logging
 import shutil
 import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -33,19 +33,26 @@ def traced(net: nn.Module, inputs: tuple[Tensor, ...], shapes: Any) -> torch.exp
         return torch.export.export(net, inputs, dynamic_shapes=shapes)
 
 
-def write_program(program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any]) -> None:
-    """Write a program as its file's ending says, in one file, with facts as text in the metadata `headcount`."""
+def write_program(
+    program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any], outputs: Sequence[str] = ()
+) -> None:
+    """Write a program as its file's ending says, in one file, with facts as text in the metadata `headcount`.
+
+    `outputs` are the names of what it gives, in ONNX.
+    """
     with TemporaryDirectory() as folder, whole(path) as scratch:
         made = Path(folder) / f"program{path.suffix}"  # the exporter looks at the ending
         with holding_interruptions():
             if path.suffix == ".pt2":
                 torch.export.save(program, made, extra_files={"headcount": json.dumps(facts)})
             else:
-                _write_onnx(program, made, facts)
+                _write_onnx(program, made, facts, outputs)
         shutil.copyfile(made, scratch)
 
 
-def _write_onnx(program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any]) -> None:
+def _write_onnx(
+    program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any], outputs: Sequence[str]
+) -> None:
     chatter = logging.getLogger("torch.onnx")  # the exporter speaks of packages we do not use, and of its own future
     level = chatter.level
     chatter.setLevel(logging.ERROR)
@@ -56,6 +63,8 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, facts: dict[s
     finally:
         chatter.setLevel(level)
     assert made is not None
+    for value, name in zip(made.model.graph.outputs, outputs, strict=bool(outputs)):
+        value.name = name
     made.model.metadata_props["headcount"] = json.dumps(facts)
     made.save(str(path), external_data=False)
 

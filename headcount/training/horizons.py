@@ -20,10 +20,10 @@ def horizons_of(spec: Path, folder: Path) -> list[Path]:
 
     A law of learning rates needs the same networks at several horizons, and a recipe has one.
     """
-    text = text_in(spec, "utf-8-sig")
     try:
+        text = text_in(spec, "utf-8-sig")
         listed = tomllib.loads(text).get("training", {}).get("epochs")
-    except (tomllib.TOMLDecodeError, AttributeError, RecursionError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return [spec]  # what is wrong with it is said where specs are read
     if not isinstance(listed, list):
         return [spec]

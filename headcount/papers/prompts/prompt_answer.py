@@ -23,16 +23,21 @@ from headcount.papers.prompts.tuning import fit_prompt
 __all__ = ["PromptAnswer", "answer_problem", "hard_pair"]
 
 NOTHING = 1e-9  # a floor below this excludes nothing
+TRAP = 1.0  # what every prompt leaves of the hard pair, at least
 
 
 @dataclass(frozen=True, eq=False)
 class PromptAnswer:
-    """A row for each length of prompt and one for any, the prompts built, and those trained from every start."""
+    """A row for each length of prompt and one for any, the prompts built, and those trained from every start.
+
+    `closed` is a floor under every prompt that is known in closed form, as of the hard pair; 0 where none is.
+    """
 
     problem: PromptProblem
     rows: list[dict[str, Any]]
     built: dict[int, np.ndarray]
     trained: dict[int, list[np.ndarray]]
+    closed: float = 0.0
 
     @property
     def short_rows(self) -> list[dict[str, Any]]:
@@ -43,8 +48,11 @@ class PromptAnswer:
     def sentence(self) -> str:
         """The floor under every prompt, or the prompt that comes nearest."""
         *lengths, every = self.rows
+        if self.closed > every["floor"] > NOTHING:
+            return f"in closed form, every prompt of any length leaves more than {self.closed:g} of loss here"
         if every["floor"] > NOTHING:
-            least = f"{every['floor']:.6g} (the least lies there or up to {every['least']:.6g})"
+            met = f"{every['floor']:.6g}" == f"{every['least']:.6g}"
+            least = f"{every['floor']:.6g}" + ("" if met else f" (the least lies there or up to {every['least']:.6g})")
             return f"no prompt of any length brings the loss on these targets below {least}"
         near = min(lengths, key=lambda row: row["built"])
         if near["floor"] > NOTHING:
@@ -72,10 +80,12 @@ class PromptAnswer:
         return tuple(strip_figure(layer, last, shown, width) for width in (640, 360))
 
 
-def answer_problem(problem: PromptProblem, lengths: Sequence[int], starts: int = 4, seed: int = 0) -> PromptAnswer:
+def answer_problem(
+    problem: PromptProblem, lengths: Sequence[int], starts: int = 4, seed: int = 0, *, closed: float = 0.0
+) -> PromptAnswer:
     """What prompts of these lengths, and of any, reach: by calculation, by construction, and by training."""
     given = (problem.layer, problem.last, problem.contexts, problem.targets)
-    found = PromptAnswer(problem, [], {}, {})
+    found = PromptAnswer(problem, [], {}, {}, closed)
     for m in lengths:
         reached, tuned = reach(*given, m), fit_prompt(*given, m, starts, seed)
         losses = {"built": reached.prompt_loss, "trained": tuned.loss}
@@ -97,5 +107,5 @@ def hard_pair(token_dim: int = 6, seed: int = 3) -> PromptProblem:
     if token_dim < 3 or seed < 0:
         raise ValueError(f"`token_dim` must be at least 3 and `seed` at least 0, got {token_dim} and {seed}")
     layer = random_layer(token_dim, np.random.default_rng(seed))
-    trap = prompt_trap(layer, 1.0, seed)
+    trap = prompt_trap(layer, TRAP, seed)
     return PromptProblem(layer, trap.last, trap.contexts, trap.targets)

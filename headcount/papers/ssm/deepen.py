@@ -101,7 +101,7 @@ def shallowest_chains(
     depth = 1 if width is None else max(1, -(-(modes - 1) // max(width - 1, 1)))
     if width == 1 and modes > 1:
         _refuse_beyond_capacity(*merged, depth=1, width=1)
-    full = max(depth, modes - 1)
+    full = max(depth, modes)  # from here on one chain holds all, and the last pole nothing
     while depth <= full or max_entry > 1:
         m = width or 1 + least_chains(*merged, depth)
         _refuse_size(depth, m, max_entry)

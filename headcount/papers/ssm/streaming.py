@@ -20,6 +20,7 @@ from headcount.refusals import nearest
 
 __all__ = ["StreamingFilter", "export", "to_module"]
 
+PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
 FORMATS = (".onnx", ".pt2", ".json")
 
 
@@ -75,28 +76,31 @@ def to_module(system: DiagonalSSM | DeepSSM) -> StreamingFilter:
     return StreamingFilter(system).eval()
 
 
-def export(system: DiagonalSSM | DeepSSM, path: Path | str) -> Path:
+def export(system: DiagonalSSM | DeepSSM, path: Path | str, *, precision: str = "float32") -> Path:
     """Write a real system for other programs, by the ending of the path.
 
-    .onnx and .pt2 hold one step of `StreamingFilter`: x (batch) and state (batch, states) in, y and the next state out,
-    in float32 as runtimes take it. .json holds second-order sections, which `scipy.signal.sosfilt` and `load` read.
+    .onnx and .pt2 hold one step of `StreamingFilter`: x (batch) and state (batch, states) in, y and next_state out, in
+    float32 as runtimes take it, or with `precision` in float64. .json holds second-order sections, which
+    `scipy.signal.sosfilt` and `load` read.
     """
     path = Path(path)
     if path.suffix not in FORMATS:
         raise ValueError(f"export writes {', '.join(FORMATS)}; got {path.name!r}; {nearest(path.suffix, FORMATS)}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision is float32 or float64, got {precision!r}")
     if path.suffix == ".json":
         flat = system.flatten() if isinstance(system, DeepSSM) else system
         with whole(path) as scratch:
             scratch.write_text(json.dumps({"sos": to_sos(flat).tolist()}, indent=1) + "\n", encoding="utf-8")
         return path
-    program, facts = _program(system)
-    write_program(program, path, facts)
+    program, facts = _program(system, PRECISIONS[precision])
+    write_program(program, path, facts, ("y", "next_state"))
     return path
 
 
-def _program(system: DiagonalSSM | DeepSSM) -> tuple[torch.export.ExportedProgram, dict[str, Any]]:
-    net = to_module(system).float()
-    two = (torch.zeros(2), torch.zeros(2, net.states))
+def _program(system: DiagonalSSM | DeepSSM, dtype: torch.dtype) -> tuple[torch.export.ExportedProgram, dict[str, Any]]:
+    net = to_module(system).to(dtype)
+    two = (torch.zeros(2, dtype=dtype), torch.zeros(2, net.states, dtype=dtype))
     batch = torch.export.Dim("batch", min=1)
     program = traced(net, two, ({0: batch}, {0: batch}))
     return program, {"states": net.states, "largest_entry": system.largest_entry}
