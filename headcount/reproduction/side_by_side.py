@@ -22,6 +22,7 @@ from headcount.report.rendering import render
 from headcount.reproduction.index import REPRODUCTIONS
 from headcount.results.literature import Cells, Published, Ratio
 from headcount.results.record import Record, Reproduction
+from headcount.results.verdicts import PLURALS
 from headcount.sources import PAPERS
 
 __all__ = ["PageEntry", "entries", "html", "markdown"]
@@ -36,15 +37,6 @@ TITLES = {
     "born": PAPERS["jobanputra2025born"].title,
     "hardmax": PAPERS["alcalde2025exact"].title,
     "induction": PAPERS["chen2024induction"].title,
-}
-
-MEANT = {
-    "not comparable": "cannot be compared",
-    "matches": "match",
-    "consistent": "are consistent",
-    "same shape": "have the same shape",
-    "differs": "differ",
-    "undecided": "are undecided",
 }
 
 
@@ -232,7 +224,7 @@ def _render(name: str, records: Mapping[str, Record]) -> str:
 def _answer(found: Sequence[PageEntry]) -> str:
     """How many published tables came out how, in one sentence."""
     outcomes = [verdict.outcome for entry in found for verdict in entry.verdicts]
-    counts = ", ".join(f"{outcomes.count(word)} {meant}" for word, meant in MEANT.items() if word in outcomes)
+    counts = ", ".join(f"{outcomes.count(word)} {meant}" for word, meant in PLURALS.items() if word in outcomes)
     return f"So: of {len(outcomes)} published tables and lists of statements, {counts}."
 
 
