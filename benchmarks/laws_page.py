@@ -38,6 +38,7 @@ WIDTH_STUDIES = {
     "one_maximum": "one maximum",
 }
 FITTED = (2, 4, 6, 8)
+SEVERAL = {Predicate.FAILS.value: "do not hold here"}
 COLUMNS = {
     "law": "law",
     "claimed": "claimed",
@@ -90,7 +91,7 @@ def page(data: Path) -> str:
     measured = [row for row in rows if row.claim is not None]
     words = [row.verdict for row in measured]
     counts = {w: words.count(w) for w in dict.fromkeys(words)}
-    lead = f"So: {len(measured)} laws measured: " + ", ".join(f"{n} {word}" for word, n in counts.items()) + "."
+    lead = f"So: {len(measured)} laws measured: " + ", ".join(f"{n} {SEVERAL.get(word, word)}" for word, n in counts.items()) + "."
     sections = [
         _section(room, [row for row in rows if row.room == room]) for room in dict.fromkeys(r.room for r in rows)
     ]
