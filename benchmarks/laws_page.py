@@ -91,7 +91,8 @@ def page(data: Path) -> str:
     measured = [row for row in rows if row.claim is not None]
     words = [row.verdict for row in measured]
     counts = {w: words.count(w) for w in dict.fromkeys(words)}
-    lead = f"So: {len(measured)} laws measured: " + ", ".join(f"{n} {SEVERAL.get(word, word)}" for word, n in counts.items()) + "."
+    told = ", ".join(f"{n} {SEVERAL.get(word, word)}" for word, n in counts.items())
+    lead = f"So: {len(measured)} laws measured: {told}."
     sections = [
         _section(room, [row for row in rows if row.room == room]) for room in dict.fromkeys(r.room for r in rows)
     ]
