@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.battery_scatter import scatter
-from benchmarks.battery_solved import FACTOR, FAILED, FLOOR
+from benchmarks.battery_solved import FACTOR, FAILED, FLOOR, solved
 from benchmarks.pair_page import beyond_choosing, by_draws, by_widths, entered_by_one_matrix
 from headcount.numerals import counted
 from headcount.refusals import refuse_unknown
@@ -80,8 +80,12 @@ def _held_out(table: Mapping[str, Any]) -> Row:
     rows = [row for group in table["groups"].values() for row in group if row["group"] not in agreed["unlearned"]]
     now = {(row["group"], row["cell"]) for row in table["now"]["against"]}
     against = [{**row, "still": (row["group"], row["cell"]) in now} for row in rows if not row["agree"]]
+    asked = [row for row in rows if row["cell"] != row["reference"]]
+    alone = [row for row in asked if row["warrant"] == "calculus"]
     return {
         **agreed,
+        "standards": {factor: _agreeing(asked, factor) for factor in FACTORS},
+        "alone": (sum(row["agree"] for row in alone), len(alone)),
         "now": table["now"],
         "against": [row for row in against if row["cell"] != row["reference"]],
         "date": max(row["date"] for row in rows),
@@ -89,6 +93,12 @@ def _held_out(table: Mapping[str, Any]) -> Row:
         "steps": min(row["steps"] for row in rows),
         "longer": max(row["steps"] for row in rows),
     }
+
+
+def _agreeing(rows: Sequence[Row], factor: float) -> int:
+    """How many cells agree where solved means within this factor of the reference."""
+    found = [(solved(row["nmse"], row["nmse"] / row["ratio"], factor), row["predicted"] == "cheap") for row in rows]
+    return sum(trained == cheap for trained, cheap in found)
 
 
 def _groups(rows: Sequence[Row], runs: Mapping[str, Any]) -> list[tuple[str, str, list[Row]]]:
@@ -107,6 +117,7 @@ def _trained(rows: Sequence[Row], run: Mapping[str, Any] | None) -> str:
     return f"length {lengths}; {run['steps']:,} steps of {run['batch']}, {seeds}, {run['device']}, {run['date']}"
 
 
+FACTORS = (2, 3, 5, 10, 20, 50)  # of the reference, within which a cell may count as solved
 TITLES = {
     "once, sphere": "Pair task, a class token that asks once, at the end",
     "once, gaussian": "The same with Gaussian tokens, matrices for which choosing misses most",

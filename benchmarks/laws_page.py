@@ -39,6 +39,7 @@ WIDTH_STUDIES = {
 }
 FITTED = (2, 4, 6, 8)
 IN_CONTEXT = "In-context learning"
+SEVERAL = {Predicate.FAILS.value: "do not hold here"}
 COLUMNS = {
     "law": "law",
     "claimed": "claimed",
@@ -91,7 +92,8 @@ def page(data: Path) -> str:
     measured = [row for row in rows if row.claim is not None]
     words = [row.verdict for row in measured]
     counts = {w: words.count(w) for w in dict.fromkeys(words)}
-    lead = f"So: {len(measured)} laws measured: " + ", ".join(f"{n} {word}" for word, n in counts.items()) + "."
+    told = ", ".join(f"{n} {SEVERAL.get(word, word)}" for word, n in counts.items())
+    lead = f"So: {len(measured)} laws measured: {told}."
     sections = [
         _section(room, [row for row in rows if row.room == room], _optimal(data) if room == IN_CONTEXT else "")
         for room in dict.fromkeys(r.room for r in rows)

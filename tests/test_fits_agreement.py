@@ -153,3 +153,10 @@ def test_a_file_that_is_no_record_is_one_line(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ValueError, match=r"r\.json: "):
         Record.read(path)
+
+
+def test_a_reading_of_ours_is_compared_with_nobodys_statement():
+    ours = [Stated("it falls like 1/t", "0.3", holds, statement="ours") for holds in (True, False)]
+    theirs = [replace(stated, statement="theirs") for stated in ours]
+    assert judge_claims(ours).outcome == "not comparable" and judge_claims(theirs).outcome == "differs"
+    assert '"it falls like 1/t"' in judge_claims(theirs).reason

@@ -113,7 +113,7 @@ def test_a_planted_law_in_depth_comes_out_of_the_rows_with_its_verdict():
     assert {r["lr"] for r in study} == {1e-2}  # the better rate was chosen
     (line,) = claims_table(rows)
     assert line["low"] <= 0.8 <= line["high"] and line["claimed"] == 0.25
-    assert line["verdict"] == "does not hold here"  # of a summary, at these depths
+    assert line["verdict"] == "does not hold here"  # the claim is known from a summary alone, and is not refuted
 
 
 def test_a_tiny_cell_runs_for_every_study():

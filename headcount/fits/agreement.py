@@ -233,15 +233,23 @@ def judge_claims(claims: Sequence[Stated], diverged: int = 0) -> Agreement:
     failing = [claim.says for claim in claims if not claim.holds]
     words += f"; not {_quoted(failing[0])}" if failing else ""
     words += f" nor {len(failing) - 1} more" if len(failing) > 1 else ""
-    against = Comparison("the paper's statements", "printed")
+    reading = all(claim.statement == "ours" for claim in claims)
+    against = Comparison("the paper's statements", "printed", statement="ours" if reading else "theirs")
     seen = Evidence(planned=len(claims), entered=len(claims), diverged=diverged, rows=len(claims))
     basis = Basis("measured", n=len(claims))
     return Agreement(
         strongest(
-            (Predicate.DIFFERS,) if failing else (Predicate.SAME_SHAPE, Predicate.UNDECIDED),
+            _offered(reading, bool(failing)),
             lambda word: Claim("statements", word, None, basis, None, (), against, seen, words),
         )
     )
+
+
+def _offered(reading: bool, failing: bool) -> tuple[Predicate, ...]:
+    """The words for statements; a reading of ours is compared with nobody's."""
+    if reading:
+        return (Predicate.NOT_COMPARABLE,)
+    return (Predicate.DIFFERS,) if failing else (Predicate.SAME_SHAPE, Predicate.UNDECIDED)
 
 
 def _quoted(says: str) -> str:

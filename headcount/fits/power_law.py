@@ -43,8 +43,8 @@ class PowerLaw:
 
     `gap` is the root mean square distance of the levels from the law, in decades; `shared` the standard deviation of
     what the seeds of a cell have in common and the law does not explain, None where single seeds cannot tell;
-    `unlearned` the number of sizes at which the network explains less than half of the variance: a law through those
-    is one of failing to train.
+    `unlearned` the number of sizes at which the network explains less than half of the variance though a smaller one
+    explains more: a law through those is one of failing to train.
     """
 
     column: str
@@ -162,7 +162,7 @@ def power_law(
         shared=stands.shared**0.5 if counts[0] > 1 else None,
         diverged=cells.diverged,
         predicted=predicted,
-        unlearned=int((levels > LEARNED).sum()),
+        unlearned=_lost(levels[np.argsort(sizes)]),
     )
 
 
@@ -176,6 +176,16 @@ def power_laws(study: Study, column: str, **settings: Any) -> dict[str, PowerLaw
         name = ", ".join(f"{c} {v}" for c, v in zip(apart, values, strict=True))
         parts[name] = study.where(**dict(zip(apart, values, strict=True)))
     return {name: power_law(part, column, **settings) for name, part in parts.items()}
+
+
+def _lost(levels: Float[np.ndarray, " size"]) -> int:
+    """How many sizes explain less than half of the variance though a smaller one explains more.
+
+    >>> _lost(np.array([-0.1, -1.0, -2.0])), _lost(np.array([-1.0, -2.0, 0.0]))
+    (0, 1)
+    """
+    learned = np.logical_or.accumulate(levels <= LEARNED)
+    return int((learned & (levels > LEARNED)).sum())
 
 
 def _noise(cells: Cells) -> Float[np.ndarray, " size"]:

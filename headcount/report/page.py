@@ -165,19 +165,12 @@ def _headline(sections: list[Section]) -> str:
     found = sections[0].pooled
     if found is None:
         return "No knee to report yet"
-    if not found.learned:
-        return "Nothing was learned at any head count"
     return headline(found)
 
 
 def headline(found: Knee) -> str:
     """What the interval allows to be said in a headline, and no more."""
-    inside = [count for count in found.tested if found.low <= count <= (found.high or count)]
-    if found.high is None:
-        return "The seeds do not decide" if found.low == 1 else f"At least {spelt(found.low)} heads are needed"
-    if len(inside) > 1:
-        return f"Between {spelt(inside[0])} and {spelt(inside[-1])} heads are enough"
-    return "One head is enough" if found.high == 1 else f"{spelt(found.high).capitalize()} heads are enough"
+    return found.claim().headline
 
 
 def _is(section: Section, outcome: str) -> bool:

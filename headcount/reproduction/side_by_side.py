@@ -25,6 +25,7 @@ from headcount.reproduction.index import REPRODUCTIONS
 from headcount.results.claim import conclusion
 from headcount.results.literature import Cells, Published, Ratio
 from headcount.results.record import Record, Reproduction
+from headcount.results.verdicts import PLURALS
 from headcount.sources import PAPERS
 
 __all__ = ["PageEntry", "ComparedRecords", "entries", "html", "markdown", "outcome_lines"]
@@ -39,15 +40,6 @@ TITLES = {
     "born": PAPERS["jobanputra2025born"].title,
     "hardmax": PAPERS["alcalde2025exact"].title,
     "induction": PAPERS["chen2024induction"].title,
-}
-
-MEANT = {
-    "not comparable": "cannot be compared",
-    "matches": "match",
-    "consistent": "are consistent",
-    "same shape": "have the same shape",
-    "differs": "differ",
-    "undecided": "are undecided",
 }
 
 
@@ -273,7 +265,7 @@ def _render(name: str, records: Mapping[str, Record]) -> str:
 def _answer(found: Sequence[PageEntry]) -> str:
     """How many published tables came out how, in one sentence."""
     outcomes = [verdict.outcome for entry in found for verdict in entry.verdicts]
-    counts = ", ".join(f"{outcomes.count(word)} {meant}" for word, meant in MEANT.items() if word in outcomes)
+    counts = ", ".join(f"{outcomes.count(word)} {meant}" for word, meant in PLURALS.items() if word in outcomes)
     return conclusion(f"of {len(outcomes)} published tables and lists of statements, {counts}")
 
 

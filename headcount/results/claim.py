@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from headcount.numerals import short
+from headcount.numerals import short, spelt
 from headcount.results.bound import Bound, Hypothesis
 from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, allowed
 from headcount.sources import Source
@@ -119,6 +119,23 @@ class Claim:
         note = self._given().removeprefix(", ")
         notes += [] if note in notes else [note]
         return f"{self.word} ({notes.index(note) + 1})"
+
+    @property
+    def headline(self) -> str:
+        """What the interval allows to be said of a count in a headline, and no more; its conditions stand below it.
+
+        >>> seen = Evidence(interval=(3, 4), level=0.95)
+        >>> Claim("3 heads", Predicate.ENOUGH, (3, 4), Basis("measured"), evidence=seen).headline
+        'Between three and four heads are enough'
+        """
+        if self.predicate is Predicate.UNLEARNED:
+            return "Nothing was learned at any head count"
+        inside, (low, high) = tuple(self.value), (self.evidence and self.evidence.interval) or (1, None)
+        if high is None:
+            return "The seeds do not decide" if low == 1 else f"At least {spelt(int(low))} heads are needed"
+        if len(inside) > 1:
+            return f"Between {spelt(inside[0])} and {spelt(inside[-1])} heads are enough"
+        return "One head is enough" if high == 1 else f"{spelt(int(high)).capitalize()} heads are enough"
 
     def to_json(self) -> dict[str, Any]:
         """The same fields, and the sentence."""

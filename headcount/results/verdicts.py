@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from headcount.results.claim import Claim
 
 __all__ = [
+    "PLURALS",
     "VERDICT_WORDS",
     "Basis",
     "Comparison",
@@ -110,6 +111,17 @@ class Basis:
     def __and__(self, other: Basis) -> Basis:
         """The weaker of two; what was measured elsewhere is weaker than what was measured here."""
         return max(self, other, key=lambda basis: (STRENGTH.index(basis.kind), basis.where == "elsewhere"))
+
+
+# Of several, in a sentence that counts them.
+PLURALS = {
+    Predicate.NOT_COMPARABLE: "cannot be compared",
+    Predicate.MATCHES: "match",
+    Predicate.CONSISTENT: "are consistent",
+    Predicate.SAME_SHAPE: "have the same shape",
+    Predicate.DIFFERS: "differ",
+    Predicate.UNDECIDED: "are undecided",
+}
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,24 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headcount.numerals import counted
+from headcount.results.bound import Hypothesis
+from headcount.results.claim import Claim
+from headcount.results.verdicts import Basis, Predicate
+from headcount.sources import Source
 
-__all__ = ["WorstRecord"]
+__all__ = ["WorstRecord", "worst_claim"]
+
+SEARCH = Source("headcount", "Worst error by branch and bound")
+
+
+def worst_claim(known: WorstRecord | Any, domain: str, subject: str = "the worst error of the network") -> Claim:
+    """A worst error as a claim on its domain: at most its upper end, and what was met from below."""
+    conditions = [Hypothesis(domain)]
+    conditions += [Hypothesis(f"{known.arithmetic} arithmetic", "holds")] if known.arithmetic else []
+    times = f", {known.lower / known.rms:,.0f} times the root mean square" if known.rms > 0 else ""
+    left = f", and {counted(known.open, 'box', 'boxes')} left open" if known.open else ""
+    met = f"{known.lower:.4g} was met{times}{left}"
+    return Claim(subject, Predicate.AT_MOST, known.upper, Basis("proved"), SEARCH, tuple(conditions), reason=met)
 
 
 @dataclass(frozen=True)
@@ -49,6 +65,16 @@ class WorstRecord:
         times = f", {self.lower / self.rms:,.0f} times the root mean square" if self.rms > 0 else ""
         left = f"; {counted(self.open, 'box', 'boxes')} left open" if self.open else ""
         return f"the worst error is between {self.lower:.4g} (met) and {self.upper:.4g} (proved){times}{left}"
+
+    def claim(self, subject: str = "the worst error of the network") -> Claim:
+        """The upper end as a claim on the domain, with what was met from below.
+
+        >>> sizes = dict(task="Wells", layers="1x4", length=2, low=0.0, high=1.0, ratio=1.1, boxes=99, open=0)
+        >>> errors = dict(rms=0.001, sampled=0.01, attacked=0.02, lower=0.1, upper=0.11)
+        >>> print(WorstRecord(**sizes, **errors, seconds=0.5, where=((0.0,), (1.0,))).claim())  # doctest: +ELLIPSIS
+        the worst error of the network is at most 0.11 by proof, given tokens in [0, 1]: 0.1 was met, 100 times ...
+        """
+        return worst_claim(self, f"tokens in [{self.low:g}, {self.high:g}]", subject)
 
     def rows(self) -> list[dict[str, Any]]:
         """The errors side by side."""

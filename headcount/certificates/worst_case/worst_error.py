@@ -21,7 +21,8 @@ from headcount.certificates.worst_case.met_errors import ascend, errors_at, samp
 from headcount.certificates.worst_case.proofs import prove
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget, sloped
 from headcount.numerals import counted
-from headcount.results.worst_record import WorstRecord
+from headcount.results.claim import Claim
+from headcount.results.worst_record import WorstRecord, worst_claim
 from headcount.tasks import Task
 
 __all__ = ["Worst", "certify", "domain_of"]
@@ -78,6 +79,10 @@ class Worst:
         often = f", {self.lower / self.rms:,.0f} times the root mean square" if self.rms > 0 else ""
         left = "" if self.closed else f"; {counted(self.open, 'box', 'boxes')} left open"
         return f"{known}{often}{left}"
+
+    def claim(self, subject: str = "the worst error of the network") -> Claim:
+        """The upper end as a claim on the domain, with what was met from below."""
+        return worst_claim(self, str(self.domain), subject)
 
     def __str__(self) -> str:
         return f"on {self.domain}, {self.sentence}"

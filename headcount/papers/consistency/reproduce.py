@@ -56,9 +56,10 @@ def curvature(setting: Setting) -> Measured:
 
 def _claim(found: Decay) -> Stated:
     claimed = consistency_rate(found.case.dimension).value
-    ours = f"{found.exponent} over {found.repetitions} repetitions: {found.verdict} for this smoother"
+    side = {"not comparable": "below it", "not refuted": "not below it"}.get(found.verdict, "not settled")
+    ours = f"{found.exponent} over {found.repetitions} repetitions at new points of one smoother: {side}"
     says = f"{found.case.name}: the error falls at least like t^-{claimed:.3g}"
-    return Stated(says, ours, found.verdict not in ("not comparable", "not settled"))
+    return Stated(says, ours, side == "not below it", statement="ours")
 
 
 CONSISTENCY = (

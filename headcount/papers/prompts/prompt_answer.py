@@ -49,7 +49,8 @@ class PromptAnswer:
         """The floor under every prompt, or the prompt that comes nearest."""
         *lengths, every = self.rows
         if self.closed > every["floor"] > NOTHING:
-            return f"in closed form, every prompt of any length leaves more than {self.closed:g} of loss here"
+            left = f"more than {self.closed:g} of loss on these targets, in closed form"
+            return f"every prompt of any length leaves {left}"
         if every["floor"] > NOTHING:
             met = f"{every['floor']:.6g}" == f"{every['least']:.6g}"
             least = f"{every['floor']:.6g}" + ("" if met else f" (the least lies there or up to {every['least']:.6g})")
