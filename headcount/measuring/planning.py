@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headcount.measuring.contestants import FIRST_FED, WITHOUT, ZERO_HEADS, Contestant, network
+from headcount.measuring.contestants import BOOSTING, FIRST_FED, WITHOUT, ZERO_HEADS, Contestant, network
 from headcount.measuring.splitting import MOST_SPLITS
 from headcount.refusals import at_least, at_least_one
 from headcount.training import Recipe
@@ -133,7 +133,7 @@ def steps_within(plan: StudyPlan, budget: float | None, samples: int, length: in
     The reckoning knows sizes and no clock, so that a busy machine trains the same networks, only fewer.
 
     >>> steps_within(StudyPlan(), 120.0, 1000, 12, 200), steps_within(StudyPlan(), None, 1000, 12, 200)
-    (1500, 1500)
+    (1100, 1500)
     """
     if plan.steps is not None or budget is None:
         return plan.steps or USUAL
@@ -150,7 +150,7 @@ def reckoned(plan: StudyPlan, contestant: Contestant, steps: int, length: int, i
     """Seconds that a contestant takes on a split: a network's products, in the search, the finals and between."""
     depth = len(contestant.heads)
     if depth == 0:
-        return 0.3
+        return 2.0 if contestant == BOOSTING else 0.3
     full = depth - 0.5 if plan.pooling == "class token" else depth  # of the last layer only the class token's half
     full = 2.5 if contestant == ZERO_HEADS else full  # less to compute, by slower products
     weights = full * (4 * plan.embed_dim**2 + 2 * plan.embed_dim * plan.width + 2 * (length + 1) * plan.embed_dim)
