@@ -346,8 +346,7 @@ def test_scratch_files_have_names_that_nobody_can_foresee(tmp_path):
 
 def test_a_bug_is_one_line_with_the_traceback_in_a_file(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("headcount.tasks.catalogue", lambda: 1 / 0)
-    monkeypatch.setattr("headcount.tasks.catalogue.catalogue", lambda: 1 / 0, raising=False)
+    monkeypatch.setattr("headcount.cli.tasks.listed", lambda kind: 1 / 0)
     code, _, err = call(capsys, "tasks")
     assert code == 1 and err.count("\n") == 1 and "ZeroDivisionError" in err
     (file,) = tmp_path.iterdir()
@@ -419,20 +418,18 @@ def test_odd_surroundings_are_no_traceback(tmp_path, name):
 
 def test_a_traceback_that_cannot_be_kept_is_still_one_line(capsys, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
-    monkeypatch.setattr("headcount.tasks.catalogue", lambda: 1 / 0)
-    monkeypatch.setattr("headcount.tasks.catalogue.catalogue", lambda: 1 / 0, raising=False)
+    monkeypatch.setattr("headcount.cli.tasks.listed", lambda kind: 1 / 0)
     code, _, err = call(capsys, "tasks")
     assert code == 1 and err.count("\n") == 1 and "could not be kept" in err
 
 
 def test_warnings_of_a_library_are_one_line_each_and_two_at_most(capsys, monkeypatch):
-    def warns():
+    def warns(kind):
         for number in range(5):
             warnings.warn(f"number {number}\nand more", RuntimeWarning, stacklevel=1)
         return []
 
-    monkeypatch.setattr("headcount.tasks.catalogue", warns)
-    monkeypatch.setattr("headcount.tasks.catalogue.catalogue", warns, raising=False)
+    monkeypatch.setattr("headcount.cli.tasks.listed", warns)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         code, _, err = call(capsys, "tasks")
@@ -480,7 +477,7 @@ def test_control_c_in_training_is_130_and_one_line_that_says_what_is_kept(tmp_pa
 
 DELETED = """
 import os, signal, sys, time
-import headcount.tasks.catalogue as listed
+import headcount.cli.tasks as door_of_tasks
 from headcount.__main__ import main
 
 class Deleted:
@@ -489,7 +486,7 @@ class Deleted:
         for _ in range(100):  # the signal is met in here, where Python ignores whatever is raised
             pass
 
-def catalogue():
+def listed(kind):
     sys.settrace(met)
     deleted = Deleted()
     del deleted
@@ -512,8 +509,7 @@ def met(frame, event, argument):  # the interpreter's steps in the hook that hea
             os.kill(os.getpid(), signal.SIGINT)
     return met
 
-import headcount.tasks
-headcount.tasks.catalogue = listed.catalogue = catalogue
+door_of_tasks.listed = listed
 sys.argv = ["headcount", "tasks"]
 main()
 """
@@ -530,10 +526,10 @@ def test_an_interruption_that_python_can_only_ignore_comes_again(again):
 TWICE = """
 import os, signal, sys
 import headcount.cli.door as door
-import headcount.tasks, headcount.tasks.catalogue as listed
+import headcount.cli.tasks as door_of_tasks
 from headcount.__main__ import main
 
-def catalogue():
+def listed(kind):
     os.kill(os.getpid(), signal.SIGINT)
     return []
 
@@ -543,7 +539,7 @@ def say(line):
     os.kill(os.getpid(), signal.SIGINT)
 
 door._say = say
-headcount.tasks.catalogue = listed.catalogue = catalogue
+door_of_tasks.listed = listed
 sys.argv = ["headcount", "tasks"]
 main()
 """
