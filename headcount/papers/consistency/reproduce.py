@@ -56,7 +56,7 @@ def curvature(setting: Setting) -> Measured:
 
 def _claim(found: Decay) -> Stated:
     claimed = consistency_rate(found.case.dimension).value
-    side = {"refuted": "below it", "not refuted": "not below it"}.get(found.verdict, "not settled")
+    side = {"refuted": "below it", "not settled": "not settled"}.get(found.verdict, "not below it")
     ours = f"{found.exponent} over {found.repetitions} repetitions at new points of one smoother: {side}"
     says = f"{found.case.name}: the error falls at least like t^-{claimed:.3g}"
     return Stated(says, ours, found.verdict != "refuted", statement="ours")
