@@ -15,7 +15,18 @@ from headcount.measuring import Measurement, StudyPlan, measure, sequences
 from headcount.measuring.answer import SplitErrors, answer
 from headcount.measuring.baselines import _logistic, _ridge, fit_baseline, lost
 from headcount.measuring.contest import Clock, Contest
-from headcount.measuring.contestants import CONSTANT, FIRST_FED, FLATTENED, POOLED, ZERO_HEADS, Contestant, network
+from headcount.measuring.contestants import (
+    CONSTANT,
+    FIRST_FED,
+    FLATTENED,
+    LAST_VALUE,
+    POOLED,
+    ZERO_HEADS,
+    Contestant,
+    network,
+    without_attention,
+)
+from headcount.measuring.measure import one_thread
 from headcount.measuring.paired_ratios import compare, corrected
 from headcount.measuring.planning import seconds, steps_within
 from headcount.measuring.preparing import prepare
@@ -426,3 +437,27 @@ def test_a_network_that_diverged_neither_stands_for_its_side_nor_stops_the_count
 def test_one_split_is_said_in_plain_json():
     found = answer([scores("zero heads", 0, [0.4]), scores("1 head", 1, [0.1])], overlap=0.25)
     assert json.loads(json.dumps(found.to_json(), allow_nan=False))["verdict"] == "cannot say yet"
+
+
+def test_the_last_value_of_a_walk_is_the_best_there_is_and_a_constant_loses_one():
+    walk = np.random.default_rng(0).standard_normal(400).cumsum()
+    x = np.lib.stride_tricks.sliding_window_view(walk, 5)[:-1, :, None]
+    windows = sequences(x, walk[5:], apart=5, past=0)
+    assert LAST_VALUE in without_attention(windows)
+    fold = prepare(windows, outer_splits(windows, 1)[0])
+    last, constant = (lost(fit_baseline(c, fold).outer, fold.outer, False) for c in (LAST_VALUE, CONSTANT))
+    in_units = last * fold.scale.y_spread[0] ** 2
+    assert 0.6 < in_units < 1.6 and constant >= fold.constants[2] > last
+
+
+def test_a_constant_for_classes_loses_their_entropy():
+    found = data(classes=4)
+    fold = prepare(found, outer_splits(found, 1)[0])
+    assert lost(fit_baseline(CONSTANT, fold).outer, fold.outer, True) == pytest.approx(math.log(4), rel=0.02)
+
+
+def test_threads_are_as_they_were_afterwards():
+    before = torch.get_num_threads()
+    with one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
