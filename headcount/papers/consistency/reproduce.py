@@ -56,7 +56,13 @@ def curvature(setting: Setting) -> Measured:
 
 def _claim(found: Decay) -> Stated:
     claimed = consistency_rate(found.case.dimension).value
-    side = {"not comparable": "below it", "not refuted": "not below it"}.get(found.verdict, "not settled")
+    side = (
+        "not settled"
+        if found.verdict == "not settled"
+        else "below it"
+        if found.exponent.high < claimed
+        else "not below it"
+    )
     ours = f"{found.exponent} over {found.repetitions} repetitions at new points of one smoother: {side}"
     says = f"{found.case.name}: the error falls at least like t^-{claimed:.3g}"
     return Stated(says, ours, side == "not below it", statement="ours")
