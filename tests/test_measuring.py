@@ -196,6 +196,18 @@ def scores(name, heads, outer, inner=None, short=None, depth=1):
     )
 
 
+def test_more_layers_with_a_smaller_error_on_too_few_splits_are_named_beside_the_advice():
+    """A sentence never stands against a row of its own table: the row is named, with what it does not tell."""
+    zero = scores("zero heads", 0, [0.4, 0.41, 0.4, 0.42])
+    one = scores("1 head", 1, [0.2, 0.21, 0.2, 0.2])
+    deep = scores("1 head, 2 layers", 1, [0.1], depth=2)
+    found = answer([zero, one, deep], overlap=0.25)
+    assert (found.heads, found.layers, found.missing) == (1, 1, "splits")
+    assert "1 head in 2 layers had 0.1 against 0.2 on 1 split, which does not tell yet." in found.advice
+    alike = answer([zero, one, scores("1 head, 2 layers", 1, [0.197], depth=2)], overlap=0.25)
+    assert alike.deeper == "" and "2 layers" not in alike.advice
+
+
 @pytest.mark.parametrize("noise", NOISES)
 def test_where_both_sides_are_equal_worth_it_is_rarely_said_and_a_gain_of_a_fifth_is_found(noise):
     equal, better = verdicts(0.0, noise), verdicts(0.2, noise)

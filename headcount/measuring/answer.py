@@ -113,7 +113,8 @@ class HeadCount:
 class Answer:
     """The verdict as a claim, with what it rests on; heads and layers where the verdict is that it is worth it.
 
-    `missing` names what would settle it, `ask` the arguments to ask again with.
+    `missing` names what would settle it, `ask` the arguments to ask again with. `deeper` tells of more layers that had
+    a smaller error without that being shown.
     """
 
     claim: Claim
@@ -126,6 +127,7 @@ class Answer:
     tolerance: float = 0.25
     entering: str = ""
     prepared: float | None = None
+    deeper: str = ""
 
     @property
     def verdict(self) -> str:
@@ -170,12 +172,14 @@ class Answer:
 
     @property
     def heads_said(self) -> str:
-        """The advised block, what fewer heads cost, and how sure that is; beside it, tokens that are prepared."""
+        """The advised block, what fewer heads cost, and how sure that is; beside it more layers, or prepared tokens."""
         claim = self.heads_claim
         if claim is None:
             return "How many heads it takes cannot be said yet."
         said = str(claim)
         first = f"{said[:1].upper()}{said[1:]}."
+        if self.deeper:
+            return f"{first} {self.deeper}."
         if self.prepared is None or self.heads == 1 or self.prepared > self._bound:
             return first
         return f"{first} Where a feed-forward prepares the tokens, 1 head has an error of {self.prepared:.3g}."
@@ -320,6 +324,9 @@ def answer(
         missing = "splits" if len(splits) < most_splits else "sequences"
     if mine is not None and mine.at_edge:
         missing = "heads"
+    deeper = _deeper(scores, mine)
+    if deeper and not missing:
+        missing = "splits" if len(splits) < most_splits else "sequences"
     more = f"1-{2 * mine.most}" if mine is not None else ""
     asked = {"steps": {"steps": 4 * steps}, "splits": {"splits": most_splits}, "heads": {"heads": more}}.get(missing)
     gain = (_short(1 - worth.high), _short(1 - worth.low)) if math.isfinite(worth.high) else None
@@ -328,7 +335,9 @@ def answer(
     basis = Basis("measured", n=len(splits))
     claim = Claim("attention", word, 1 - worth.ratio, basis, compared=against, evidence=seen, reason=reason)
     fewer = tuple(one.fewer for one in counts if one.fewer is not None)
-    return Answer(claim, heads, layers, (worth, *fewer), missing, asked, counts, tolerance, entering, _prepared(scores))
+    return Answer(
+        claim, heads, layers, (worth, *fewer), missing, asked, counts, tolerance, entering, _prepared(scores), deeper
+    )
 
 
 def _judged(both: _Contest, rarest: tuple[str, int] | None, most_splits: int) -> tuple[Predicate, str, Missing]:
@@ -362,6 +371,25 @@ def _prepared(scores: Sequence[SplitErrors]) -> float | None:
     """The error of one head on tokens that a feed-forward prepares, where that was tried."""
     found = next((one for one in scores if one.attends and not one.standard), None)
     return None if found is None else found.mean(found.outer)
+
+
+def _deeper(scores: Sequence[SplitErrors], advised: HeadCount | None) -> str:
+    """More layers whose error was smaller where both were tried, beyond what layers must bring, but not shown to be."""
+    if advised is None:
+        return ""
+    mine = next(one for one in scores if one.standard and (one.depth, one.heads) == (advised.layers, advised.heads))
+    found = []
+    for one in scores:
+        both = sorted(set(one.outer) & set(mine.outer))
+        if one.standard and one.depth > advised.layers and both:
+            gained = mine.mean(both) - one.mean(both)
+            if gained > max(LEAD * mine.mean(both), FLOOR):
+                found.append((one.mean(both), mine.mean(both), one, len(both)))
+    if not found:
+        return ""
+    level, ours, best, count = min(found, key=lambda each: each[:2])
+    block = f"{counted(best.heads, 'head')} in {counted(best.depth, 'layer')} had {level:.3g} against {ours:.3g}"
+    return f"{block} on {counted(count, 'split')}, which does not tell yet"
 
 
 def head_counts(
