@@ -73,7 +73,6 @@ SPEAKS_ITSELF = {
     "certificates/worst_case/worst_error.py": 2,
     "cli/fits.py": 1,
     "cli/ssm.py": 1,
-    "fits/answer.py": 4,
     "fits/starts.py": 1,
     "kernels/cuda/sublayers.py": 1,
     "papers/attention_svm/reproduce.py": 2,

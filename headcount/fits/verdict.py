@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headcount.results.bound import Hypothesis
 from headcount.results.claim import Claim
+from headcount.results.hypothesis import Hypothesis
 from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, strongest, withheld
 
 __all__ = ["Estimate", "Outcome", "Verdict", "judge", "judged"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from headcount.numerals import short, spelt
-from headcount.results.bound import Bound, Hypothesis
+from headcount.results.hypothesis import Hypothesis
 from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, allowed
 from headcount.sources import Source
 
@@ -41,6 +41,17 @@ SENTENCES: dict[Predicate, str] = {
 JUDGED = "{subject}: {word}{given}{why}"  # every other word stands after a colon
 
 
+@runtime_checkable
+class Promise(Protocol):
+    """A number that carries what it was promised under, as a bound does."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def given(self) -> tuple[Hypothesis, ...]: ...
+    def as_row(self) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True)
 class Claim:
     """A sentence with a verdict, as its parts. A word that outruns the evidence is refused (`verdicts.allowed`).
@@ -49,6 +60,7 @@ class Claim:
     in words that decide nothing. The text is the first sentence, of at most 40 words with the conditions in short
     form; `lines` adds the long form.
 
+    >>> from headcount.results import Bound
     >>> from headcount.sources import Source
     >>> bound = Bound("exponent", 6.0, "lower", Source("yu2025heads", "Theorem 2(2)"), ("Assumption 1",))
     >>> claim = Claim("the task by 1x2", Predicate.COSTLY, bound, Basis("proved"), bound.source, bound.hypotheses)
@@ -77,7 +89,7 @@ class Claim:
     @property
     def carried(self) -> set[Hypothesis]:
         """The conditions that the value itself carries."""
-        return set(self.value.given) if isinstance(self.value, Bound) else set()
+        return set(self.value.given) if isinstance(self.value, Promise) else set()
 
     @property
     def assumed(self) -> tuple[Hypothesis, ...]:
@@ -139,7 +151,7 @@ class Claim:
 
     def to_json(self) -> dict[str, Any]:
         """The same fields, and the sentence."""
-        value = self.value.as_row() if isinstance(self.value, Bound) else self.value
+        value = self.value.as_row() if isinstance(self.value, Promise) else self.value
         return {
             "subject": self.subject,
             "predicate": self.word,
@@ -194,7 +206,7 @@ class Claim:
         return f", given {_and(named)}" if named else ""
 
     def _number(self) -> str:
-        value = self.value.value if isinstance(self.value, Bound) else self.value
+        value = self.value.value if isinstance(self.value, Promise) else self.value
         if isinstance(value, int):
             return f"{value:,}"
         if isinstance(value, float) and 1000 <= value < 1e9:

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headcount.numerals import counted
-from headcount.results.bound import Hypothesis
 from headcount.results.claim import Claim
+from headcount.results.hypothesis import Hypothesis
 from headcount.results.verdicts import Basis, Predicate
 from headcount.sources import Source
 

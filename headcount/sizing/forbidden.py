@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headcount.refusals import at_least_one
 from headcount.results import Bound
-from headcount.results.bound import Hypothesis
+from headcount.results.hypothesis import Hypothesis
 from headcount.sizing.model_shape import ModelShape
 from headcount.sources import Source
 

@@ -138,6 +138,15 @@ class ShapeAnswer:
         """The rows in six columns."""
         return [_short(row) for row in self.rows]
 
+    @property
+    def marks(self) -> list[dict[str, Any]]:
+        """What each part of the first shape rests on."""
+        depth = {"part": "layers and embed_dim", "basis": HABIT.mark, "why": "what models of this size have"}
+        expected = self.first.expectation.parts
+        parts = [{"part": p.change, "basis": p.as_row()["basis"], "why": p.reason} for p in expected]
+        sizes = {"part": "costs", "basis": COUNTED.mark, "why": "counted; equal to the built models'"}
+        return [depth, *parts, sizes]
+
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
         return {
@@ -146,7 +155,7 @@ class ShapeAnswer:
             "shapes": self.rows,
             "beside": self.beside(),
             "bounds": [bound.as_row() for bound in self.bounds],
-            "marks": marks(self),
+            "marks": self.marks,
         }
 
     @property
@@ -308,11 +317,3 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
 
 def _layer_words(one: LayerShape) -> str:
     return f"{one.heads} heads of {one.head_dim} with {one.kv_heads} key-value heads"
-
-
-def marks(answer: ShapeAnswer) -> list[dict[str, Any]]:
-    """What each part of the first shape rests on."""
-    depth = {"part": "layers and embed_dim", "basis": HABIT.mark, "why": "what models of this size have"}
-    parts = [{"part": p.change, "basis": p.as_row()["basis"], "why": p.reason} for p in answer.first.expectation.parts]
-    sizes = {"part": "costs", "basis": COUNTED.mark, "why": "counted; equal to the built models'"}
-    return [depth, *parts, sizes]

@@ -144,8 +144,6 @@ def evidence_page(table: EvidenceTable, *, date: str = "", extra: Sequence[Passa
 
 def shape_page(answer: ShapeAnswer, *, date: str = "", command: str = "") -> str:
     """An answer as a page: the ranking, models in use beside it, what forbids, and what each part rests on."""
-    from headcount.sizing.ranked_shapes import marks
-
     first = answer.first
     sections = [
         Passage(
@@ -155,7 +153,7 @@ def shape_page(answer: ShapeAnswer, *, date: str = "", command: str = "") -> str
             note="Expected is against the reference, in percent of the loss; its interval is for a further source.",
         ),
         Passage("Beside models in use", rows=tuple(_beside(row) for row in answer.beside())),
-        Passage("What each part rests on", rows=tuple(marks(answer))),
+        Passage("What each part rests on", rows=tuple(answer.marks)),
         Passage("What forbids", tuple(str(bound) for bound in answer.bounds)),
         Passage(
             "The evidence",

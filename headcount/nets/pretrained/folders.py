@@ -6,8 +6,7 @@ import json
 import pickle
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from headcount.nets import Architecture, Transformer
 from headcount.nets.pretrained.families import FAMILIES, family_of
 from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.model_places import folder_of
+from headcount.nets.pretrained.quiet_library import quietly
 from headcount.nets.pretrained.ragged_heads import Weights
 from headcount.refusals import RefusalError, at_least_one
 
@@ -281,22 +281,6 @@ def _json_table(path: Path) -> dict[str, Any]:
 def _first_line(problem: BaseException) -> str:
     lines = str(problem).strip().splitlines() or [type(problem).__name__]
     return " ".join(lines[:2] if lines[0].endswith(":") else lines[:1])[:300]
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """No progress bar and no advice from the library while it loads; as it was afterwards."""
-    from transformers.utils import logging
-
-    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if shown:
-            logging.enable_progress_bar()
 
 
 def _kind(config: Any) -> Any:

@@ -63,7 +63,7 @@ def _write_out(file: Path, part: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from headcount.nets.pretrained.folders import quietly
+    from headcount.nets.pretrained.quiet_library import quietly
 
     where = {"gguf_file": file.name}
     try:

@@ -29,7 +29,7 @@ def make_tiny_model(name: str, folder: Path) -> None:
     import torch
     import transformers
 
-    from headcount.nets.pretrained.folders import quietly
+    from headcount.nets.pretrained.quiet_library import quietly
 
     kind, model, settings = TINY[name]
     ends = {"bos_token_id": 256, "eos_token_id": 257, "pad_token_id": 257}

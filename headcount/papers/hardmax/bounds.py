@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headcount.refusals import at_least, at_least_one
-from headcount.results.bound import Bound, Hypothesis
+from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
 
 __all__ = ["interpolation_blocks", "interpolation_layers", "our_interpolation_blocks"]

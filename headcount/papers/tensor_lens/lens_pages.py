@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
 from headcount.drawing.svg import Figure, tag, text
-from headcount.papers.tensor_lens.views import LensView
 from headcount.report.rendering import both, render
 from headcount.results.claim import conclusion
+
+if TYPE_CHECKING:
+    from headcount.papers.tensor_lens.views import LensView
 
 __all__ = ["layer_map", "lens_page"]
 
