@@ -16,6 +16,7 @@ from headcount.drawing.palette import DARK, DARK_RAMP, LABELS, LIGHT, LIGHT_RAMP
 from headcount.drawing.svg import dodged
 from headcount.fits import Cells, knee, knees
 from headcount.numerals import short
+from headcount.papers.head_count.lookup_words import one_head_each
 from headcount.report import against_length, curves, figure, heat_map, report, write
 from headcount.report.rows import table
 from headcount.results import Study
@@ -107,11 +108,14 @@ def test_names_cannot_break_out_of_the_page():
 
 
 def test_the_spec_the_environment_and_the_way_back_are_on_the_page():
-    shown = "".join(read(report(WHOLE)).shown)
+    shown = "".join(read(report(WHOLE, because=one_head_each(4))).shown)
     assert planted.TOML.replace("RETRIEVALS", "4") in shown
     assert all(str(value) in shown for value in planted.ENVIRONMENT.values())
     assert "headcount sweep head-count-table-2.toml" in shown
     assert "Theorem 2 of Yu et al. 2025 (heads)" in shown
+    assert "Theorem 2" not in "".join(read(report(WHOLE)).shown)  # a tool cites no paper
+    other = report(WHOLE, predicted=3, because=one_head_each(4))
+    assert "Theorem 2" not in "".join(read(other).shown)  # where another number is predicted, that is not why
 
 
 def test_the_same_study_gives_the_same_files():

@@ -53,7 +53,7 @@ def test_a_figure_is_written_in_every_format(kind, tmp_path, capsys):
     if kind != "svg":
         pytest.importorskip("cairosvg", reason="needs the extra figures", exc_type=(ImportError, OSError))  # pyright: ignore
     with pytest.raises(SystemExit) as stop:
-        main(["figure", str(STUDY), "--format", kind, "--out", str(tmp_path), "--width", "84mm"])
+        main(["report", str(STUDY), "--figure", kind, "--out", str(tmp_path), "--width", "84mm"])
     assert stop.value.code == 0
     begins = {"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}[kind]
     assert (tmp_path / f"figure.{kind}").read_bytes().startswith(begins)
@@ -88,23 +88,23 @@ def test_other_readers_of_svg_draw_it_in_its_colours(draw, tmp_path):
 def test_tables_hold_the_numbers_of_the_study(capsys):
     for kind, number in (("markdown", "1.9e-06 (4.9e-06)"), ("latex", r"$1.9 \cdot 10^{-6}$ ($4.9 \cdot 10^{-6}$)")):
         with pytest.raises(SystemExit):
-            main(["figure", str(STUDY), "--table", kind])
+            main(["report", str(STUDY), "--table", kind])
         assert number in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        main(["figure", str(STUDY), "--table", "latex", "--json"])
+        main(["report", str(STUDY), "--table", "latex", "--json"])
     assert json.loads(capsys.readouterr().out)["table"].startswith(r"\begin{tabular}")
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--format", "gif"], "known: svg"),
-        (["--width", "wide"], "3.25in"),
+        (["--figure", "gif"], "known: svg"),
+        (["--figure", "svg", "--width", "wide"], "3.25in"),
         (["--table", "late"], "did you mean 'latex'"),
     ],
 )
 def test_nonsense_gets_one_line(arguments, says, tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["figure", str(STUDY), "--out", str(tmp_path), *arguments])
+        main(["report", str(STUDY), "--out", str(tmp_path), *arguments])
     said = capsys.readouterr().err
     assert stop.value.code == 2 and says in said and said.count("\n") == 1

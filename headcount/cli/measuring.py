@@ -75,7 +75,7 @@ def measure(
     model: Annotated[Path | None, typer.Option(help="Save a network here, for apply.", show_default=False)] = None,
     out: To = None,
 ) -> Printout:
-    """Say whether attention is worth it on your data, and how many heads.
+    """Is attention worth it on your data, and how many heads?
 
     An equal contest of standard encoders and of what needs no attention, on a page.
     """
@@ -161,7 +161,7 @@ def _again(found: Measurement) -> str:
     if not ask:
         return f"more {missing}"
     ask = ask if given is None or missing == "heads" else {"budget": f"{4 * given:g}s"}
-    return " ".join([_command(), *(f"--{name} {value}" for name, value in ask.items())])
+    return " ".join([_command(tuple(f"--{name}" for name in ask)), *(f"--{n} {v}" for n, v in ask.items())])
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -184,7 +184,12 @@ def _name(data: str) -> str:
     return Path(data.partition(":")[2] if ":" in data and "/" not in data else data).stem or "data"
 
 
-def _command() -> str:
+def _command(without: tuple[str, ...] = ()) -> str:
+    """What was typed, less the options that are to be said anew."""
     import shlex
 
-    return shlex.join(["headcount", *sys.argv[1:]])
+    words = [word for word in sys.argv[1:] if not word.startswith(tuple(f"{option}=" for option in without))]
+    for option in without:
+        while option in words:
+            del words[words.index(option) : words.index(option) + 2]
+    return shlex.join(["headcount", *words])

@@ -151,7 +151,11 @@ class Answer:
             said = str(replace(self.claim, reason="", evidence=None))
             return f"{said[:1].upper()}{said[1:]}"
         said = f"Attention is {self.verdict}"
-        return f"{said}: {self.block}" if self.heads is not None else said
+        if self.heads is None:
+            return said
+        claim = self.heads_claim
+        firm = claim is not None and claim.predicate is Predicate.ENOUGH and not self.deeper
+        return f"{said}: {self.block}" if firm else f"{said}; heads and layers are open"
 
     @property
     def block(self) -> str:
