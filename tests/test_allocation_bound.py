@@ -164,6 +164,7 @@ def test_nonsense_gets_one_sentence():
 
 
 def test_the_bound_and_the_allocation_load_without_torch():
-    code = "import sys, headcount as h, headcount.shrinking as s; h.allocation.allocate([1], 2, 4); h.allocation.trade_off(8, 2, [1]); "
+    code = "import sys, headcount as h, headcount.shrinking as s; "
+    code += "h.allocation.allocate([1], 2, 4); h.allocation.trade_off(8, 2, [1]); "
     code += "s.spend([], 0); h.allocation.ramp(2, 2, 2); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
