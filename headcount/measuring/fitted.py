@@ -22,6 +22,7 @@ from headcount.measuring.sequences import padded, padded_letters
 from headcount.nets.exporting import traced, write_program
 from headcount.nets.saved import tensors_in
 from headcount.nets.standard import Encoder, EncoderShape
+from headcount.notebook import html_table
 from headcount.training.given import Part
 
 __all__ = ["FittedModel", "load"]
@@ -47,6 +48,14 @@ class FittedModel:
     def __repr__(self) -> str:
         shape, answer = self.net.shape, f"{len(self.classes)} classes" if self.classes else "numbers"
         return f"<FittedModel {shape.name} of {shape.parameters:,} parameters: up to {self.length} tokens to {answer}>"
+
+    def _repr_html_(self) -> str:
+        shape = self.net.shape
+        each = f"{len(self.letters)} letters" if self.letters else f"{self.token_dim} features each"
+        takes = f"up to {self.length} tokens, {each}"
+        facts = {"layers": shape.name, "parameters": shape.parameters, "takes": takes}
+        facts["answers"] = ", ".join(map(str, self.classes[:20])) if self.classes else "numbers"
+        return html_table(["model", ""], facts.items())
 
     @property
     def length(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from headcount.notebook import html_table, html_words
 from headcount.results.hypothesis import Hypothesis
 from headcount.sources import Source, results
 
@@ -72,6 +73,11 @@ class Bound:
         note = " (says nothing here)" if self.vacuous else ""
         given = f", if {'; '.join(self.assumed)}" if self.assumed else ""
         return f"{self.quantity} {sign} {self.value:.6g}{note}, by {self.source}{given}"
+
+    def _repr_html_(self) -> str:
+        return html_words(f"{self.claim()}") + html_table(
+            ["hypothesis", "seen"], [(h.says, h.status) for h in self.given]
+        )
 
     @property
     def given(self) -> tuple[Hypothesis, ...]:

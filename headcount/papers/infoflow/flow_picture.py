@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from html import escape
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from headcount.papers.infoflow.prediction import Prediction, Step
+if TYPE_CHECKING:
+    from headcount.papers.infoflow.prediction import Prediction, Step
 
 __all__ = ["draw"]
 

@@ -201,7 +201,9 @@ class Prediction:
     def _repr_html_(self) -> str:
         steps = "".join(f"<li>{escape(str(step))}</li>" for step in self.plan)
         head = f"<b>{escape(self.arch.name)}</b>: {escape(self.sentence)} ({escape(self.cost)})"
-        return f"<p>{head}</p><ol>{steps}</ol>" if steps else f"<p>{head}</p>"
+        from headcount.papers.infoflow.flow_picture import draw
+
+        return f"<p>{head}</p>{f'<ol>{steps}</ol>' if steps else ''}{draw(self)}"
 
     def as_row(self) -> dict[str, Any]:
         """Everything, ready for JSON; an infinite exponent is null."""
