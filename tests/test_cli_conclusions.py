@@ -26,6 +26,7 @@ SIZES = ("--with", "retrievals=2", "--with", "token_dim=2", "--length", "6")
 CASES = {
     "demo": ("--out", "look"),
     "tasks": (),
+    "doctor": ("kept",),
     "theory bound": ("--table",),
     "build": ("--retrievals", "2", "--length", "8", "--eps", "0.1", "--out", "net"),
     "theory collide": ("--free", "4", "--out", "pictures"),

@@ -16,7 +16,7 @@ from tests.test_training_sweeps import SPEC
 
 # Commands that only print, or write what a person looks at: pages, pictures, and the same facts as JSON.
 FOR_PEOPLE = {
-    "advise", "fit", "lens", "predict", "report", "runs list", "runs verify", "saturation", "tasks",
+    "advise", "doctor", "fit", "lens", "predict", "report", "runs list", "runs verify", "saturation", "tasks",
     "ssm depth", "ssm quantise", "ssm table", "ssm train",
     "theory allocate", "theory bound", "theory collide", "theory margin", "theory prompt",
 }  # fmt: skip

@@ -136,6 +136,13 @@ def test_names_in_a_table_are_never_broken(capsys, monkeypatch):
     assert "attention-svm:feasibility" in capsys.readouterr().out
 
 
+def test_brackets_in_a_table_are_text_and_no_markup(capsys):
+    rows = [{"part [bold]": "[hf]", "found": "[2, 3] [red]x[/red]"}]
+    show(Printout(rows, [Listing(rows, ("part [bold]", "found"), "of [this]")]), as_json=False)
+    out = capsys.readouterr().out
+    assert all(words in out for words in ("part [bold]", "[hf]", "[2, 3] [red]x[/red]", "of [this]"))
+
+
 def test_a_file_of_words_is_not_said_to_be_a_pickle(tmp_path):
     (tmp_path / "not.npz").write_text("hello")
     with pytest.raises(ValueError, match=r"not\.npz is not a readable \.npz file of plain arrays$"):

@@ -73,6 +73,7 @@ def test_every_command_that_takes_a_model_asks_the_one_resolver():
     written = {f"shrinking/{name}.py" for name in ("card", "checkpoint", "modeling_headcount")}  # lines for others
     assert users - written == {
         *(f"nets/pretrained/{name}.py" for name in ("folders", "gguf_files", "model_places")),
+        "cli/doctoring.py",  # which extras are there
         "measuring/contestants.py",  # whether scikit-learn is there
         "papers/head_count/candidates.py",  # reads the tokenizer of a folder that it is given
     }

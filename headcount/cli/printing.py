@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from headcount.files import whole
@@ -148,10 +149,10 @@ def note(sentence: str) -> None:
 
 
 def _show_listing(listing: Listing) -> None:
-    """Numbers to the right, the name whole."""
+    """Numbers to the right, the name whole; what looks like markup is text."""
     rows, (_, columns, title) = list(listing.rows), listing
     table = Table(
-        title=None if title is None else visible(title),
+        title=None if title is None else escape(visible(title)),
         title_justify="left",
         box=None,
         pad_edge=False,
@@ -160,9 +161,9 @@ def _show_listing(listing: Listing) -> None:
     for column in columns:
         numeric = all(isinstance(row.get(column), int | float) for row in rows)
         name = column == columns[0] and all(len(_cell(row.get(column))) <= NAME for row in rows)
-        table.add_column(visible(column), justify="right" if numeric else "left", overflow="fold", no_wrap=name)
+        table.add_column(escape(visible(column)), justify="right" if numeric else "left", overflow="fold", no_wrap=name)
     for row in rows:
-        table.add_row(*(_cell(row.get(column)) for column in columns))
+        table.add_row(*(escape(_cell(row.get(column))) for column in columns))
     console().print(table)
 
 

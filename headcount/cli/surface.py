@@ -86,7 +86,7 @@ PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
         *_commands("compressing", "compress"),
     ),
     "The papers": (*_commands("reproducing", "reproduce"), THEORY, SSM),
-    "Housekeeping": (*_commands("demo", "demo"), RUNS),
+    "Housekeeping": (*_commands("demo", "demo"), *_commands("doctoring", "doctor"), RUNS),
 }
 
 
