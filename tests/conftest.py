@@ -1,6 +1,8 @@
 """The test run checks every shape and type that the package states."""
 
+import contextlib
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share two cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -26,3 +28,14 @@ def same_random_numbers_whatever_ran_before():
     import torch
 
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def signals_as_they_were():
+    """A command that ends by an interruption ignores further ones; what it left so, processes started later inherit."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    with contextlib.suppress(ValueError):  # not in the main thread
+        for number, handler in before.items():
+            signal.signal(number, handler)
