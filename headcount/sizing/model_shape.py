@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headcount.refusals import at_least, at_least_one
 
-__all__ = ["LayerShape", "ModelShape", "Wiring"]
+__all__ = ["BARE", "LayerShape", "ModelShape", "Wiring"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class Wiring:
 
 
 PLAIN = Wiring()  # as Llama and its kin are wired
+BARE = Wiring(gated=False, tied=True, norm=0)  # no gains, no biases, no places: two shapes differ in their heads alone
 
 
 @dataclass(frozen=True)
