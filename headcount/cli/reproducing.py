@@ -28,7 +28,7 @@ def reproduce(
     data: Annotated[Path | None, typer.Option(help="Folder of data sets.", show_default=False)] = None,
     out: Annotated[Path, typer.Option(help="Folder for results and the page.")] = Path("out/reproduce"),
     budget: Annotated[
-        float | None, typer.Option(help="Seconds for each; CIFAR-10 and text take what fits.", show_default=False)
+        float | None, typer.Option(help="Seconds for each, of those that take what fits.", show_default=False)
     ] = None,
     again: Annotated[bool, typer.Option(help="Run again what is kept already.")] = False,
     redraw: Annotated[

@@ -66,7 +66,7 @@ def born_page(
     lead = f"of {len(proved)} rows with a proof, {len(held)} are right in the longest range tested"
     lead = conclusion(lead if lines else "the table has not been measured yet")
     headline = "Retrieval and copying: what is proved at every length, and what small networks learn"
-    return article(headline, lead, parts, subject="born", date=date, command="python -m benchmarks.born_table")
+    return article(headline, lead, parts, subject="born", date=date, command="python -m studies.born.table")
 
 
 def _verdicts() -> Passage:
