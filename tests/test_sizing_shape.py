@@ -8,11 +8,12 @@ import pytest
 
 import headcount as hc
 from headcount.cli.options import task_of
+from headcount.papers.born.length_study import letter_task
 from headcount.sizing.equal_shapes import candidates, parameters_from
 from headcount.sizing.evidence import EvidenceRow, EvidenceTable, SeedNoise, evidence_table
 from headcount.sizing.expectation import ELSEWHERE, HABIT, HERE, expected
-from headcount.sizing.forbidden import every_pattern, forbidding, memorised, task_bounds
-from headcount.sizing.model_shape import LayerShape
+from headcount.sizing.forbidden import every_pattern, forbidding, memorised, task_bounds, task_claim
+from headcount.sizing.model_shape import LayerShape, ModelShape
 from headcount.sizing.ranked_shapes import shape
 from headcount.sizing.settling import found_with, is_trial, read_experiment, settle, settling_experiment
 
@@ -233,6 +234,29 @@ def test_a_task_brings_its_own_bounds():
     assert task_bounds(task, heads=4, head_dim=2) == []
     answer = shape("10M", context=128, encoder=True, task=task)
     assert len(answer.bounds) >= 3 and len(forbidding(answer.first.shape, 128)) == 3
+
+
+def test_a_bound_of_one_layer_says_nothing_of_two():
+    task = task_of("LinearMax", 128, retrievals=4, token_dim=4)
+    (bound,) = task_bounds(task, heads=1, head_dim=2, layers=2)
+    assert not bound.holds and bound.failed == ("one layer of attention",)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("heads", [1, 2, 4, 8])
+def test_what_a_shape_is_told_of_a_task_is_the_prediction_of_its_heads(layers, heads):
+    task = task_of("LinearMax", 16, retrievals=3, token_dim=2)
+    sized = ModelShape.uniform(layers, heads=heads, head_dim=8, embed_dim=64, width=32, vocab=16)
+    claim = task_claim(task, sized)
+    predicted = hc.predict(task, hc.Architecture(layers=((heads, 8),) * layers, width=32))
+    assert claim is not None and claim.word == predicted.verdict
+    assert "class-token network" in str(claim) and set(predicted.conditions) <= set(claim.conditions)
+
+
+@pytest.mark.parametrize(("code", "words"), [("L5", "depth = 3"), ("UF", "proved"), ("NB", "no guarantee")])
+def test_a_letter_task_brings_what_is_known_of_it(code, words):
+    answer = shape("10M", context=128, task=letter_task(code))
+    assert any(words in line for line in answer.theory) and task_claim(answer.task, answer.first.shape) is None
 
 
 # ------------------------------------------------------------------------------------- what would settle it
