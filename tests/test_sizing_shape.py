@@ -268,12 +268,20 @@ def small():
 
 
 def test_the_experiment_promises_what_its_noise_gives(small):
-    one = settling_experiment(small, text="t.txt", flops=1e12, difference=0.5, length=32, vocab=256)
+    one = settling_experiment(small, text="t.txt", flops=1e17, difference=0.5, length=32, vocab=256)
     assert one.low < one.half_width < one.high and len(one.shapes) == 2
     assert {s.parameters for s in one.shapes.values()}.__len__() <= 2
-    finer = settling_experiment(small, text="t.txt", flops=1e12, difference=0.1, length=32, vocab=256)
+    finer = settling_experiment(small, text="t.txt", flops=1e17, difference=0.05, length=32, vocab=256)
     assert len(finer.seeds) > len(one.seeds) and finer.half_width < one.half_width
     assert finer.finds < one.finds and finer.finds == pytest.approx(found_with(finer.noise, len(finer.seeds)))
+
+
+def test_a_small_budget_trains_few_seeds_long_enough_and_says_where_it_cannot(small):
+    sizes = {"text": "t.txt", "difference": 0.01, "length": 32, "vocab": 256}
+    plenty, some, little = (settling_experiment(small, flops=flops, **sizes) for flops in (1e18, 1e16, 1e12))
+    assert len(plenty.seeds) > len(some.seeds) > len(little.seeds) == 4
+    assert "not measured" in little.sentence
+    assert "not measured" not in some.sentence and "not measured" not in plenty.sentence
 
 
 def test_the_measured_noise_of_our_own_grid_is_used_where_it_is_there(small):
