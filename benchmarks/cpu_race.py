@@ -19,18 +19,6 @@ from headcount.kernels.cpp import compiled
 from headcount.kernels.cpp import native_library as building
 from headcount.report.tabular import table_lines
 
-__all__ = [
-    "CPU_CELLS",
-    "CPU_OURS",
-    "CPU_PEERS",
-    "busy_line",
-    "cpu_contestants",
-    "cpu_decoder_lines",
-    "cpu_lines",
-    "cpu_race",
-    "cpu_table",
-]
-
 CPU_OURS = "compiled C++"
 CPU_PLAIN, CPU_PRODUCTS = "plain batched products", "collapsed"  # the names under which races were kept
 CPU_PEERS = (CPU_PRODUCTS, "one by one", "vmap", "JAX vmap + scan")

@@ -7,8 +7,6 @@ from typing import Any
 
 from headcount.report.tabular import table_lines
 
-__all__ = ["again_lines", "deep_lines", "gpu_decoder_lines"]
-
 HEAD = """Banks of several layers are programs of warps in CUDA C++ (`headcount/kernels/cuda/`), compiled for
 their shape by PyTorch's own run-time compiler when it is first met and kept in the user's cache. A warp has 16 tokens:
 what one product gives on the tensor cores is, rounded to float16 and packed in pairs, the left factor of the next, so

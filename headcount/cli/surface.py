@@ -16,8 +16,6 @@ from typer.core import TyperGroup
 from headcount.cli.options import AsJson
 from headcount.cli.printing import Printout, json_asked, show
 
-__all__ = ["PANELS", "Command", "build_app"]
-
 
 class Command(NamedTuple):
     """A command: its name, and where the function lies that answers it, as file:function of this folder."""

@@ -19,8 +19,6 @@ from headcount.papers.ssm.reproduce import SSM
 from headcount.refusals import nearest
 from headcount.results.record import Reproduction
 
-__all__ = ["REPRODUCTIONS", "chosen", "listing", "named"]
-
 REPRODUCTIONS: tuple[Reproduction, ...] = (
     *SYNTHETIC,
     CIFAR,

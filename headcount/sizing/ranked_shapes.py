@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from headcount.papers.born.length_study import Judged
     from headcount.tasks import Task
 
-__all__ = ["RankedShape", "ShapeAnswer", "ShapeLimits", "shape"]
-
 DOUBT = 0.1  # of half its interval: of two shapes alike the better known comes first; habit
 WORTH = 0.5  # percent of loss that halving what is read for each token is worth; habit
 

@@ -11,8 +11,6 @@ from headcount.results.literature import Published
 from headcount.training.member import Member
 from studies.head_count.encoders import Examples, MarkedShape, accuracies, encoder_members, seconds_a_step
 
-__all__ = ["LR", "OTHER_LR", "Accuracies"]
-
 LR, OTHER_LR = 1e-3, 3e-4
 
 

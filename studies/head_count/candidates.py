@@ -17,8 +17,6 @@ from scipy import sparse
 
 from studies.head_count.passages import Collection
 
-__all__ = ["CandidateSets", "Embed", "bert_words", "bm25", "mine", "random_words"]
-
 Embed = Callable[[Sequence[str]], np.ndarray]
 WORD = re.compile(r"[a-z0-9]+")
 LONGEST = 128

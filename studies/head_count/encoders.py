@@ -26,17 +26,6 @@ from headcount.training.loop import train
 from headcount.training.member import Given, Member, Recipe
 from headcount.training.shuffling import Orders, seed_of
 
-__all__ = [
-    "DECAY",
-    "Examples",
-    "Labelling",
-    "MarkedEncoder",
-    "MarkedShape",
-    "accuracies",
-    "encoder_members",
-    "seconds_a_step",
-]
-
 EXPAND, DECAY = 4, 1e-2
 # Ways of attention that can be recorded and need no plan for each shape.
 BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from headcount.training.shuffling import seed_of
 
-__all__ = ["Images", "OnCanvas", "read_cifar"]
-
 SIDE = 32
 GET = (
     "get the python version from https://www.cs.toronto.edu/~kriz/cifar.html, unpack it, and give the folder that "

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Collection", "read_collections", "read_msmarco"]
-
 GET = (
     "get collection.tsv, queries.train.tsv and qrels.train.tsv of MS MARCO passage ranking from "
     "https://microsoft.github.io/msmarco/ and give their folder as the data folder"

@@ -11,8 +11,6 @@ from headcount.papers.induction.stages_picture import lengths_picture, stages_pi
 from headcount.report import Exhibit, Passage, article
 from headcount.results.literature import Published
 
-__all__ = ["page"]
-
 Data = Mapping[str, Any]
 LATE = (1000, 5000, 10000, 13335, 17783, 31623, 50000)
 

@@ -24,8 +24,6 @@ from headcount.tasks import (
 )
 from studies.infoflow.solved import solved
 
-__all__ = ["Group", "P", "battery", "confusion", "entries", "judged", "tiny"]
-
 P = 8  # position features where a cell has any: t/T and almost four turns
 
 # Every group: its name, the task, the reference shape (predicted cheap), and the others as (layers, positions).

@@ -10,8 +10,6 @@ from torch import Tensor
 from headcount.structure import Retrieval, Structure
 from headcount.tasks.task import gaussian, uniform
 
-__all__ = ["PlaceAndMaxima", "ProductOfMaxima", "RankSum", "TwoHops"]
-
 
 @dataclass(frozen=True)
 class TwoHops:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["ENTERED", "beyond_choosing", "by_draws", "by_widths", "entered_by_one_matrix"]
-
 ALONE = ("gaussian at length 16, linear embedding, gelu", "gaussian at length 16, gelu")  # the encoder alone differs
 ENTERED = "gaussian, width 256, linear embedding, gelu"  # the part of the table in which tokens enter by one matrix
 

@@ -19,8 +19,6 @@ from headcount.nets import Architecture, Transformer
 from headcount.nets.transformer import Attention, FeedForward
 from headcount.tasks import PairMax, UnitSphere
 
-__all__ = ["pair_start", "smooth_pair_start"]
-
 BETA = (200.0, 200.0)  # of the tokens' question and of the class token's
 SHARP = 16.0  # of both, for scores of N(0, I) tokens, which lie further apart
 SMALL = 0.1  # what the numbers of a product are multiplied by, so that GELU is near its parabola

@@ -11,8 +11,6 @@ from headcount.drawing.axes import Frame, axis_name, below, decades, log_axis
 from headcount.drawing.svg import Figure, Scale, path, tag
 from studies.infoflow.solved import FACTOR
 
-__all__ = ["scatter"]
-
 CHEAP, COSTLY = "f11", "accent"  # a shade of the ramp, and the accent
 
 

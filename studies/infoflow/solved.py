@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FACTOR", "FAILED", "FLOOR", "solved"]
-
 FACTOR = 5.0  # a shape has solved a task when its NMSE is within this factor of the reference's,
 FLOOR = 3e-5  # or below this: nobody asks for more;
 FAILED = 0.3  # and never above this, whatever the reference does

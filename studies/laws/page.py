@@ -23,8 +23,6 @@ from headcount.results import Basis, Claim, Comparison, Evidence, Predicate, Stu
 from headcount.results.record import Record
 from headcount.sources import SHORT
 
-__all__ = ["LawRow", "laws", "page"]
-
 TEXT_DELTA = 0.25  # Figure 2b of the head-count paper
 RATE_POWERS = {"parameters": -0.2219, "steps": -0.3509}  # Equation 6 of the learning-rate paper
 # What the exponent of the best rate in the width should be, and between which numbers its whole interval must lie.

@@ -19,8 +19,6 @@ from headcount.papers.born.reproduce import table_rows
 from headcount.report import Exhibit, Passage, article
 from headcount.results.claim import conclusion
 
-__all__ = ["born_page", "length_page"]
-
 LIMIT = "The proof is about the limit of long training lengths; it names no length. A missing proof predicts nothing."
 EDGE = "An induction edge leads to the place after an earlier copy of the letter, an anti-induction edge to the copy."
 CUT = "With keys cut the edge is masked; with values cut it keeps its attention and brings nothing."

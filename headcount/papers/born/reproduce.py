@@ -18,8 +18,6 @@ from headcount.papers.born.published import BINS, FROM_SCRATCH, KNEE_DEEP, MISLA
 from headcount.results.literature import Cells
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
-__all__ = ["BORN", "alternation_measured", "scratch_measured", "table_rows"]
-
 PROVED = ("UR", "UL", "NRFirst", "NLFirst")
 OPEN = ("NRLast", "NLLast")
 BAR = 0.95
