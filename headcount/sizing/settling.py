@@ -24,8 +24,6 @@ from headcount.sizing.power import half_width, promised_width, seeds_for
 if TYPE_CHECKING:
     from headcount.sizing.ranked_shapes import ShapeAnswer
 
-__all__ = ["SettlingExperiment", "is_trial", "read_experiment", "settle", "settling_experiment"]
-
 LAYERS = 4  # of the small copies that are trained
 FIRST_SEED = 1000  # no seed that chose the shapes settles between them
 RATES = (7.5e-4, 1.5e-3, 3e-3)  # the best of our own grid's base, half of it and twice it
