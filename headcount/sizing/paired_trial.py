@@ -24,8 +24,6 @@ from headcount.sizing.windows import TokenWindows
 from headcount.training import Given, Member, Recipe, Schedule, train
 from headcount.training.text_windows import WindowsInOrder
 
-__all__ = ["PairedTrial", "TrialRows", "banks", "run"]
-
 SeedAndRate = tuple[int, float]
 
 CHECKS = 4  # looks at the held-out windows, evenly spaced
