@@ -48,9 +48,11 @@ def most_shared(gpu: int) -> int:
     if gpu < 0:
         return HOPPER
     device, most = ctypes.c_int(), ctypes.c_int()
-    cuda_driver().cuInit(0)
-    cuda_driver().cuDeviceGet(ctypes.byref(device), gpu)
-    cuda_driver().cuDeviceGetAttribute(ctypes.byref(most), OPT_IN, device)
+    driver = cuda_driver()
+    codes = [driver.cuInit(0), driver.cuDeviceGet(ctypes.byref(device), gpu)]
+    codes.append(driver.cuDeviceGetAttribute(ctypes.byref(most), OPT_IN, device))
+    if any(codes):
+        raise OSError(f"the driver does not say how much shared memory GPU {gpu} has: {codes}")
     return most.value
 
 

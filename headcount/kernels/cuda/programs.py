@@ -66,7 +66,12 @@ def shared_limit(device: str) -> int:
 
 def _gpu(device: str) -> int:
     """The number of the current GPU; -1 where programs are emulated, or where no device is there to ask."""
-    return torch.cuda.current_device() if device != "cpu" and torch.cuda.is_available() else -1
+    return torch.cuda.current_device() if device != "cpu" and _there() else -1
+
+
+@cache
+def _there() -> bool:
+    return torch.cuda.is_available()
 
 
 @cache
