@@ -25,7 +25,7 @@ Law = Annotated[
 LearningRate = Annotated[
     bool, typer.Option("--learning-rate", help="Fit the best learning rate in parameters and steps.")
 ]
-Norm = Annotated[str, typer.Option(help="Which error: nmse, or worst (proved, by `headcount certify RUN`).")]
+Norm = Annotated[str, typer.Option(help="Which error: nmse, or worst (as `headcount certify RUN` bounds it).")]
 To = Annotated[
     Path | None,
     typer.Option("--out", help="With --learning-rate, write the page into this folder.", show_default=False),

@@ -21,7 +21,7 @@ __all__ = [
     "product",
 ]
 
-CLAIMED = "claimed, not proved here"
+CLAIMED = "claimed, without a proof here"
 PAPER = "mehta2025icl"
 
 
