@@ -20,6 +20,7 @@ from headcount.results.verdicts import BESIDE, DECIDING, FINAL, has_verdict_word
 from headcount.sources import STATUSES, Source
 from headcount.structure import Retrieval, Structure
 from headcount.tasks import KthLargest, LinearMax, OppositePair, PairMax, UnitSphere
+from tests.claim_roads import Replay, counted, replayed
 from tests.infoflow_laws import TASKS, drawn_shape, drawn_structure
 
 ROOT = Path(__file__).parent.parent / "headcount"
@@ -369,3 +370,45 @@ def test_the_error_of_a_division_is_a_worst_case_only_where_nothing_is_projected
     cut = any(0 < n < token_dim for n in found.head_dims)
     said = str(found.bound.claim())
     assert ("root mean square" in said or "nothing follows" in said) if cut else "root mean square" not in said
+
+
+def test_every_claim_of_the_calculus_has_a_second_road_and_none_is_false_by_it():
+    """Cheap plans are carried out on numbers, costly shapes stand between all assignments, smaller ones and fixes."""
+    table, wrong = counted(40, seed=5)
+    assert wrong == []
+    calculus = {key: n for key, n in table.items() if key[1] == "calculus"}
+    assert sum(n for (*_, road), n in calculus.items() if road == "none") <= 0.1 * sum(calculus.values())
+    assert {road for *_, road in calculus} >= {"replayed", "enumerated"}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_five_hundred_claims_have_second_roads(seed):
+    table, wrong = counted(500, seed)
+    assert wrong == [] and sum(n for (*_, road), n in table.items() if road == "none") == 0
+
+
+def spoilt_plans(plan):
+    """A plan without one of its steps, with a step a layer later, or with two duties of the class token on one head."""
+    for i, step in enumerate(plan):
+        yield plan[:i] + plan[i + 1 :]
+        if step.layer > 1:
+            yield (*plan[:i], replace(step, layer=step.layer - 1), *plan[i + 1 :])
+
+
+def test_a_plan_that_is_spoilt_does_not_find_what_it_says():
+    two = Structure(16, 2, (Retrieval("a", count=2), Retrieval("second", rank=2), Retrieval("pair", order=2)))
+    p = hc.predict(two, Architecture(((2, 4), (4, 4)), embed_dim=16))
+    assert p.cheap and replayed(p)
+    assert [step for plan in spoilt_plans(p.plan) if Replay(p.structure, p.arch, 0).right(plan) for step in plan] == []
+
+
+def test_a_printed_plan_gives_no_head_more_than_its_dimensions_hold():
+    """The class token takes heads that the tokens leave, and gathers where there is room."""
+    twice = Structure(16, 1, (Retrieval("r0", count=2), Retrieval("r1"), Retrieval("r2", count=2, after=("r0",))))
+    p = hc.predict(twice, Architecture(((3, 1), (1, 1), (1, 1)), positions=2, embed_dim=2))
+    first = {step.at: step.heads for step in p.plan if step.layer == 1}
+    assert p.cheap and first == {"tokens": (1, 2), "cls": (3, 3)}
+    places = Structure(8, 2, (Retrieval("p", positions=(0, 1)), Retrieval("w", window=5), Retrieval("q", 2, order=2)))
+    gather = [s for s in hc.predict(places, Architecture(((1, 4), (2, 4), (2, 4)), positions=2, embed_dim=8)).plan]
+    assert [(s.layer, s.heads) for s in gather if s.act == "gather"] == [(3, (2, 2))]
