@@ -298,7 +298,17 @@ def page(whole: dict[str, Any]) -> str:
     """docs/coverage.md, from the data."""
     before = whole.get("before", {}).get("coverage", {})
     lines = [_line(row, before.get(row["design"]), whole) for row in whole["designs"]]
-    head = ("design", "what is planted", "covers", "fresh", "before", "truth refuted", "verdict given", "width", "times")
+    head = (
+        "design",
+        "what is planted",
+        "covers",
+        "fresh",
+        "before",
+        "truth refuted",
+        "verdict given",
+        "width",
+        "times",
+    )
     table = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * 7, *lines]
     low = [row["design"] for row in whole["designs"] if row["coverage"] < WANTED]
     short = f"All but {', '.join(low)} cover" if low else "All cover"
@@ -330,8 +340,8 @@ the same studies under the percentile bootstrap over seeds that stood here earli
 shared by a cell, under the rule that looked at neither. *truth refuted*: share in which the
 verdict on the truth is "refuted". *verdict given*: share in which it is not "unresolved". *width*: the median width,
 for a law as a share of the exponent, for a knee as the number of tested counts inside. *fresh*: the same designs drawn
-with seed {fresh[seed]}, on which no rule was chosen (200 studies, of laws 80). *times*: how many times as wide as by the
-rules of commit {older[commit]} the interval is in the mean, on the fresh studies of a knee.
+with seed {fresh[seed]}, on which no rule was chosen (200 studies, of laws 80). *times*: how many times as wide as by
+the rules of commit {older[commit]} the interval is in the mean, on the fresh studies of a knee.
 
 """
 TAIL = """

@@ -190,7 +190,11 @@ def test_a_length_study_says_what_was_proved_and_what_was_seen(inside, far, outc
     rows = tuple(row("", STUDY.train, zip(bins, (inside, 0.9, 0.9, far), strict=True), seed) for seed in (0, 1, 2))
     for name, proved in (("UR", True), ("NLLast", None), ("L4", True)):
         study = LengthStudy(name, letter_task(name), STUDY, rows)
-        assert study.outcome == outcome and study.verdict.proved is proved and f"generalisation of {name} in" in study.sentence
+        assert (
+            study.outcome == outcome
+            and study.verdict.proved is proved
+            and f"generalisation of {name} in" in study.sentence
+        )
         assert study.sentence in length_page(study)
         assert json.loads(json.dumps(study.as_json()))["verdict"]["proved"] is proved
 

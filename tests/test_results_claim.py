@@ -12,6 +12,7 @@ import torch
 
 import headcount as hc
 from headcount.nets import Architecture, Transformer
+from headcount.numerals import outward, power
 from headcount.papers.head_count import few_heads_exponent, linear_max_exponent
 from headcount.papers.head_count.steepness import GELU_SLOPE, steepness_width
 from headcount.results import Basis, Bound, Claim, Comparison, Evidence, Hypothesis, Predicate
@@ -19,7 +20,7 @@ from headcount.results.claim import MOST_WORDS
 from headcount.results.verdicts import BESIDE, DECIDING, FINAL, has_verdict_word, objections, strongest
 from headcount.sources import STATUSES, Source
 from headcount.structure import Retrieval, Structure
-from headcount.tasks import KthLargest, LinearMax, OppositePair, PairMax, UnitSphere
+from headcount.tasks import KthLargest, LinearMax, OppositePair, PairMax, PositionSum, UnitSphere, Wells
 from tests.claim_roads import Replay, counted, replayed
 from tests.infoflow_laws import TASKS, drawn_shape, drawn_structure
 
@@ -264,6 +265,30 @@ def test_five_hundred_claims_are_true_by_their_own_road():
     assert roads(500, seed=1, attacked=True)[0] == []
 
 
+@pytest.mark.parametrize("digits", [3, 4, 6])
+def test_no_rounding_makes_more_of_a_bound(digits):
+    rng = random.Random(digits)
+    for _ in range(200):
+        value = 10 ** rng.uniform(-6, 12)
+        assert outward(value, digits, "lower") <= value <= outward(value, digits, "upper")
+        assert float(power(value, "lower").replace(",", "")) <= value <= float(power(value, "upper").replace(",", ""))
+        for side, word in (("lower", Predicate.AT_LEAST), ("upper", Predicate.AT_MOST)):
+            bound = Bound("k", value, side, SOURCE)
+            said = Claim("k", word, bound, Basis("proved"), SOURCE)
+            number = float(str(said).split(word.value)[1].split()[0].replace(",", ""))
+            assert (number <= value) if side == "lower" else (number >= value)
+
+
+def test_a_prediction_by_proof_rests_on_a_statement_that_is_proved():
+    for task, arch in (
+        (KthLargest(2, 64), ((1, 8),)),
+        (OppositePair(128), ((1, 4),)),
+        (LinearMax.random(4, 2, 256), ((1, 4),)),
+    ):
+        p = hc.predict(task, Architecture(arch))
+        assert p.warrant == "proved" and "proved" in {statement.status for statement in p.statements}
+
+
 SIZES = [
     (T, D, h, n) for T in (1, 32, 128, 1025) for D, h, n in ((4, 1, 2), (4, 3, 8), (2, 1, 1), (1, 1, 2), (9, 8, 4))
 ]
@@ -291,7 +316,19 @@ def test_ranks_of_any_size_have_a_prediction(rank):
 
 
 @pytest.mark.parametrize(
-    "task", [OppositePair(1), PairMax.random(2, 3, 1), PairMax([[[1.0]]], 1), LinearMax([[1.0]], 1)]
+    "task",
+    [
+        OppositePair(1),
+        OppositePair(1, token_dim=1),
+        PairMax.random(2, 3, 1),
+        PairMax([[[1.0]]], 1),
+        LinearMax([[1.0]], 1),
+        LinearMax.random(5, 2, 1),
+        KthLargest(1, 1),
+        Wells.random(2, 2, 1),
+        PositionSum((0,), 1),
+        Structure(1, 3, (Retrieval("both", count=2), Retrieval("pair", order=2))),
+    ],
 )
 @pytest.mark.parametrize("layers", [((1, 1),), ((1, 1), (1, 1))])
 def test_of_a_single_token_the_encoder_computes_the_number(task, layers):
@@ -341,6 +378,11 @@ def test_a_score_of_neighbours_can_be_stated_and_two_layers_find_it():
         assert hc.predict(task, two).cheap
         assert not hc.predict(task, Architecture(((1, 2),), positions=3)).cheap
         assert not hc.predict(task, replace(two, positions=0)).feasible
+    several = Structure(64, 1, (Retrieval("sums", beside=(-1, 1)),))
+    for heads in (1, 2):  # two heads of one layer would do, and are not counted: the sentence says so
+        said = str(hc.predict(several, Architecture(((heads, 2), (1, 2)), positions=3, embed_dim=8)).claim("x"))
+        assert "one look aside per layer" in said
+    assert hc.predict(several, Architecture(((1, 2),) * 3, positions=3, embed_dim=8)).cheap
     assert "the next token" in str(hc.predict(Structure(64, 1, (Retrieval("s", beside=(1,)),)), two).plan[0])
     for wrong in ({"beside": (0,)}, {"beside": (1, 1)}, {"beside": (1,), "order": 2}):
         with pytest.raises(ValueError, match="beside"):
@@ -410,5 +452,5 @@ def test_a_printed_plan_gives_no_head_more_than_its_dimensions_hold():
     first = {step.at: step.heads for step in p.plan if step.layer == 1}
     assert p.cheap and first == {"tokens": (1, 2), "cls": (3, 3)}
     places = Structure(8, 2, (Retrieval("p", positions=(0, 1)), Retrieval("w", window=5), Retrieval("q", 2, order=2)))
-    gather = [s for s in hc.predict(places, Architecture(((1, 4), (2, 4), (2, 4)), positions=2, embed_dim=8)).plan]
+    gather = hc.predict(places, Architecture(((1, 4), (2, 4), (2, 4)), positions=2, embed_dim=8)).plan
     assert [(s.layer, s.heads) for s in gather if s.act == "gather"] == [(3, (2, 2))]

@@ -95,7 +95,8 @@ class Certificate:
         return f"on {self.domain}" + (f": {self.coverage}" if self.coverage is not None else "")
 
     def __repr__(self) -> str:
-        inside = f"{', '.join(p for p in (f'error <= {outward(self.error, 6, "upper"):.6g}', self.where) if p)}"
+        error = f"error <= {outward(self.error, 6, 'upper'):.6g}"
+        inside = ", ".join(p for p in (error, self.where) if p)
         return within_columns(f"Certificate({inside})")
 
     def __str__(self) -> str:

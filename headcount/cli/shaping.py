@@ -84,6 +84,7 @@ def shape(
     if planned is not None and experiment is not None:
         files.append(write_text(experiment, planned.to_toml()))
         told.append(f"{planned.sentence}; `headcount sweep {experiment}` runs it.")
+    told += [answer.compared] if answer.compared else []
     facts = answer.to_json() | {"experiment": None if planned is None else planned.sentence}
     return Printout(facts, told, answer.sentence, files)
 

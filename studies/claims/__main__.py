@@ -1,4 +1,4 @@
-"""`python -m studies.claims`: train every case beside its reference, in processes, until the time is up; goes on later."""
+"""`python -m studies.claims`: train every case beside its reference, in processes, until the time is up."""
 
 from __future__ import annotations
 

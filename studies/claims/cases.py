@@ -54,7 +54,9 @@ def drawn_cases(each: int = EACH, seed: int = SEED) -> list[Case]:
             reference = _reference(task)
             if reference is not None and reference.layers != shape.layers:
                 sized = same_size(shape, reference, task.token_dim)
-                least = replace(sized, width=max(sized.width, WIDTH))  # a shape larger than its reference is not starved
+                least = replace(
+                    sized, width=max(sized.width, WIDTH)
+                )  # a shape larger than its reference is not starved
                 found[said.verdict].append(Case(number, task, least, reference, said))
         if all(len(cases) == each for cases in found.values()):
             break

@@ -10,7 +10,7 @@ from benchmarks.battery_solved import solved
 from headcount.results import Predicate
 from studies.claims.cases import Case
 
-__all__ = ["LEARNED", "Row", "agreement", "judged", "learnt", "table"]
+__all__ = ["LEARNED", "Row", "agreement", "confirmed", "judged", "learnt", "table"]
 
 LEARNED = 1e-2  # a reference above this says nothing about a shape
 

@@ -218,7 +218,9 @@ def _curve_figure(study: LengthStudy, width: int) -> Figure:
 
 
 def _depths(lines: Sequence[dict[str, Any]]) -> Exhibit:
-    caption = "Words right against the number of layers, one line for each language; a ring at the depth that theory needs."
+    caption = (
+        "Words right against the number of layers, one line for each language; a ring at the depth that theory needs."
+    )
     return Exhibit(_depth_figure(lines, narrow=False), caption, _depth_figure(lines, narrow=True))
 
 

@@ -129,7 +129,7 @@ class _Writer:
         )
 
     def _gathered(self) -> None:
-        """Heads that the class token leaves idle gather, those with nothing else to do first, until they hold enough."""
+        """Heads that the class token leaves idle gather, those with no other duty first, until they hold enough."""
         total, held = self.plan.channel, 0
         chosen: list[tuple[int, int, int]] = []
         for layer, head, spare in sorted(self._idle(), key=lambda idle: (idle[2] < self._dims(idle[0]), idle)):

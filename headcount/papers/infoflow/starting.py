@@ -49,7 +49,7 @@ def sweep(
 
     With `start="built"`, every architecture that holds a certified one-layer network of the task is trained from that
     too, and `headcount.fits.starts(study)` says for each whether training found what is there, did not find it, or
-    whether theory counts against it: by a bound, under its conditions ("barred"), or by the calculus alone ("doubtful").
+    whether theory counts against it: by a bound under conditions ("barred"), or by the calculus alone ("doubtful").
 
     >>> from headcount.fits import starts
     >>> from headcount.tasks import LinearMax
