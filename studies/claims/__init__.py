@@ -13,7 +13,7 @@ The rule, fixed before anything was trained:
   not by a state that holds the sequence, and a head more in every layer. A case has as many parameters as its reference
   (the reference has 48 hidden units), and 48 hidden units or more.
 - Four seeds, two rates in turn, STEPS steps of 256 fresh-ordered samples out of 65,536.
-- "Solved" is `benchmarks.battery_solved.solved`: an NMSE within 5 times the reference's, or below 3e-5, and not above
+- "Solved" is `studies.infoflow.solved.solved`: an NMSE within 5 times the reference's, or below 3e-5, and not above
   0.3; by best (best of four against best of four) and by median.
 - A cheap claim is confirmed where its shape solves the task, a costly one where it does not.
 - A case whose reference does not come below an NMSE of 0.01 by best says nothing about its shape: it is counted as

@@ -9,17 +9,17 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from benchmarks.infoflow_stored import today
-from headcount.files import whole
 from headcount.training.sweeps import environment
 from studies.claims.cases import SEED, Case, drawn_cases
 from studies.claims.judged import Row, table
 from studies.claims.training_cases import BATCH, SAMPLES, SEEDS, STEPS, learned
+from studies.stored import today, written
 
 
 def main() -> None:
     asked = _arguments()
     file: Path = asked.out / "claims_trained.json"
+    asked.out.mkdir(parents=True, exist_ok=True)
     known: dict[str, Row] = json.loads(file.read_text())["rows"] if file.exists() else {}
     steps, samples, seeds = (64, 2048, 2) if asked.small else (STEPS, SAMPLES, SEEDS)
     cases = drawn_cases(3 if asked.small else asked.each)
@@ -34,16 +34,10 @@ def main() -> None:
                 running[pool.submit(learned, case, steps, samples, seeds)] = case
             for job in wait(running, timeout=1, return_when=FIRST_COMPLETED).done:
                 known[running.pop(job).name] = job.result()
-                _write(file, {"about": about, "rows": known})
+                written(file, {"about": about, "rows": known})
         for process in list((pool._processes or {}).values()) if running else []:  # what is not finished is not kept
             process.kill()
     print(table(known))
-
-
-def _write(file: Path, data: dict[str, object]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with whole(file) as scratch:
-        scratch.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 def _arguments() -> argparse.Namespace:

@@ -13,8 +13,6 @@ from headcount.papers.infoflow.trained_cells import Entry, same_size
 from headcount.tasks import Lookups
 from studies.claims.look_ups import drawn_task
 
-__all__ = ["EACH", "SEED", "WIDTH", "Case", "drawn_cases"]
-
 SEED, EACH, WIDTH = 30, 30, 48
 P = 8  # position features where a shape has any
 HEADS, SPARE = (1, 2, 3, 4), 1  # of every layer of a reference, and how many it has beyond what it needs

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import TypedDict
 
-from benchmarks.battery_solved import solved
 from headcount.results import Predicate
 from studies.claims.cases import Case
-
-__all__ = ["LEARNED", "Row", "agreement", "confirmed", "judged", "learnt", "table"]
+from studies.infoflow.solved import solved
 
 LEARNED = 1e-2  # a reference above this says nothing about a shape
 

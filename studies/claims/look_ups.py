@@ -14,8 +14,6 @@ from torch import Tensor
 from headcount.structure import Retrieval
 from headcount.tasks import Lookups, MaxOf, PlaceOf, RankOf, Ridges
 
-__all__ = ["BesideOf", "PairOf", "WindowOf", "drawn_task"]
-
 SAMPLES = 20_000  # from which a look-up's deviation is taken
 Vector = tuple[float, ...]
 

@@ -6,12 +6,10 @@ import time
 
 import torch
 
-from benchmarks.infoflow_stored import of_steps
 from headcount.papers.infoflow.trained_cells import train_cells
 from studies.claims.cases import Case
 from studies.claims.judged import Row, judged
-
-__all__ = ["BATCH", "SAMPLES", "SEEDS", "STEPS", "learned"]
+from studies.stored import of_steps
 
 STEPS, BATCH, SAMPLES, VALIDATION, SEEDS = 6144, 128, 65536, 4096, 4
 

@@ -18,8 +18,6 @@ from headcount.fits.verdict import Estimate
 from headcount.papers.consistency.bounds import consistency_rate, lipschitz_rate
 from headcount.results import Predicate
 
-__all__ = ["NOISY", "QUIET", "Decay", "DecayCase", "decay", "decay_of", "of_our_reading", "one_sided"]
-
 Errors = Float[np.ndarray, "repetitions lengths"]
 Answer = Callable[[np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]
 Function = Callable[[np.ndarray], np.ndarray]
