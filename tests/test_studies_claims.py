@@ -31,7 +31,7 @@ def test_cases_are_claims_of_the_calculus_beside_a_reference_that_is_cheap_by_lo
 
 
 def row(said, own, reference):
-    return Row(case="c", said=said, exponent=3.0, claim="", limit="", shape="1x2", width=8, reference="2x8",
+    return Row(case="7: c", said=said, exponent=3.0, claim="", limit="", shape="1x2", width=8, reference="2x8",
                nmse=own, reference_nmse=reference, seconds=1.0)  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def test_a_claim_is_confirmed_by_best_and_by_median_apart():
     blank = row("cheap", [0.02] * 4, [0.011] * 4)
     assert not learnt(blank) and agreement([blank, lucky], "best") == (0, 1)
     assert "1 of 2 cases left out" in table({"a": blank, "b": lucky})
-    about = {"date": "d", "device": "cpu", "steps": 10, "batch": 8, "seeds": 4}
+    about = {"date": "d", "each": 30, "device": "cpu", "steps": 10, "batch": 8, "seeds": 4}
     assert "| costly | 0 of 1 | 1 of 1 |" in page({"about": about, "rows": {"a": blank, "b": lucky}})
 
 
