@@ -55,6 +55,12 @@ PAIRS = Statement(
     "claimed",
     Source(INFOFLOW, "the abstract (depth separation)"),
 )
+ONE_LAYER = Statement(
+    "pairs in one layer",
+    "one layer pays an exponent linear in the length for the most opposite pair, with bounded weights",
+    "proved",
+    Source(INFOFLOW, "depth separation (one layer)"),
+)
 PAIR_LAYERS = Statement(
     "pair layers",
     "two layers of D heads solve D pair retrievals; what one layer needs depends on the form",
@@ -69,8 +75,8 @@ PAIR_HEADS = Statement(
 )
 RANKS = Statement(
     "ranks",
-    "the k-th largest, k >= 2, is costly for one layer of few heads",
-    "claimed",
+    "the k-th largest is costly for one layer of fewer heads than k, counted from the nearer end, with bounded weights",
+    "proved",
     Source(INFOFLOW, "Theorem 2 (k-th largest)"),
 )
 MASKING = Statement(
@@ -134,6 +140,8 @@ def statements_for(structure: Structure, arch: Architecture, plan: Analysis | No
         chosen.append(TRIPLES)
     if any(r.order == 2 for r in compared):
         known = {r.score for r in compared if r.order == 2} <= {"", "opposite"}
+        opposite = one and any(r.score == "opposite" for r in compared)
+        chosen += [ONE_LAYER] if opposite else []
         chosen += [PAIRS if known else PAIR_LAYERS, PAIR_HEADS]
     if any(r.order == 1 and r.rank > 1 for r in compared):
         chosen += [RANKS, GATES if _used(plan, "gated") else MASKING]
