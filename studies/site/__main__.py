@@ -19,7 +19,7 @@ from pathlib import Path
 from headcount.files import write_text
 from headcount.numerals import spoken_bytes
 from studies.site import command_pages, notebooks, paper_pages, reference
-from studies.site.links import broken_in_pages, foreign_in_pages
+from studies.site.links import broken_in_pages, foreign_in_pages, slug
 from studies.site.markup import fenced
 
 __all__ = ["build", "gather", "main"]
@@ -74,10 +74,11 @@ def _examples() -> dict[str, str]:
 def _for_the_site(text: str, page: Path) -> str:
     """Links to files outside docs/, and to pages that are whole files of their own, as the site has them."""
     up = "../" * (len(page.parts) - 1)
-    text = re.sub(r"\]\((?:\.\./)+examples/([\w.]+)\.(py|toml)\)", rf"]({up}examples.md#\1-\2)", text)
+    text = re.sub(r"\]\((?:\.\./)*examples/([\w.]+)\)", lambda m: f"]({up}examples.md#{slug(m[1])})", text)
     text = re.sub(r"\]\((?:\.\./)+(CONTRIBUTING|CHANGELOG)\.md\)", lambda m: f"]({up}{m[1].lower()}.md)", text)
     text = re.sub(r"\]\((?:\.\./)+README\.md\)", f"]({up}index.md)", text)
     text = re.sub(r"\]\(docs/", f"]({up}", text)
+    text = re.sub(r"\]\(([\w./]+)\.ipynb\)", r"](\1.md)", text)
     return PAGE.sub(lambda m: f'<a href="{m[2]}pages/{m[3]}.html">{m[1]}</a>', text)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import base64
 import contextlib
 import io
 import json
@@ -28,6 +29,7 @@ from studies.site.markup import fenced
 __all__ = ["as_page", "cells_of", "executed", "main"]
 
 RICH = (("image/svg+xml", "_repr_svg_"), ("text/html", "_repr_html_"))
+DRAWN = re.compile(r"<svg\b.*?</svg>", flags=re.DOTALL)
 OUTPUT = '<div class="cell-output">\n{}\n</div>'
 
 
@@ -123,7 +125,7 @@ def as_page(notebook: dict[str, Any], name: str) -> str:
             continue
         parts += [fenced(source, "text" if source.startswith("!") else "python")]
         parts += [_output(output) for output in cell["outputs"]]
-    parts += ["", f"This page is a notebook: [{name}]({name}) runs as it stands, from its first cell to its last.", ""]
+    parts += ["", f"This page is a notebook: {{download}}`{name}` runs as it stands, from its first cell to its last.", ""]
     return "\n".join(parts)
 
 
@@ -133,9 +135,16 @@ def _output(output: dict[str, Any]) -> str:
     data = output["data"]
     for kind in ("image/svg+xml", "text/html"):
         if kind in data:
-            html = re.sub(r"<\?xml[^>]*\?>", "", "".join(data[kind]))
+            html = DRAWN.sub(_as_image, "".join(data[kind]))
             return "``````{raw} html\n" + OUTPUT.format(html) + "\n``````\n"
     return fenced("".join(data["text/plain"]), "text") + "\n"
+
+
+def _as_image(drawn: re.Match[str]) -> str:
+    """A drawing as a picture of its own, so that its styles stay inside it."""
+    title = re.search(r"<title[^>]*>(.*?)</title>", drawn[0], flags=re.DOTALL)
+    text = base64.b64encode(drawn[0].encode()).decode()
+    return f'<img alt="{title[1] if title else "a figure"}" src="data:image/svg+xml;base64,{text}">'
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import headcount as hc
 from headcount.reproduction import read_records, theorems
 from headcount.reproduction.side_by_side import PageEntry, entries
+from headcount.results.record import Stated
 from headcount.sources import PAPERS, Result, results
 from studies.site.links import slug
 from studies.site.markup import as_markdown, escaped, table
@@ -90,7 +91,18 @@ def _compared(page: PaperPage) -> str:
         return ""
     rows = [row for entry in found for row in _rows(entry)]
     intro = "Every published number that we know beside ours: [all tables and the rule of the verdicts](../reproduction.md)."
-    return "\n".join(["## Theirs beside ours", "", intro, "", table(["table", "run", "verdict", "how far"], rows)])
+    told = ["", "Statements without numbers, as they were measured:", "", *_statements_of(found)] if any(map(_claims, found)) else []
+    return "\n".join(["## Theirs beside ours", "", intro, "", table(["table", "run", "verdict", "how far"], rows), *told, ""])
+
+
+def _claims(entry: PageEntry) -> tuple[Stated, ...]:
+    return entry.record.measured.claims if entry.record else ()
+
+
+def _statements_of(found: list[PageEntry]) -> list[str]:
+    """What each statement says, whether it holds in what was measured, and what that was."""
+    claims = [claim for entry in found for claim in _claims(entry)]
+    return [f"- *{'holds' if c.holds else 'does not hold'}*: {escaped(c.says)}. Here: {escaped(c.ours)}" for c in claims]
 
 
 def _rows(entry: PageEntry) -> list[tuple[str, str, str, str]]:

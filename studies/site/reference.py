@@ -32,7 +32,8 @@ class Entry(NamedTuple):
 
     @property
     def label(self) -> str:
-        return anchor(self.space, self.name)
+        kind = "class" if inspect.isclass(self.value) else "name"
+        return f"{anchor(self.space, self.name)}-{kind}"
 
     @property
     def doc(self) -> str:
