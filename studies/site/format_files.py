@@ -126,8 +126,8 @@ def write_data() -> None:
     load = (np.sin(hours / 4) + 0.1 * g.normal(size=120)).round(3)
     _table("series.csv", ["hour", "load"], zip(hours, load, strict=True))
     _table("wide.csv", ["a", "b", "c", "y"], [(*row, row.max()) for row in x[:, :3, 0]])
-    words = ["".join(g.choice(list("abc"), size=6)) for _ in range(SEQUENCES)]
-    _table("texts.csv", ["text", "label"], [(word, "yes" if "ab" in word else "no") for word in words])
+    words = ["".join(g.choice(list("abc"), size=24)) for _ in range(SEQUENCES)]
+    _table("texts.csv", ["text", "label"], [(word, "yes" if "abba" in word else "no") for word in words])
     _write_lists(x, y, lengths)
     _write_shards(x, y)
 

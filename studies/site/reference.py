@@ -45,7 +45,7 @@ class Entry(NamedTuple):
     def summary(self) -> str:
         """The first sentence."""
         first = re.split(r"\n\s*\n|\n>>> ", self.doc, maxsplit=1)[0]
-        return " ".join(re.split(r"(?<=[.:])\s", first + " ", maxsplit=1)[0].split())
+        return " ".join(re.split(r"(?<=[.])\s", first + " ", maxsplit=1)[0].split())
 
 
 class Field(NamedTuple):
@@ -117,9 +117,18 @@ def field_text(entry: Entry, field: str) -> str:
     own = words.get(entry.name, {})
     said = own.get(field, "") if isinstance(own, dict) else ""
     general = words["words"].get(field, "")
-    if said or f"`{field}`" not in entry.doc:
-        return said or general
-    return "see above"
+    return said or _clause(entry.doc, field) or general
+
+
+def _clause(doc: str, field: str) -> str:
+    """The part of a docstring that explains a field, from one full stop or semicolon to the next.
+
+    >>> _clause("One line. `a` is first; `b` second. `c`: 3.", "b")
+    '`b` second'
+    """
+    words = " ".join(doc.partition("\n>>> ")[0].split())
+    found = [part for part in re.split(r"(?<=[^.])[.;]\s+", words + " ") if f"`{field}`" in part]
+    return found[0].strip() if found else ""
 
 
 @cache
