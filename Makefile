@@ -71,7 +71,7 @@ site: $(DOCS)
 	$(RUN) -m studies.site
 
 docs: $(READY)
-	$(RUN) -m benchmarks.docs
+	$(RUN) -m studies.docs
 
 clean:
 	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis
