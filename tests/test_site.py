@@ -54,7 +54,12 @@ def test_a_planted_broken_link_is_found_in_markdown(tmp_path, planted):
 
 @pytest.mark.parametrize(
     "planted",
-    ['<a href="nowhere.html">a</a>', '<a href="b.html#no">a</a>', '<img src="no.png">', '<a href="../outside.html">a</a>'],
+    [
+        '<a href="nowhere.html">a</a>',
+        '<a href="b.html#no">a</a>',
+        '<img src="no.png">',
+        '<a href="../outside.html">a</a>',
+    ],
 )
 def test_a_planted_broken_link_is_found_in_built_pages(tmp_path, planted):
     site = tmp_path / "site"
@@ -78,7 +83,9 @@ def test_what_a_page_would_load_from_elsewhere_is_found(tmp_path):
 def test_the_site_is_built_and_all_its_links_lead(tmp_path):
     pytest.importorskip("furo", reason="needs the extra docs")
     out = tmp_path / "site"
-    done = subprocess.run([sys.executable, "-m", "studies.site", "--out", out], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "studies.site", "--out", out], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (out / "searchindex.js").exists() and not links.foreign_in_pages(out)
     (out / "planted.html").write_text('<a href="nowhere.html">a</a>')
@@ -183,13 +190,18 @@ def test_every_public_name_has_words_and_an_example():
 
 
 def test_every_field_of_a_public_value_says_what_it_holds():
-    silent = [f"{e.label}.{f.name}" for e in ENTRIES for f in reference.fields(e.value) if not reference.field_text(e, f.name)]
+    silent = [
+        f"{e.label}.{f.name}" for e in ENTRIES for f in reference.fields(e.value) if not reference.field_text(e, f.name)
+    ]
     assert silent == []
 
 
 def test_labels_are_used_once_and_every_paper_has_a_page():
     assert len({e.label for e in ENTRIES}) == len(ENTRIES)
-    assert {page.folder for page in PAPER_PAGES} == {space.removeprefix("hc.") for space in reference.spaces()} - {"hc", "tasks"}
+    assert {page.folder for page in PAPER_PAGES} == {space.removeprefix("hc.") for space in reference.spaces()} - {
+        "hc",
+        "tasks",
+    }
     assert all((DOCS / f"papers/{page.folder}.md").exists() for page in PAPER_PAGES)
 
 

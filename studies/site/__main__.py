@@ -1,7 +1,7 @@
 """Build the site: gather its Markdown into one folder, let Sphinx make pages of it, and follow every link.
 
-    python -m studies.site                   # out/site/index.html
-    python -m studies.site --out elsewhere
+python -m studies.site                   # out/site/index.html
+python -m studies.site --out elsewhere
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ def main() -> None:
     files = [p for p in out.rglob("*") if p.is_file()]
     pages = sum(p.suffix == ".html" for p in files)
     size = spoken_bytes(sum(p.stat().st_size for p in files))
-    print(f"So: {out}/index.html, {pages} pages, {size}, in {time.perf_counter() - start:.0f} s; every link inside leads.")
+    print(
+        f"So: {out}/index.html, {pages} pages, {size}, in {time.perf_counter() - start:.0f} s; every link inside leads."
+    )
 
 
 if __name__ == "__main__":

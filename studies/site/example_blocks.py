@@ -1,6 +1,6 @@
 """Examples of the reference that stand outside docstrings: run them, and write what they print.
 
-    python -m studies.site.example_blocks docs/reference/examples/*.md     # record what every block prints now
+python -m studies.site.example_blocks docs/reference/examples/*.md     # record what every block prints now
 """
 
 from __future__ import annotations

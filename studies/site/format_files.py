@@ -25,7 +25,7 @@ __all__ = ["CALLS", "FORMATS", "MEASURED", "answer", "keys_of", "main"]
 
 FORMATS = Path(__file__).parents[2] / "docs/formats"
 SEQUENCES = 60
-SMALL = "--heads 1,2 --layers 1 --steps 20 --splits 2 --embed-dim 8 --width 8".split()
+SMALL = ["--heads", "1,2", "--layers", "1", "--steps", "20", "--splits", "2", "--embed-dim", "8", "--width", "8"]
 
 # Every file that `measure` reads, with the options that say how.
 MEASURED: dict[str, tuple[str, ...]] = {
@@ -48,34 +48,46 @@ CALLS: dict[str, list[str]] = {
     "tasks": [],
     "predict": ["structure.toml", "--layers", "2x8"],
     "advise": ["structure.toml"],
-    "build": "Wells --length 8 --eps 0.05 --out out/built".split(),
-    "sweep": "sweep.toml --store study --save best".split(),
+    "build": ["Wells", "--length", "8", "--eps", "0.05", "--out", "out/built"],
+    "sweep": ["sweep.toml", "--store", "study", "--save", "best"],
     "fit": ["study"],
     "report": ["study", "--out", "out/report"],
-    "probe": "LinearMax --layers 1x4+1x4 --length 4 --epochs 1 --save out/net.safetensors".split(),
-    "certify": "study --box -1,1 --seconds 2 --out out/worst".split(),
-    "shape": "135M --context 8192".split(),
+    "probe": ["LinearMax", "--layers", "1x4+1x4", "--length", "4", "--epochs", "1", "--save", "out/net.safetensors"],
+    "certify": ["study", "--box", "-1,1", "--seconds", "2", "--out", "out/worst"],
+    "shape": ["135M", "--context", "8192"],
     "lens": ["tiny-llama", "--text", "ab"],
-    "saturation": "tiny-llama --text text.txt --lengths 8,16 --samples 2".split(),
-    "compress": "tiny-llama --keep 0.5 --text text.txt --length 32 --tokens 512,256 --out out/small".split(),
-    "reproduce": "ssm:norms --out out/reproduce".split(),
+    "saturation": ["tiny-llama", "--text", "text.txt", "--lengths", "8,16", "--samples", "2"],
+    "compress": [
+        "tiny-llama",
+        "--keep",
+        "0.5",
+        "--text",
+        "text.txt",
+        "--length",
+        "32",
+        "--tokens",
+        "512,256",
+        "--out",
+        "out/small",
+    ],
+    "reproduce": ["ssm:norms", "--out", "out/reproduce"],
     "theory bound": [],
-    "theory collide": "Wells --length 16 --free 4".split(),
+    "theory collide": ["Wells", "--length", "16", "--free", "4"],
     "theory interpolate": ["pairs.npz"],
     "theory margin": ["selection.npz"],
-    "theory prompt": "prompt.npz --tokens 1 --starts 1".split(),
+    "theory prompt": ["prompt.npz", "--tokens", "1", "--starts", "1"],
     "theory allocate": [],
-    "ssm deepen": "system.json --max-entry 2 --out out/deep".split(),
-    "ssm flatten": "out/deep/system-deep.json --out out/flat".split(),
-    "ssm depth": "10 2 --modes 4".split(),
-    "ssm table": "system.json --depths 1,2".split(),
-    "ssm quantise": "system.json --bits 8".split(),
-    "ssm train": "--sizes 1x13 --clips 1 --seeds 1 --steps 4".split(),
-    "ssm export": "system.json --to sos --out out/sos".split(),
+    "ssm deepen": ["system.json", "--max-entry", "2", "--out", "out/deep"],
+    "ssm flatten": ["out/deep/system-deep.json", "--out", "out/flat"],
+    "ssm depth": ["10", "2", "--modes", "4"],
+    "ssm table": ["system.json", "--depths", "1,2"],
+    "ssm quantise": ["system.json", "--bits", "8"],
+    "ssm train": ["--sizes", "1x13", "--clips", "1", "--seeds", "1", "--steps", "4"],
+    "ssm export": ["system.json", "--to", "sos", "--out", "out/sos"],
     "demo": ["--out", "out/demo"],
     "doctor": [],
     "runs list": ["."],
-    "runs export": "study --out out/rows".split(),
+    "runs export": ["study", "--out", "out/rows"],
     "runs verify": ["study"],
     "runs repair": ["study"],
     "runs merge": ["out/merged", "study"],
@@ -121,7 +133,11 @@ def write_data() -> None:
     np.savez("ragged.npz", x=x, y=y, lengths=lengths)
     tokens = [(k, a, b, y[k]) for k in range(SEQUENCES) for a, b in x[k, : lengths[k]]]
     _table("long.csv", ["id", "a", "b", "y"], tokens)
-    _table("holes.csv", ["id", "a", "b", "y"], [(k, "" if i % 9 == 0 else a, b, t) for i, (k, a, b, t) in enumerate(tokens)])
+    _table(
+        "holes.csv",
+        ["id", "a", "b", "y"],
+        [(k, "" if i % 9 == 0 else a, b, t) for i, (k, a, b, t) in enumerate(tokens)],
+    )
     hours = np.arange(120)
     load = (np.sin(hours / 4) + 0.1 * g.normal(size=120)).round(3)
     _table("series.csv", ["hour", "load"], zip(hours, load, strict=True))
@@ -154,9 +170,13 @@ def write_theory() -> None:
 
     g = np.random.default_rng(0)
     np.savez("pairs.npz", x=g.normal(size=(4, 3, 2)).round(2), y=np.array([0, 1, 0, 1]))
-    np.savez("selection.npz", tokens=g.normal(size=(3, 4, 6)), queries=g.normal(size=(3, 6)), chosen=np.array([0, 1, 2]))
+    np.savez(
+        "selection.npz", tokens=g.normal(size=(3, 4, 6)), queries=g.normal(size=(3, 6)), chosen=np.array([0, 1, 2])
+    )
     weights = {name: g.normal(size=(4, 4)) / 2 for name in ("query", "key", "value")}
-    np.savez("prompt.npz", **weights, last=g.normal(size=4), contexts=g.normal(size=(2, 3, 4)), targets=g.normal(size=(2, 4)))
+    np.savez(
+        "prompt.npz", **weights, last=g.normal(size=4), contexts=g.normal(size=(2, 3, 4)), targets=g.normal(size=(2, 4))
+    )
     save_net(Transformer(Architecture(layers=((1, 2),), width=4), token_dim=1, seed=0), "net.safetensors")
 
 
@@ -166,13 +186,19 @@ def main() -> None:
     write_data()
     write_theory()
     Path("json").mkdir(exist_ok=True)
-    write_text("json/calls.json", json.dumps({words: {"arguments": given} for words, given in CALLS.items()}, indent=1) + "\n")
+    write_text(
+        "json/calls.json", json.dumps({words: {"arguments": given} for words, given in CALLS.items()}, indent=1) + "\n"
+    )
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(FORMATS, folder, dirs_exist_ok=True)
         os.chdir(folder)
         chosen = sys.argv[1:] or list(CALLS)
         for words, given in ((words, CALLS[words]) for words in chosen):
-            found = json.dumps(answer(words, given), indent=1, ensure_ascii=False).replace(folder, "FOLDER").replace(str(Path.home()), "~")
+            found = (
+                json.dumps(answer(words, given), indent=1, ensure_ascii=False)
+                .replace(folder, "FOLDER")
+                .replace(str(Path.home()), "~")
+            )
             write_text(FORMATS / f"json/{words.replace(' ', '-')}.json", found + "\n")
             print(words, len(found))
         shutil.copyfile("model.hc", FORMATS / "model.hc")

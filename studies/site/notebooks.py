@@ -125,7 +125,11 @@ def as_page(notebook: dict[str, Any], name: str) -> str:
             continue
         parts += [fenced(source, "text" if source.startswith("!") else "python")]
         parts += [_output(output) for output in cell["outputs"]]
-    parts += ["", f"This page is a notebook: {{download}}`{name}` runs as it stands, from its first cell to its last.", ""]
+    parts += [
+        "",
+        f"This page is a notebook: {{download}}`{name}` runs as it stands, from its first cell to its last.",
+        "",
+    ]
     return "\n".join(parts)
 
 

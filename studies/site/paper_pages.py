@@ -72,17 +72,29 @@ def _stated(page: PaperPage) -> str:
     found = [r for r in _statements() if r.source.paper in page.sources or r.code.startswith(home)]
     if not found:
         return ""
-    rows = [(_whose(r, page), escaped(r.says), r.status or "not stated", f"`{r.code.rpartition('.')[2]}`") for r in found]
+    rows = [
+        (_whose(r, page), escaped(r.says), r.status or "not stated", f"`{r.code.rpartition('.')[2]}`") for r in found
+    ]
     repaired = [r for r in found if r.status == "refuted here"]
     says = f"{len(found)} statements run as code"
     says += f"; false as published, with a counterexample: {len(repaired)}." if repaired else "."
     link = "[Hypotheses and the test of each](../theorems.md)."
-    return "\n".join(["## Statement by statement", "", f"{says} {link}", "", table(["statement", "says", "how it is known", "name"], rows)])
+    return "\n".join(
+        [
+            "## Statement by statement",
+            "",
+            f"{says} {link}",
+            "",
+            table(["statement", "says", "how it is known", "name"], rows),
+        ]
+    )
 
 
 def _whose(result: Result, page: PaperPage) -> str:
     name = escaped(result.source.name)
-    return name if result.source.paper in page.sources else f"{name} ({escaped(str(result.source).partition(' of ')[2])})"
+    return (
+        name if result.source.paper in page.sources else f"{name} ({escaped(str(result.source).partition(' of ')[2])})"
+    )
 
 
 def _compared(page: PaperPage) -> str:
@@ -90,9 +102,15 @@ def _compared(page: PaperPage) -> str:
     if not found:
         return ""
     rows = [row for entry in found for row in _rows(entry)]
-    intro = "Every published number that we know beside ours: [all tables and the rule of the verdicts](../reproduction.md)."
-    told = ["", "Statements without numbers, as they were measured:", "", *_statements_of(found)] if any(map(_claims, found)) else []
-    return "\n".join(["## Theirs beside ours", "", intro, "", table(["table", "run", "verdict", "how far"], rows), *told, ""])
+    intro = "Every published number that we know beside ours: [all tables, and the rule](../reproduction.md)."
+    told = (
+        ["", "Statements without numbers, as they were measured:", "", *_statements_of(found)]
+        if any(map(_claims, found))
+        else []
+    )
+    return "\n".join(
+        ["## Theirs beside ours", "", intro, "", table(["table", "run", "verdict", "how far"], rows), *told, ""]
+    )
 
 
 def _claims(entry: PageEntry) -> tuple[Stated, ...]:
@@ -102,7 +120,9 @@ def _claims(entry: PageEntry) -> tuple[Stated, ...]:
 def _statements_of(found: list[PageEntry]) -> list[str]:
     """What each statement says, whether it holds in what was measured, and what that was."""
     claims = [claim for entry in found for claim in _claims(entry)]
-    return [f"- *{'holds' if c.holds else 'does not hold'}*: {escaped(c.says)}. Here: {escaped(c.ours)}" for c in claims]
+    return [
+        f"- *{'holds' if c.holds else 'does not hold'}*: {escaped(c.says)}. Here: {escaped(c.ours)}" for c in claims
+    ]
 
 
 def _rows(entry: PageEntry) -> list[tuple[str, str, str, str]]:
@@ -120,7 +140,13 @@ def _again(page: PaperPage) -> str:
     found = [e for e in _entries() if page.tables and e.reproduction.paper == page.tables]
     if not found:
         return ""
-    rows = [(f"`headcount reproduce {e.reproduction.name} --quick`", *map(escaped, (e.reproduction.times[0], e.reproduction.times[2], e.reproduction.needs or "nothing"))) for e in found]
+    rows = [
+        (
+            f"`headcount reproduce {e.reproduction.name} --quick`",
+            *map(escaped, (e.reproduction.times[0], e.reproduction.times[2], e.reproduction.needs or "nothing")),
+        )
+        for e in found
+    ]
     head = ["command", "quick, two cores", "full size, one GPU", "needs"]
     return "\n".join(["## Make it again", "", table(head, rows)])
 

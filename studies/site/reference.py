@@ -217,7 +217,15 @@ def _entry(entry: Entry) -> str:
     parts = [f"({entry.label})=", f"## `{entry.space}.{entry.name}`", "", f"*{kind}* of `{home}`", ""]
     parts += [fenced(signature(entry)), as_markdown(entry.doc, link), ""]
     if named := fields(value):
-        rows = [(f"`{f.name}`", f"`{f.type or 'any'}`".replace("|", "\\|"), _shown(f.default), escaped(field_text(entry, f.name))) for f in named]
+        rows = [
+            (
+                f"`{f.name}`",
+                f"`{f.type or 'any'}`".replace("|", "\\|"),
+                _shown(f.default),
+                escaped(field_text(entry, f.name)),
+            )
+            for f in named
+        ]
         parts += [table(["field", "type and shape", "default", "what it holds"], rows)]
     if found := methods(value):
         parts += [table(["also has", ""], found)]
@@ -247,9 +255,7 @@ def _page(space: str) -> str:
 
 def index() -> str:
     """Every public name on one page."""
-    rows = [
-        (f"[`{space}.{e.name}`](#{e.label})", escaped(e.summary)) for space in spaces() for e in entries(space)
-    ]
+    rows = [(f"[`{space}.{e.name}`](#{e.label})", escaped(e.summary)) for space in spaces() for e in entries(space)]
     return "\n".join(["# Every public name", "", table(["name", "what it is"], rows)])
 
 
