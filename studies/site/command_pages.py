@@ -17,8 +17,8 @@ __all__ = ["command_page", "commands", "json_page"]
 
 DOCS = Path(__file__).parents[2] / "docs"
 ABOUT_COMMANDS = """\
-Every command takes `--json` ([what it prints](json.md)), ends with one sentence that begins *So:*, and says a mistake in
-one line with [exit code 2](../errors.md). This page is what `headcount COMMAND --help` prints."""
+Every command takes `--json` ([what it prints](json.md)), ends with one sentence that begins *So:*, and says a mistake
+in one line with [exit code 2](../errors.md). This page is what `headcount COMMAND --help` prints."""
 ABOUT_JSON = """\
 What `--json` prints, one call each, cut for reading: *...* stands for the rest of a list. The whole answers are in
 `docs/formats/json`; a test runs each call and compares the keys. Numbers that are not finite are `null`."""
