@@ -49,7 +49,6 @@ SPOKEN_BY_CLAIMS = (
     "papers/head_count/networks/log_mean.py",
     "papers/infoflow/advise.py",
     "papers/infoflow/prediction.py",
-    "papers/infoflow/remarks.py",
     "papers/lr_law/rate_page.py",
     "papers/ssm/depths.py",
     "report/page.py",

@@ -349,7 +349,7 @@ def _studied(part: str, data: str) -> Callable[[Setting], Measured]:
     """The refusal of a table whose networks are trained by a study that stands beside the package."""
 
     def run(setting: Setting) -> Measured:
-        command = f"python -m studies.head_count --only {part} --data DIR --out OUT"
+        command = f"python -m studies.head_count {part}"
         raise FileNotFoundError(f"a study of the checkout trains this table, `{command}`, on data of {data}")
 
     return run
