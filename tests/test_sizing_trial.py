@@ -17,7 +17,7 @@ from headcount.sizing.paired_difference import paired_differences, pooled_deviat
 from headcount.sizing.paired_trial import PairedTrial, TrialRows, grouped, recipe_of, run
 from headcount.sizing.windows import TokenWindows
 from headcount.training import Bank, Given, Member, train
-from headcount.training.window_batches import WindowsInOrder
+from headcount.training.windows_in_order import WindowsInOrder
 
 LAYERS = (LayerShape(4, 8, 2, 40), LayerShape(3, 6, 1, 24))
 SHAPE = ModelShape(LAYERS, embed_dim=16, vocab=11, wiring=BARE)

@@ -22,7 +22,7 @@ from headcount.nets.grouped import GroupedShape
 from headcount.sizing.model_shape import BARE, ModelShape
 from headcount.sizing.windows import TokenWindows
 from headcount.training import Given, Member, Recipe, Schedule, train
-from headcount.training.window_batches import WindowsInOrder
+from headcount.training.windows_in_order import WindowsInOrder
 
 SeedAndRate = tuple[int, float]
 
