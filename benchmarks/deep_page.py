@@ -1,7 +1,8 @@
-"""The part of docs/performance.md on deep and wide banks, from docs/data/deep_speed.json and docs/data/fuzz.json."""
+"""The part of docs/performance.md on deep and wide banks, from deep_speed.json and fuzz_by_backend.json in docs/data."""
 
 from __future__ import annotations
 
+from collections import Counter
 from statistics import median
 from typing import Any
 
@@ -42,7 +43,7 @@ cores, with all operations of a step counted as if no width or length were padde
 without being asked."""
 
 
-def deep_lines(run: dict[str, Any] | None, fuzz: list[dict[str, Any]] | None) -> list[str]:
+def deep_lines(run: dict[str, Any] | None, fuzz: dict[str, Any] | None) -> list[str]:
     """The race and the fuzz as Markdown; nothing where nothing was measured."""
     lines = []
     if run is not None:
@@ -207,25 +208,23 @@ def _kernels(run: dict[str, Any]) -> list[str]:
     return ["Microseconds of one gradient by kernel, the longest six:", "", *lines, ""] if lines else []
 
 
-def _fuzz(rows: list[dict[str, Any]]) -> list[str]:
-    done = [r for r in rows if "gap" in r]
-    beyond, lost = [r for r in done if r["beyond"]], [r for r in rows if "error" in r]
-    gaps = [r["gap"] for r in done]
-    members = sum(r["members"] for r in done)
-    finite = [gap for gap in gaps if gap != float("inf")]
+def _fuzz(run: dict[str, Any]) -> list[str]:
+    done = [r for r in run["rows"] if "gaps" in r]
+    beyond, lost = [r for r in done if r["beyond"]], [r for r in run["rows"] if "error" in r]
+    largest = [max(r["gaps"]) for r in done]
+    by = Counter((r["kind"], r["backend"]) for r in done)
+    ran = "; ".join(
+        f"{kind}: " + ", ".join(f"{backend} {n}" for (k, backend), n in sorted(by.items()) if k == kind)
+        for kind in run["asked"]
+    )
     lines = [
-        f"{len(done)} random banks ({members} members; one to three layers, lengths to 100, 12 heads, width 128),",
-        "every member's gradient by the way that is chosen (programs of warps where they hold the bank, else Triton's",
-        "kernels) against the plain bank in float64 (`python -m benchmarks.fuzz`).",
-        f"Not finite: {len(gaps) - len(finite)}. Largest gap of a bank, median over banks: {median(finite):.1e}.",
-        f"Beyond rounding: {len(beyond)} banks, {sum(r['beyond'] for r in beyond)} members, which the proof on a",
-        f"bank's first batch is there to catch. Could not run: {len(lost)}.",
+        f"{len(done)} random banks ({sum(len(r['gaps']) for r in done)} members; one to three layers, lengths to 100),",
+        "every member's gradient by the backend that ran against the plain bank in float64 (`python -m",
+        f"benchmarks.fuzz`; {run['on']}). By backend, drawn from all or inside what the CUDA programs hold: {ran}.",
+        f"Largest gap of a bank, median over banks: {median(largest):.1e}, largest {max(largest):.1e}. Half precision is",
+        "ill-conditioned in some banks: a member counts as beyond rounding where its gap is more than twice what random",
+        f"rounding of the plain bank does to it. Beyond rounding: {len(beyond)} banks,",
+        f"{sum(len(r['beyond']) for r in beyond)} members. Left to a slower backend by the check on the first batch:",
+        f"{sum(bool(r['left out in training']) for r in done)} banks. Could not run: {len(lost)}.",
     ]
-    lines += ["", *(f"- bank {r['bank']}: {r['error']}" for r in lost)] if lost else []
-    if any("shared memory" in r["error"] for r in lost):
-        lines += [
-            "",
-            "Those asked for more shared memory than there is (short sequences, many heads) and in training fell",
-        ]
-        lines += ["back with one line; the cut of heads counts that memory since."]
-    return lines
+    return lines + (["", *(f"- bank {r['bank']}: {r['error']}" for r in lost)] if lost else [])

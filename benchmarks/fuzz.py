@@ -21,7 +21,7 @@ import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -298,6 +298,12 @@ def summary(rows: list[dict[str, Any]], counts: dict[str, int]) -> str:
     return "\n".join(lines)
 
 
+def kept(rows: list[Any], counts: Mapping[str, int], on: str) -> str:
+    """The rows as one JSON file, a line for each bank."""
+    head = json.dumps({"command": "python -m benchmarks.fuzz", "on": on, "asked": counts})
+    return head[:-1] + ', "rows": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]}\n"
+
+
 def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
@@ -307,11 +313,11 @@ def main() -> None:
     ask.add_argument("--seconds", type=float, default=280.0)
     ask.add_argument("--rows", type=Path, required=True, help="a line for every bank; what is there is not done again")
     ask.add_argument("--keep", type=Path, help="only write what is there as one JSON file")
+    ask.add_argument("--on", default="", help="with --keep: date and device of the run")
     asked = ask.parse_args()
     counts = {"all": asked.all, "inside": asked.inside}
     if asked.keep:
-        kept = {"command": "python -m benchmarks.fuzz", "asked": counts, "rows": read(asked.rows)}
-        asked.keep.write_text(json.dumps(kept, indent=1) + "\n")
+        asked.keep.write_text(kept(read(asked.rows), counts, asked.on))
     else:
         run(asked.rows, counts, asked.processes, asked.seconds, asked.device)
     print(summary(read(asked.rows), counts))

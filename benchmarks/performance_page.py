@@ -1,7 +1,8 @@
-"""docs/performance.md and its picture, drawn from docs/data/bank_speed.json, deep_speed.json and fuzz.json.
+"""docs/performance.md and its picture, drawn from docs/data/bank_speed.json, deep_speed.json and
+fuzz_by_backend.json.
 
-python -m benchmarks.performance_page --add RUN.json       take a new run in: of bank_speed (with --deep or
-                                                           not) or fuzz
+python -m benchmarks.performance_page --add RUN.json       take a new run of bank_speed in (with --deep or
+                                                           not)
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from headcount.report.tabular import table_lines
 
 DOCS = Path(__file__).parent.parent / "docs"
 DATA, PAGE, PICTURE = DOCS / "data/bank_speed.json", DOCS / "performance.md", DOCS / "images/bank_speed.svg"
-DEEP_DATA, FUZZ_DATA = DOCS / "data/deep_speed.json", DOCS / "data/fuzz.json"
+DEEP_DATA, FUZZ_DATA = DOCS / "data/deep_speed.json", DOCS / "data/fuzz_by_backend.json"
 DECODERS_ON_GPU, AGAIN = DOCS / "data/decoder_speed.json", DOCS / "data/published_again.json"
 DECODERS_ON_CPU, PATIENCE = DOCS / "data/decoder_speed_cpu.json", DOCS / "data/patience.json"
 TITLES = {"cuda": "On a GPU", "cpu": "On a CPU"}
@@ -64,8 +65,8 @@ left: in float32 with heads of dimension 8 its backward made the whole step slow
 def add(file: Path) -> None:
     """Take one run's measurements in, in place of the last on that kind of device."""
     run = json.loads(file.read_text())
-    if isinstance(run, list) or "ratios" in run:  # the fuzz's banks, or the race of deep and wide banks
-        (FUZZ_DATA if isinstance(run, list) else DEEP_DATA).write_text(json.dumps(run, indent=1) + "\n")
+    if "ratios" in run:  # the race of deep and wide banks
+        DEEP_DATA.write_text(json.dumps(run, indent=1) + "\n")
         return
     whole = json.loads(DATA.read_text()) if DATA.exists() else {}
     if all(r["layers"] > 1 for r in run["cells"]):  # the group "two layers" by itself

@@ -65,8 +65,10 @@ def test_the_page_of_deep_banks_shows_ratios_failures_and_lost_banks():
         {"models": k, "rate": 1e6 / us, "microseconds": us, "bytes": 2**20} for k, us in ((64, 12), (512, 10))
     ]
     run["failed"] = [{**ours, "error": "no room"}]
-    bank = {"bank": 1, "members": 3, "gap": 1e-3, "beyond": 0}
-    text = "\n".join(deep_lines(run, [bank, {"bank": 2, "error": "lost"}]))
+    bank = {"kind": "all", "bank": 1, "gaps": [1e-3, 2e-3], "beyond": [1], "backend": "cuda", "left out in training": 0}
+    fuzz = {"on": "today, a GPU", "asked": {"all": 2}, "rows": [bank, {"kind": "all", "bank": 2, "error": "lost"}]}
+    text = "\n".join(deep_lines(run, fuzz))
+    assert "all: cuda 1." in text and "Beyond rounding: 1 banks,\n1 members" in text
     assert "| 60 | cuda | 60%, 4% | 20 (JAX vmap + scan) | 3.0 | to 4 digits |" in text
     assert "The slowest takes 20% more than the fastest" in text
     assert "no room" in text and "- bank 2: lost" in text and "Could not run: 1." in text
