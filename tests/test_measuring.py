@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from headcount.cli import main
 from headcount.measuring import Measurement, StudyPlan, measure, sequences
 from headcount.measuring.answer import SplitErrors, answer
 from headcount.measuring.baselines import _logistic, _ridge, fit_baseline, lost
-from headcount.measuring.contest import Clock, Contest
+from headcount.measuring.clock import Clock, OutOfTime
+from headcount.measuring.contest import Contest
 from headcount.measuring.contestants import (
     CONSTANT,
     FIRST_FED,
@@ -28,11 +30,11 @@ from headcount.measuring.contestants import (
 )
 from headcount.measuring.measure import one_thread
 from headcount.measuring.paired_ratios import compare, corrected
-from headcount.measuring.planning import seconds, steps_within
+from headcount.measuring.planning import Fitting, seconds, steps_within
 from headcount.measuring.preparing import prepare
 from headcount.measuring.searching import fit_network
 from headcount.measuring.splitting import outer_splits
-from headcount.measuring.zero_heads import MeanNetworks, fit_zero_heads
+from headcount.measuring.zero_heads import MeanNetworks, MeanSizes, fit_zero_heads
 from headcount.results import Study
 from studies.measure.simulated import NOISES, STUDIES, verdicts
 
@@ -115,11 +117,11 @@ def test_a_wide_table_has_units_for_every_place():
 def test_even_weights_stay_even_in_training():
     found = data()
     fold = prepare(found, outer_splits(found, 1)[0])
-    net = fit_network(FIRST_FED, fold, TINY, 60, seed=0).net
+    net = fit_network(FIRST_FED, fold, Fitting(TINY, 60)).net
     read = net.get_parameter("layer0.read.weight").detach()
     assert float(read[:16].abs().max()) == 0.0 < float(read[16:].abs().max())
     assert float(net.get_parameter("layer1.read.weight").detach()[:16].abs().min()) > 0.0
-    look = fit_network(network(1), fold, TINY, 60, seed=0).net.get_parameter("layer0.read.weight")
+    look = fit_network(network(1), fold, Fitting(TINY, 60)).net.get_parameter("layer0.read.weight")
     assert float(look[:16].detach().abs().min()) > 0.0
 
 
@@ -128,13 +130,13 @@ def test_zero_heads_learn_a_mean_of_tokens_that_no_line_does():
     found = sequences(x, (x**2).mean(axis=(1, 2)))
     fold = prepare(found, outer_splits(found, 1)[0])
     plan = StudyPlan(embed_dim=16, width=16, rates=(4e-3,))
-    zero, *_ = fit_zero_heads(fold, plan, 600, seed=0)
+    zero, *_ = fit_zero_heads(fold, Fitting(plan, 600))
     line = fit_baseline(FLATTENED, fold)
     assert lost(zero.outer, fold.outer, False) < 0.15 < 0.8 < lost(line.outer, fold.outer, False)
 
 
 def test_zero_heads_see_no_order_but_by_places_no_padding_and_are_one_bank_as_alone():
-    both = MeanNetworks.drawn(2, token_dim=2, letters=0, length=4, outputs=1, embed_dim=6, width=8, seed=0)
+    both = MeanNetworks.drawn(2, MeanSizes(2, 0, length=4, outputs=1, embed_dim=6, width=8), seed=0)
     x, present = torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(0)), torch.ones(3, 4, dtype=torch.bool)
     with torch.no_grad():
         alone = both.of([1])(x, present)
@@ -359,6 +361,34 @@ def test_a_busy_machine_gets_less_far_with_the_same_networks(tmp_path):
     for one, other in zip(busy, idle, strict=False):
         assert (one["contestant"], one["seed"], one["nmse"]) == (other["contestant"], other["seed"], other["nmse"])
     assert Measurement(busy).answer.verdict in (Measurement(idle).answer.verdict, "cannot say yet")
+
+
+def test_a_training_is_given_up_when_the_time_is_over():
+    passed = [0.0]
+
+    def now():
+        passed[0] += 1.0
+        return passed[0]
+
+    fold = prepare(data(), outer_splits(data(), 2)[0])
+    for fit in (partial(fit_network, network(1)), fit_zero_heads):
+        passed[0] = 0.0
+        clock = Clock(30.0, 0.0, now)
+        with pytest.raises(OutOfTime):
+            fit(fold, Fitting(TINY, 2000, look=clock.look))
+        assert passed[0] < 40
+        fit(fold, Fitting(TINY, 20))
+
+
+def test_a_busy_machine_keeps_more_time_for_the_page():
+    passed = {"wall": 0.0, "processor": 0.0}
+    clock = Clock(100.0, 0.0, lambda: passed["wall"], lambda: passed["processor"])
+    passed |= {"wall": 20.0, "processor": 20.0}
+    idle = clock.left
+    passed["processor"] = 5.0
+    assert clock.busy == 4 and idle - clock.left == pytest.approx(12) and not clock.fits(20.0)
+    passed["processor"] = 0.001
+    assert clock.left == pytest.approx(100 - 20 - 40)  # never more than two fifths
 
 
 def test_the_saved_network_is_the_one_that_the_inner_part_chose(tmp_path):

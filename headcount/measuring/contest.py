@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ from safetensors.torch import load_file, save_file
 
 from headcount.files import make_folder, whole
 from headcount.measuring.baselines import fit_baseline, lost
+from headcount.measuring.clock import Clock, OutOfTime
 from headcount.measuring.contestants import ZERO_HEADS, Contestant, without_attention
 from headcount.measuring.planning import (
     ALIVE,
     FIRST_SPLITS,
     FLOOR,
     SHORT,
+    Fitting,
     StudyPlan,
     first_turn,
     reckoned,
@@ -43,45 +45,8 @@ __all__ = ["Contest", "Say"]
 
 MEANING = 2  # part of every address: raise it when the contest itself changes
 USUAL_SPLITS = 5  # where neither a number nor a time is asked for
-WRITING = 0.04  # of the time given, kept for the page; and
-LEAST_WRITING = 0.5  # seconds of it
-RECENT = 6  # contestants that tell how fast the machine is now
 
 Say = Callable[[str], None]
-
-
-@dataclass
-class Clock:
-    """The time given in seconds (None: all there is), and how much slower than reckoned the latest contestants were.
-
-    >>> clock = Clock(100.0, began=0.0, now=lambda: 40.0)
-    >>> clock.fits(55.0), clock.fits(57.0)
-    (True, False)
-    >>> clock.took(reckoned=1.0, seconds=2.0)
-    >>> clock.fits(30.0)
-    False
-    """
-
-    budget: float | None
-    began: float
-    now: Callable[[], float] = time.monotonic
-    recent: list[tuple[float, float]] = field(default_factory=list)
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left, those for the page aside."""
-        if self.budget is None:
-            return math.inf
-        return self.began + self.budget - self.now() - max(LEAST_WRITING, WRITING * self.budget)
-
-    def took(self, reckoned: float, seconds: float) -> None:
-        """Hear what a contestant took."""
-        self.recent = [*self.recent[1 - RECENT :], (reckoned, seconds)]
-
-    def fits(self, seconds: float) -> bool:
-        """Whether one more of this reckoning ends in time."""
-        thought, real = (sum(pair[i] for pair in self.recent) for i in (0, 1))
-        return seconds * (real / thought if thought else 1.0) <= self.left
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +120,10 @@ class Contest:
         if not self.clock.fits(cost):
             return None
         start = self.clock.now()
-        row = self.trained(contestant, number, of)
+        try:
+            row = self.trained(contestant, number, of)
+        except OutOfTime:
+            return None
         if contestant.heads:  # what else is fitted is not reckoned by products
             self.clock.took(cost, self.clock.now() - start)
         journal.add(of, row)
@@ -173,21 +141,19 @@ class Contest:
     def trained(self, contestant: Contestant, number: int, of: dict[str, Any]) -> Row:
         """One contestant on one split, judged on the outer part."""
         fold = prepare(self.data, self.splits[number])
-        letters = len(self.data.letters)
+        letters, device = len(self.data.letters), self.device
+        way = Fitting(self.plan, self.steps, number, letters, address(of), device, self.clock.look)
         began = time.process_time()
         searched: Searched | None = None
         setting, parameters = None, 0
         if contestant == ZERO_HEADS:
-            predicted, setting, parameters = fit_zero_heads(fold, self.plan, self.steps, seed=number, letters=letters)
+            predicted, setting, parameters = fit_zero_heads(fold, way)
         elif contestant.heads:
-            searched = fit_network(
-                contestant, fold, self.plan, self.steps,
-                seed=number, letters=letters, digest=address(of), device=self.device,
-            )  # fmt: skip
+            searched = fit_network(contestant, fold, way)
             predicted, setting, parameters = searched.predicted, searched.setting, searched.net.shape.parameters
             self.keep(searched.net, of)
         else:
-            predicted = fit_baseline(contestant, fold, letters)
+            predicted = fit_baseline(contestant, fold, letters, self.clock.look)
         if predicted is None:
             return {"contestant": contestant.name, "status": "left out"}  # pyright: ignore
         level = lost(predicted.outer, fold.outer, fold.classes) / fold.constants[2]

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from headcount.measuring.contestants import network
 from headcount.measuring.fitted import FittedModel
 from headcount.measuring.measure import one_thread
-from headcount.measuring.planning import StudyPlan
+from headcount.measuring.planning import Fitting, StudyPlan
 from headcount.measuring.preparing import prepare
 from headcount.measuring.searching import fit_network
 from headcount.measuring.sequences import Sequences, padded, padded_letters
@@ -45,14 +45,9 @@ class _Estimator(BaseEstimator):
         )
         if len(plan.rates) == 1:
             plan = replace(plan, dropouts=plan.dropouts[:1])
-        letters = len(data.letters)
+        way = Fitting(plan, self.steps, self.random_state or 0, len(data.letters))
         with one_thread():
-            found = [
-                fit_network(
-                    network(h, self.layers), fold, plan, self.steps, seed=self.random_state or 0, letters=letters
-                )
-                for h in counts
-            ]
+            found = [fit_network(network(h, self.layers), fold, way) for h in counts]
         best = min(found, key=lambda one: one.predicted.inner)
         return FittedModel(best.net, fold.scale, classes, (), data.letters)
 

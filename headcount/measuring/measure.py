@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from headcount.measuring.contest import Clock, Contest, Say, facts, notes
+from headcount.measuring.clock import Clock
+from headcount.measuring.contest import Contest, Say, facts, notes
 from headcount.measuring.fitted import FittedModel
 from headcount.measuring.loading import load
 from headcount.measuring.measured_page import write_measured
@@ -63,7 +64,8 @@ def measure(
     (['report.html', 'curves.svg', 'study.json'], True)
     """
     check_device(device)
-    clock = Clock(budget, time.monotonic() if began is None else began)
+    start = time.monotonic() if began is None else began
+    clock = Clock(budget, start, used=time.process_time)
     given = _given(data, target, reading)
     asked = {"heads": None if heads is None else tuple(heads), "layers": layers, "steps": steps, "splits": splits}
     settled = replace(plan or StudyPlan(), **{name: value for name, value in asked.items() if value is not None})

@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from headcount.measuring import StudyPlan, measure
 from studies.measure.pool import Lane, Pool, read_rows
 from studies.measure.runs import PLAIN_STEPS, QUICK, PlainWay, Row, Run, asked, plain_rows
 from studies.measure.sets import PLANTED, REAL, BenchSet, sets_at
@@ -80,11 +81,21 @@ def _all(given: argparse.Namespace, here: Sequence[BenchSet], absent: Sequence[s
         fixed = [Run(one.name, steps=steps, draw=given.draw) for one in PLANTED]
         wanted = lambda rows: fixed  # noqa: E731
     until = time.monotonic() + given.seconds
+    print(f"a contest of 20 steps took {_warm():.1f} s", flush=True)
     with TemporaryDirectory() as folder:
         pool = Pool(given.kept, until, Path(folder), read_rows(given.kept))
         pool.run(_lanes(given), lambda rows: [run for run in wanted(rows) if run.set in names])
     left = [f"{run.set} ({run.form})" for run in wanted(pool.rows) if run.set in names and not pool.has(run)]
     print(f"{len(pool.rows)} rows in {given.kept}; left: {', '.join(left) or 'nothing'}")
+
+
+def _warm() -> float:
+    """Seconds of a first small contest, which compiles what the others find compiled."""
+    began = time.monotonic()
+    small = StudyPlan(heads=(1, 2), layers=1, steps=20, splits=2)
+    for one in (PLANTED[1], PLANTED[9]):  # tokens of numbers, and of letters
+        measure(one.make(), plan=small)
+    return time.monotonic() - began
 
 
 def _lanes(given: argparse.Namespace) -> list[Lane]:

@@ -59,8 +59,8 @@ first table is therefore of sets that the rules were tried on; only another draw
 """
 REAL_RULES = """Fixed before any of these sets but digits was run. A set has at most 64 tokens (longer series are cut
 into patches) and about 1,200 training sequences. Ours is asked at four minutes of one core, and, where it cannot say
-yet, at 500 seconds. The plain encoder (`plain.py`: torch alone, `nn.TransformerEncoderLayer`, the same widths, search, inner
-part and stopping rule; 1,500 steps, five splits, 1, 2, 4 and 8 heads in one and two layers, then 3 and 6 to judge
+yet, at 500 seconds. The plain encoder (`plain.py`: torch alone, `nn.TransformerEncoderLayer`, the same widths, search,
+inner part and stopping rule; 1,500 steps, five splits, 1, 2, 4 and 8 heads in one and two layers, then 3 and 6 to judge
 advice by) is trained on the same splits. Each side stands for itself by the network that the inner part prefers in a
 split.
 
