@@ -13,7 +13,7 @@ from typing import Any
 
 from headcount.files import whole
 from headcount.numerals import counted
-from studies.measure.bench import KEPT
+from studies.measure.bench import KEPT, LONGER, REAL_SECONDS
 from studies.measure.beside import NEAR, Beside, beside, mean_outer
 from studies.measure.picture import picture
 from studies.measure.pool import read_rows, write_rows
@@ -57,12 +57,12 @@ attention was not worth it there; as it stands now it is undecided in the quick 
 first table is therefore of sets that the rules were tried on; only another draw tests them.
 
 """
-REAL_RULES = """Fixed before any of these sets but digits was run. A set has at most 64 tokens (longer series are cut
-into patches) and about 1,200 training sequences. Ours is asked at four minutes of one core, and, where it cannot say
-yet, at 500 seconds. The plain encoder (`plain.py`: torch alone, `nn.TransformerEncoderLayer`, the same widths, search,
-inner part and stopping rule; 1,500 steps, five splits, 1, 2, 4 and 8 heads in one and two layers, then 3 and 6 to judge
-advice by) is trained on the same splits. Each side stands for itself by the network that the inner part prefers in a
-split.
+REAL_RULES = f"""Fixed before any of these sets but digits was run. A set has at most 64 tokens (longer series are cut
+into patches) and about 1,200 training sequences. Ours is asked for {REAL_SECONDS:g} seconds of one core, and, where it
+cannot say yet, for {LONGER:g}. The plain encoder (`plain.py`: torch alone, `nn.TransformerEncoderLayer`, the same
+widths, search, inner part and stopping rule; 1,500 steps, five splits, 1, 2, 4 and 8 heads in one and two layers, then
+3 and 6 to judge advice by) is trained on the same splits. Each side stands for itself by the network that the inner
+part prefers in a split.
 
 - *No worse*: the upper end of the 90% interval of ours over plain, on the splits of both, is at most 1.10. *Worse*: its
   lower end is above 1. *Wide*: neither; the splits do not tell.

@@ -17,7 +17,7 @@ from studies.measure.runs import Row, Run
 
 __all__ = ["Lane", "Pool", "described", "read_rows"]
 
-STARTING = 15.0  # seconds that a process may take beside its budget
+STARTING = 12.0  # seconds that a process may take beside its budget
 LOOPS = 4
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
@@ -77,7 +77,7 @@ class Pool:
 
         A plain encoder keeps the head counts that it has when it is ended.
         """
-        late = time.monotonic() + 1.1 * (run.budget or 0.0) + STARTING > self.until
+        late = time.monotonic() + 1.05 * (run.budget or 0.0) + STARTING > self.until
         going = [one.run for one in self.going]
         return not (late or self.has(run) or run in self.failed or run in going)
 

@@ -34,8 +34,8 @@ Row = dict[str, Any]  # Any: a line of JSON
 class Run:
     """A set and how it is asked about: by a budget of seconds or a number of steps; or plain encoders of `heads` on it.
 
-    >>> Run("wine", "ask", budget=240.0).form, Run("wine", "ask", steps=600, draw=1).form, Run("wine", "plain").form
-    ('240 s', 'quick, draw 1', 'plain')
+    >>> Run("wine", "ask", budget=220.0).form, Run("wine", "ask", steps=600, draw=1).form, Run("wine", "plain").form
+    ('220 s', 'quick, draw 1', 'plain')
     """
 
     set: str
@@ -114,7 +114,7 @@ def saved_gap(found: Measurement, data: Sequences, model: Path) -> Row | None:
     row = found.saved
     if row is None or not model.exists():
         return None
-    block = [one for one in found.study if one.get("layers") == row["layers"]]
+    block: list[Row] = [dict(one) for one in found.study if one.get("layers") == row["layers"]]
     least = min(float(one["inner"]) for one in block)
     fold = prepare(data, outer_splits(data)[row["seed"]])
     saved = load(model)
