@@ -42,6 +42,8 @@ def load(data: str | Path, how: Reading | None = None) -> Sequences:
     if path.suffix in (".csv", ".tsv", ".parquet", ".arrow", ".feather"):
         columns = read_csv(path) if path.suffix in (".csv", ".tsv") else read_parquet(path)
         return from_columns(columns, how, path.stem)
+    if path.suffix in (".gz", ".xz", ".bz2", ".zip", ".zst"):
+        raise ValueError(f"{path} is packed: unpack it first, for measure reads .npz, .csv, .parquet and safetensors")
     raise ValueError(f"{path} ends in {path.suffix or 'nothing'}; measure reads .npz, .csv, .parquet and safetensors")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from headcount.measuring.clock import Clock
-from headcount.measuring.contest import Contest, Say, facts, notes
+from headcount.measuring.contest import Contest, Say, facts, notes, quiet
 from headcount.measuring.fitted import FittedModel
 from headcount.measuring.loading import load
 from headcount.measuring.measured_page import write_measured
@@ -24,10 +24,6 @@ from headcount.measuring.tables import Reading
 from headcount.training.sweeps import check_device
 
 __all__ = ["measure"]
-
-
-def quiet(line: str) -> None:
-    """Say nothing."""
 
 
 def measure(
