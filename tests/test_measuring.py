@@ -396,7 +396,7 @@ def test_the_saved_network_is_the_one_that_the_inner_part_chose(tmp_path):
     attending = [row for row in found.study if row["attends"]]
     if found.answer.heads is not None:
         attending = [r for r in attending if r["standard"] and (r["heads"], r["depth"]) == found._advised]
-    assert found.saved["inner"] == min(row["inner"] for row in attending)
+    assert found.saved.inner == min(row["inner"] for row in attending)
     assert (tmp_path / "m.safetensors").exists()
 
 

@@ -106,7 +106,7 @@ class Answer:
         smallest = min(one.smallest for one in self.counts if one.layers == self.layers)
         return max((1 + self.tolerance) * smallest, smallest + FLOOR)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The fields, ready for JSON."""
         heads = self.heads_claim if self.worth else None
         return {

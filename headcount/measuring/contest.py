@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors.torch import load_file, save_file
@@ -15,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from headcount.files import make_folder, whole
 from headcount.measuring.baselines import fit_baseline, lost
 from headcount.measuring.clock import Clock, OutOfTime
-from headcount.measuring.contestants import ZERO_HEADS, Contestant, without_attention
+from headcount.measuring.contestants import ZERO_HEADS, Contestant, KeptNetwork, without_attention
 from headcount.measuring.planning import (
     ALIVE,
     FIRST_SPLITS,
@@ -135,14 +134,14 @@ class Contest:
             self.say(f"split {number + 1}, {contestant.name}: {row['nmse']:.3g}")
         return row
 
-    def address(self, contestant: Contestant, number: int) -> dict[str, Any]:
+    def address(self, contestant: Contestant, number: int) -> dict[str, object]:
         """Everything that determines a row."""
         plan = {k: v for k, v in self.plan.to_json().items() if k not in ("heads", "layers", "splits", "tolerance")}
         heads = list(contestant.heads)
         who = {"contestant": contestant.name, "heads": heads, "split": number, "steps": self.steps if heads else 0}
         return {**who, "data": self.data.digest, "plan": plan if heads else {}, "meaning": MEANING}
 
-    def trained(self, contestant: Contestant, number: int, of: dict[str, Any]) -> Row:
+    def trained(self, contestant: Contestant, number: int, of: dict[str, object]) -> Row:
         """One contestant on one split, judged on the outer part."""
         fold = prepare(self.data, self.splits[number])
         letters, device = len(self.data.letters), self.device
@@ -161,7 +160,7 @@ class Contest:
         if predicted is None:
             return {"contestant": contestant.name, "status": "left out"}  # pyright: ignore
         level = lost(predicted.outer, fold.outer, fold.classes) / fold.constants[2]
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "run": address(of),
             "contestant": contestant.name,
             "heads": max(contestant.heads, default=0),
@@ -186,23 +185,21 @@ class Contest:
             row |= {"lr": setting.lr, "weight_decay": setting.weight_decay, "dropout": setting.dropout}
         return row  # pyright: ignore
 
-    def keep(self, net: Encoder, of: dict[str, Any]) -> None:
+    def keep(self, net: Encoder, of: dict[str, object]) -> None:
         """Write a network beside its row."""
         path = self.folder / "networks" / f"{address(of)}.safetensors"
         make_folder(path.parent)
         with whole(path) as scratch:
             save_file({name: p.contiguous() for name, p in net.state_dict().items()}, scratch)
 
-    def network(self, row: dict[str, Any]) -> tuple[Encoder, Fold]:
-        """The network of a row, and the split it was trained on."""
-        heads = tuple(int(h) for h in row["layers"].split(" + "))
-        fold = prepare(self.data, self.splits[row["seed"]])
-        shape = shape_of(Contestant(row["contestant"], heads), fold, self.plan, len(self.data.letters))
-        net = shape.module()
-        net.load_state_dict(load_file(self.folder / "networks" / f"{row['run']}.safetensors"))
+    def network(self, kept: KeptNetwork) -> tuple[Encoder, Fold]:
+        """A network that was kept, and the split it was trained on."""
+        fold = prepare(self.data, self.splits[kept.split])
+        net = shape_of(kept.contestant, fold, self.plan, len(self.data.letters)).module()
+        net.load_state_dict(load_file(self.folder / "networks" / f"{kept.run}.safetensors"))
         return net.eval(), fold
 
-    def spec(self, stopped: str) -> dict[str, Any]:
+    def spec(self, stopped: str) -> dict[str, object]:
         """What is stored beside the rows: enough to say everything a year later."""
         return {
             "measured": True,

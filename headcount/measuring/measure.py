@@ -14,6 +14,7 @@ import torch
 
 from headcount.measuring.clock import Clock
 from headcount.measuring.contest import Contest, Say, facts, notes, quiet
+from headcount.measuring.contestants import KeptNetwork
 from headcount.measuring.fitted import FittedModel
 from headcount.measuring.loading import load
 from headcount.measuring.measured_page import write_measured
@@ -74,14 +75,14 @@ def measure(
         for line in notes(given, contest.splits[0]):
             say(line)
         found = Measurement(contest.run())
-        if model is not None and (row := found.saved) is not None:
-            saved_model(contest, row).save(model)
+        if model is not None and (kept := found.saved) is not None:
+            saved_model(contest, kept).save(model)
     return replace(found, files=write_measured(found, command=command))
 
 
-def saved_model(contest: Contest, row: dict[str, Any]) -> FittedModel:
-    """The network of a row with everything that it takes to read the user's units."""
-    net, fold = contest.network(row)
+def saved_model(contest: Contest, kept: KeptNetwork) -> FittedModel:
+    """A network of the contest with everything that it takes to read the user's units."""
+    net, fold = contest.network(kept)
     data = contest.data
     window = None if data.apart is None else data.x.shape[1]
     return FittedModel(net, fold.scale, data.classes, data.features, data.letters, window)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from headcount.measuring.answer import Answer, Conditions, answer
+from headcount.measuring.contestants import Contestant, KeptNetwork
 from headcount.measuring.paired_ratios import SplitErrors
 from headcount.notebook import html_table, html_words, within_columns
 from headcount.numerals import counted
@@ -120,7 +121,7 @@ class Measurement:
         """Why to read the numbers with care."""
         return tuple(filter(None, (self._memorised(), self._stopped(), self._sparse(), self._shallow())))
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """Everything found as one machine-readable value."""
         return {
             **self.answer.to_json(),
@@ -135,12 +136,16 @@ class Measurement:
         }
 
     @property
-    def saved(self) -> dict[str, Any] | None:
-        """The row of the network to keep: of the advised block, or of the best with attention, by the inner part."""
+    def saved(self) -> KeptNetwork | None:
+        """The network to keep: of the advised block, or of the best with attention, by the inner part."""
         rows: list[Any] = [row for row in self.study if row.get("attends")]
         if self.answer.heads is not None:
             rows = [r for r in rows if r["standard"] and (r["heads"], r["depth"]) == self._advised] or rows
-        return min(rows, key=lambda row: row["inner"], default=None)
+        best = min(rows, key=lambda row: row["inner"], default=None)
+        if best is None:
+            return None
+        heads = tuple(int(h) for h in best["layers"].split(" + "))
+        return KeptNetwork(best["run"], Contestant(best["contestant"], heads), best["seed"], best["inner"])
 
     @property
     def _advised(self) -> tuple[int | None, int | None]:

@@ -68,7 +68,7 @@ class Compared:
         """Both, the ratio and its interval."""
         return f"{self.one} has {self.ratio:.2g} times the error of {self.other}, [{self.low:.2g}, {self.high:.2g}]"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The fields, ready for JSON."""
         return {key: _finite(value) for key, value in asdict(self).items()}
 

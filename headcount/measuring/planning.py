@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from headcount.measuring.contestants import BOOSTING, FIRST_FED, WITHOUT, ZERO_HEADS, Contestant, network
 from headcount.measuring.splitting import MOST_SPLITS
@@ -93,7 +92,7 @@ class StudyPlan:
         epochs = max(1, round(steps / (samples // batch)))
         return Recipe(samples, inner, epochs, batch, evaluations=min(30, epochs))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The plan, ready for JSON."""
         return asdict(self)
 

@@ -111,14 +111,14 @@ def asked(run: Run, one: BenchSet) -> Row:
 
 def saved_gap(found: Measurement, data: Sequences, model: Path) -> Row | None:
     """The saved file's own error on the inner part it was chosen by, beside the least of its block's rows."""
-    row = found.saved
-    if row is None or not model.exists():
+    kept = found.saved
+    if kept is None or not model.exists():
         return None
-    block: list[Row] = [dict(one) for one in found.study if one.get("layers") == row["layers"]]
+    block: list[Row] = [dict(one) for one in found.study if one.get("contestant") == kept.contestant.name]
     least = min(float(one["inner"]) for one in block)
-    fold = prepare(data, outer_splits(data)[row["seed"]])
+    split = outer_splits(data)[kept.split]
+    fold, rows = prepare(data, split), split.inner
     saved = load(model)
-    rows = outer_splits(data)[row["seed"]].inner
     tokens = [data.x[i][: data.lengths[i]] for i in rows]
     if data.letters:
         tokens = [[data.letters[int(j) - 1] for j in one] for one in tokens]
