@@ -35,8 +35,9 @@ LEAST_SHOWN = 60.0  # seconds of a real set's run
 WITHIN = 0.2  # of a budget: how far over it a run may end
 INTRODUCTION = """# What `measure` says of data whose answer is known
 
-Written by `python -m studies.measure.page` from `docs/data/measure_bench.json` and `measure_simulated.json`; measured
-by `python -m studies.measure.bench` and `python -m studies.measure.simulated`.
+Written by `python -m studies.docs` from `docs/data/measure_bench.json` and `measure_simulated.json`; measured by
+`python -m studies.measure.bench`, whose rows `python -m studies.measure.page FILE` takes in, and by
+`python -m studies.measure.simulated`.
 
 The network asked about is a standard encoder: a linear embedding (or a table of letters), learnt positions, pre-norm
 attention and feed-forward with residuals, 48 wide throughout, read out from a class token. Zero heads are a
