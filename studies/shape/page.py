@@ -93,7 +93,7 @@ def answer(data: Path = DATA) -> str:
 
 def _lines(words: str, found: ShapeAnswer) -> str:
     rows = [(r["model"], r["heads"], r["why it differs"]) for r in found.beside()]
-    head = f"**{words[:1].upper() + words[1:]}.** {found.sentence}"
+    head = f"**{words[:1].upper() + words[1:]}.** {found.sentence} {found.compared}".rstrip()
     return "\n".join([head, "", *table_lines(("model in use", "heads", "how it differs"), rows), ""])
 
 
