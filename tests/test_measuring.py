@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 
 from headcount.cli import main
 from headcount.measuring import Measurement, StudyPlan, measure, sequences
-from headcount.measuring.answer import SplitErrors, answer
+from headcount.measuring.answer import Conditions, answer
 from headcount.measuring.baselines import _logistic, _ridge, fit_baseline, lost
-from headcount.measuring.contest import Clock, Contest
+from headcount.measuring.clock import Clock, OutOfTime
+from headcount.measuring.contest import Contest
 from headcount.measuring.contestants import (
     CONSTANT,
     FIRST_FED,
@@ -27,12 +29,12 @@ from headcount.measuring.contestants import (
     without_attention,
 )
 from headcount.measuring.measure import one_thread
-from headcount.measuring.paired_ratios import compare, corrected
-from headcount.measuring.planning import seconds, steps_within
+from headcount.measuring.paired_ratios import SplitErrors, compare, corrected
+from headcount.measuring.planning import Fitting, seconds, steps_within
 from headcount.measuring.preparing import prepare
 from headcount.measuring.searching import fit_network
 from headcount.measuring.splitting import outer_splits
-from headcount.measuring.zero_heads import MeanNetworks, fit_zero_heads
+from headcount.measuring.zero_heads import MeanNetworks, MeanSizes, fit_zero_heads
 from headcount.results import Study
 from studies.measure.simulated import NOISES, STUDIES, verdicts
 
@@ -115,11 +117,11 @@ def test_a_wide_table_has_units_for_every_place():
 def test_even_weights_stay_even_in_training():
     found = data()
     fold = prepare(found, outer_splits(found, 1)[0])
-    net = fit_network(FIRST_FED, fold, TINY, 60, seed=0).net
+    net = fit_network(FIRST_FED, fold, Fitting(TINY, 60)).net
     read = net.get_parameter("layer0.read.weight").detach()
     assert float(read[:16].abs().max()) == 0.0 < float(read[16:].abs().max())
     assert float(net.get_parameter("layer1.read.weight").detach()[:16].abs().min()) > 0.0
-    look = fit_network(network(1), fold, TINY, 60, seed=0).net.get_parameter("layer0.read.weight")
+    look = fit_network(network(1), fold, Fitting(TINY, 60)).net.get_parameter("layer0.read.weight")
     assert float(look[:16].detach().abs().min()) > 0.0
 
 
@@ -128,13 +130,13 @@ def test_zero_heads_learn_a_mean_of_tokens_that_no_line_does():
     found = sequences(x, (x**2).mean(axis=(1, 2)))
     fold = prepare(found, outer_splits(found, 1)[0])
     plan = StudyPlan(embed_dim=16, width=16, rates=(4e-3,))
-    zero, *_ = fit_zero_heads(fold, plan, 600, seed=0)
+    zero, *_ = fit_zero_heads(fold, Fitting(plan, 600))
     line = fit_baseline(FLATTENED, fold)
     assert lost(zero.outer, fold.outer, False) < 0.15 < 0.8 < lost(line.outer, fold.outer, False)
 
 
 def test_zero_heads_see_no_order_but_by_places_no_padding_and_are_one_bank_as_alone():
-    both = MeanNetworks.drawn(2, token_dim=2, letters=0, length=4, outputs=1, embed_dim=6, width=8, seed=0)
+    both = MeanNetworks.drawn(2, MeanSizes(2, 0, length=4, outputs=1, embed_dim=6, width=8), seed=0)
     x, present = torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(0)), torch.ones(3, 4, dtype=torch.bool)
     with torch.no_grad():
         alone = both.of([1])(x, present)
@@ -201,10 +203,10 @@ def test_more_layers_with_a_smaller_error_on_too_few_splits_are_named_beside_the
     zero = scores("zero heads", 0, [0.4, 0.41, 0.4, 0.42])
     one = scores("1 head", 1, [0.2, 0.21, 0.2, 0.2])
     deep = scores("1 head, 2 layers", 1, [0.1], depth=2)
-    found = answer([zero, one, deep], overlap=0.25)
+    found = answer([zero, one, deep])
     assert (found.heads, found.layers, found.missing) == (1, 1, "splits")
     assert "1 head in 2 layers had 0.1 against 0.2 on 1 split, which does not tell yet." in found.advice
-    alike = answer([zero, one, scores("1 head, 2 layers", 1, [0.197], depth=2)], overlap=0.25)
+    alike = answer([zero, one, scores("1 head, 2 layers", 1, [0.197], depth=2)])
     assert alike.deeper == "" and "2 layers" not in alike.advice
 
 
@@ -223,7 +225,7 @@ def test_no_sentence_is_said_against_its_own_table(seed, noise, splits):
     tested = (1, 2, 3, 4, 6, 8)
     levels = {h: 10 ** rng.uniform(-3, 0) for h in tested}
     counts = [scores(f"{h} heads", h, levels[h] * 10 ** rng.normal(0, noise, splits)) for h in tested]
-    found = answer([scores("zero heads", 0, 0.9 * np.ones(splits)), *counts], overlap=0.25)
+    found = answer([scores("zero heads", 0, 0.9 * np.ones(splits)), *counts])
     for count in found.counts:
         means = {one.heads: one.mean(one.outer) for one in counts}
         bound = max(1.25 * min(means.values()), min(means.values()) + 0.005)
@@ -237,19 +239,19 @@ def test_no_sentence_is_said_against_its_own_table(seed, noise, splits):
 def test_a_count_that_was_not_tried_stays_open_and_half_a_hundredth_of_the_constant_is_no_reason_for_a_head():
     zero = scores("zero heads", 0, [0.5, 0.52, 0.51])
     tried = [scores(f"{h} heads", h, [e, 1.02 * e, 0.99 * e]) for h, e in ((1, 0.3), (2, 0.1), (4, 0.004), (8, 0.003))]
-    (count,) = answer([zero, *tried], overlap=0.25, tested=(1, 2, 3, 4, 6, 8)).counts
+    (count,) = answer([zero, *tried], Conditions(tested=(1, 2, 3, 4, 6, 8))).counts
     assert (count.heads, count.low, count.high, count.untested) == (4, 3, 4, (3,))
-    (count,) = answer([zero, *tried], overlap=0.25, tested=(1, 2, 4, 8)).counts
+    (count,) = answer([zero, *tried], Conditions(tested=(1, 2, 4, 8))).counts
     assert (count.heads, count.low, count.high, count.best, count.hurts) == (4, 4, 4, 8, None)
 
 
 def test_more_heads_that_do_worse_are_named_and_the_last_count_tried_is_no_answer():
     zero = scores("zero heads", 0, [0.9, 0.92, 0.91])
     turned = [scores(f"{h} heads", h, [e, 1.01 * e, 0.99 * e]) for h, e in ((1, 0.5), (2, 0.02), (4, 0.05), (8, 0.2))]
-    found = answer([zero, *turned], overlap=0.25)
+    found = answer([zero, *turned])
     assert found.counts[0].hurts == 4 and "from 4 heads on it is larger again" in found.advice
     falling = [scores(f"{h} heads", h, [e, 1.01 * e, 0.99 * e]) for h, e in ((1, 0.5), (2, 0.3), (4, 0.1), (8, 0.02))]
-    found = answer([zero, *falling], overlap=0.25)
+    found = answer([zero, *falling])
     assert found.verdict == "worth it" and "The error still falls at 8 heads" in found.advice
     assert (found.heads_claim.word, found.missing, found.ask) == ("still falls", "heads", {"heads": "1-16"})
 
@@ -257,18 +259,18 @@ def test_more_heads_that_do_worse_are_named_and_the_last_count_tried_is_no_answe
 def test_a_contestant_given_up_after_three_splits_leaves_the_others_their_later_ones():
     zero = scores("zero heads", 0, [0.5, 0.52, 0.51, 0.5, 0.49])
     given_up, two = scores("1 head", 1, [0.4, 0.41, 0.4]), scores("2 heads", 2, [0.1, 0.11, 0.1, 0.12, 0.1])
-    found = answer([zero, given_up, two], overlap=0.25, complete=[0, 1, 2, 3, 4])
+    found = answer([zero, given_up, two], Conditions(complete=[0, 1, 2, 3, 4]))
     assert found.compared[0].splits == 5 and (found.heads, found.counts[0].low) == (2, 2)
-    half = answer([zero, given_up, two], overlap=0.25, complete=[0, 1, 2])
+    half = answer([zero, given_up, two], Conditions(complete=[0, 1, 2]))
     assert half.compared[0].splits == 3 and half.verdict == "worth it"
 
 
 def test_what_needs_no_attention_and_leaves_nothing_to_gain_is_said_to():
     zero = scores("zero heads", 0, [0.004, 0.001, 0.002])
     one = scores("1 head", 1, [0.003, 0.004, 0.001])
-    assert answer([zero, one], overlap=0.25).verdict == "not worth it"
+    assert answer([zero, one]).verdict == "not worth it"
     larger = [scores("zero heads", 0, [0.4, 0.1, 0.2]), scores("1 head", 1, [0.3, 0.4, 0.1])]
-    assert answer(larger, overlap=0.25).verdict == "cannot say yet"
+    assert answer(larger).verdict == "cannot say yet"
 
 
 def test_a_rare_class_is_counted_where_classes_are_uneven_and_not_where_all_are_small():
@@ -280,20 +282,20 @@ def test_a_rare_class_is_counted_where_classes_are_uneven_and_not_where_all_are_
 def test_what_more_steps_might_overturn_is_not_said():
     falling = scores("1 head", 1, [0.5] * 3, [0.5] * 3, [2.0] * 3)
     still = scores("zero heads", 0, [0.4, 0.41, 0.39])
-    assert answer([still, falling], overlap=0.25, steps=100).missing == "steps"
+    assert answer([still, falling], Conditions(steps=100)).missing == "steps"
     settled = scores("1 head", 1, [0.5, 0.51, 0.49])
-    assert answer([still, settled], overlap=0.25).verdict == "not worth it"
-    assert answer([still, falling], overlap=0.25, steps=100).ask == {"steps": 400}
+    assert answer([still, settled]).verdict == "not worth it"
+    assert answer([still, falling], Conditions(steps=100)).ask == {"steps": 400}
 
 
 def test_few_positives_one_split_and_nothing_to_learn_have_words_of_their_own():
     good = [scores("zero heads", 0, [0.4, 0.41, 0.39]), scores("1 head", 1, [0.2, 0.21, 0.19])]
-    assert answer(good, overlap=0.25, rarest=("yes", 17)).missing == "positives"
-    assert answer([scores("zero heads", 0, [0.4]), scores("1 head", 1, [0.1])], overlap=0.25).missing == "splits"
+    assert answer(good, Conditions(rarest=("yes", 17))).missing == "positives"
+    assert answer([scores("zero heads", 0, [0.4]), scores("1 head", 1, [0.1])]).missing == "splits"
     noise = [scores("zero heads", 0, [1.0, 1.01, 1.02]), scores("1 head", 1, [1.03, 1.0, 1.01])]
-    found = answer(noise, overlap=0.25)
+    found = answer(noise)
     assert found.verdict == "not worth it" and "better than a constant" in found.reason
-    assert answer((), overlap=0.25).verdict == "cannot say yet"
+    assert answer(()).verdict == "cannot say yet"
 
 
 def test_steps_follow_from_the_time_given_and_never_from_a_clock():
@@ -361,12 +363,40 @@ def test_a_busy_machine_gets_less_far_with_the_same_networks(tmp_path):
     assert Measurement(busy).answer.verdict in (Measurement(idle).answer.verdict, "cannot say yet")
 
 
+def test_a_training_is_given_up_when_the_time_is_over():
+    passed = [0.0]
+
+    def now():
+        passed[0] += 1.0
+        return passed[0]
+
+    fold = prepare(data(), outer_splits(data(), 2)[0])
+    for fit in (partial(fit_network, network(1)), fit_zero_heads):
+        passed[0] = 0.0
+        clock = Clock(30.0, 0.0, now)
+        with pytest.raises(OutOfTime):
+            fit(fold, Fitting(TINY, 2000, look=clock.look))
+        assert passed[0] < 40
+        fit(fold, Fitting(TINY, 20))
+
+
+def test_a_busy_machine_keeps_more_time_for_the_page():
+    passed = {"wall": 0.0, "processor": 0.0}
+    clock = Clock(100.0, 0.0, lambda: passed["wall"], lambda: passed["processor"])
+    passed |= {"wall": 20.0, "processor": 20.0}
+    idle = clock.left
+    passed["processor"] = 5.0
+    assert clock.busy == 4 and idle - clock.left == pytest.approx(12) and not clock.fits(20.0)
+    passed["processor"] = 0.001
+    assert clock.left == pytest.approx(100 - 20 - 40)  # never more than two fifths
+
+
 def test_the_saved_network_is_the_one_that_the_inner_part_chose(tmp_path):
     found = measure(data(), plan=TINY, store=tmp_path / "kept", model=tmp_path / "m.safetensors")
     attending = [row for row in found.study if row["attends"]]
     if found.answer.heads is not None:
         attending = [r for r in attending if r["standard"] and (r["heads"], r["depth"]) == found._advised]
-    assert found.saved["inner"] == min(row["inner"] for row in attending)
+    assert found.saved.inner == min(row["inner"] for row in attending)
     assert (tmp_path / "m.safetensors").exists()
 
 
@@ -436,7 +466,7 @@ def test_a_network_that_diverged_neither_stands_for_its_side_nor_stops_the_count
     broken = scores("4 heads", 4, [math.inf, 0.11, 0.1], [math.inf, 0.1, 0.1])
     good = scores("2 heads", 2, [0.1, 0.11, 0.1])
     zero = scores("zero heads", 0, [0.5, 0.52, 0.51])
-    found = answer([zero, good, broken], overlap=0.25)
+    found = answer([zero, good, broken])
     assert found.verdict == "worth it" and (found.heads, found.counts[0].best) == (2, 2)
     rows = tuple(
         {"contestant": one.name, "heads": one.heads, "depth": one.depth, "attends": one.attends,
@@ -447,7 +477,7 @@ def test_a_network_that_diverged_neither_stands_for_its_side_nor_stops_the_count
 
 
 def test_one_split_is_said_in_plain_json():
-    found = answer([scores("zero heads", 0, [0.4]), scores("1 head", 1, [0.1])], overlap=0.25)
+    found = answer([scores("zero heads", 0, [0.4]), scores("1 head", 1, [0.1])])
     assert json.loads(json.dumps(found.to_json(), allow_nan=False))["verdict"] == "cannot say yet"
 
 

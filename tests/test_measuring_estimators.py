@@ -82,3 +82,29 @@ def test_the_front_names_them_and_ragged_lists_letters_folds_and_searches_work()
     assert set(letters.predict(words)) <= {0, 1, 2}
     assert len(cross_val_score(make_pipeline(StandardScaler(), Regressor(1, **tiny)), x[:, :, 0], y, cv=2)) == 2
     assert GridSearchCV(Regressor(**tiny), {"heads": [1, 2]}, cv=2).fit(x, y).best_params_["heads"] in (1, 2)
+
+
+def test_ragged_objects_ids_and_missing_values_go_through_folds_searches_and_pipelines():
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import Pipeline
+
+    rng, tiny = np.random.default_rng(0), {**SMALL, "steps": 20}
+    y = np.arange(90) % 2
+    ragged = np.array([rng.standard_normal((2 + i % 4, 2)) for i in range(90)], dtype=object)
+    ids = [rng.integers(0, 7, 3 + i % 3).tolist() for i in range(90)]
+    for given in (ragged, list(ragged)):
+        assert np.isfinite(cross_val_score(Classifier(1, **tiny), given, y, cv=2, error_score="raise")).all()
+    piped = Pipeline([("model", Classifier(1, tokens="letters", **tiny))])
+    assert GridSearchCV(piped, {"model__layers": [1, 2]}, cv=2, error_score="raise").fit(ids, y).predict(ids).shape == (
+        90,
+    )
+    gaps = np.where(rng.random((90, 5, 2)) < 0.1, np.nan, rng.standard_normal((90, 5, 2)))
+    assert np.allclose(Classifier(1, **tiny).fit(gaps, y).predict_proba(gaps).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("wrong", [{"heads": 0}, {"heads": "many"}, {"layers": 0}, {"heads": 1.5}])
+def test_heads_and_layers_that_are_none_are_refused_by_name(wrong):
+    x, y = data()
+    name = next(iter(wrong))
+    with pytest.raises(ValueError, match=f"{name} must be a whole number of at least 1"):
+        Regressor(**{**SMALL, "heads": 1, **wrong}).fit(x, y)

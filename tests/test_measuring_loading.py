@@ -242,3 +242,14 @@ def test_arrays_carry_their_split(tmp_path):
     data = load(tmp_path / "mine.npz")
     assert outer_splits(data)[0].outer.tolist() == list(range(40, 60))
     assert data.digest != sequences(x, x.max(axis=(1, 2))).digest
+
+
+def test_objects_are_read_by_their_values_and_a_missing_target_is_named():
+    x = np.random.default_rng(0).standard_normal((60, 4, 2))
+    named = sequences(x, np.array(["a", "b"] * 30, dtype=object))
+    assert named.classes == ("a", "b")
+    ragged = np.empty(60, dtype=object)
+    ragged[:] = [one[: 2 + i % 3] for i, one in enumerate(x)]
+    assert sequences(ragged, x[:, 0, 0]).lengths.max() == 4
+    with pytest.raises(ValueError, match="target 1 is missing"):
+        sequences(x, np.array(["a", None] * 30, dtype=object))

@@ -97,6 +97,13 @@ def test_measure_takes_arrays_and_lists():
         hc.measure(x)
 
 
+def test_a_saved_model_is_as_open_to_others_as_any_file(tmp_path):
+    path = fitted()[3].save(tmp_path / "m.hc")
+    beside = tmp_path / "beside"
+    beside.touch()
+    assert path.stat().st_mode == beside.stat().st_mode
+
+
 def test_a_file_that_is_no_model_is_refused(tmp_path):
     (tmp_path / "m").write_bytes(b"no")
     with pytest.raises(ValueError, match="not a safetensors file"):

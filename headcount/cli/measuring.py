@@ -140,13 +140,13 @@ def apply(
 def _told(found: Measurement) -> list[str | Listing]:
     rows = [
         {
-            "contestant": row["name"],
-            found.words: f"{row['error']:.3g}",
-            "splits": f"{row['least']:.2g} to {row['most']:.2g}",
-            "wrong": None if row["error_rate"] is None else f"{row['error_rate']:.1%}",
-            "balanced": None if row["balanced_error"] is None else f"{row['balanced_error']:.1%}",
-            "weights": row["parameters"] or "-",
-            "": "<" if row["chosen"] else "",
+            "contestant": row.name,
+            found.words: f"{row.error:.3g}",
+            "splits": f"{row.least:.2g} to {row.most:.2g}",
+            "wrong": None if row.error_rate is None else f"{row.error_rate:.1%}",
+            "balanced": None if row.balanced_error is None else f"{row.balanced_error:.1%}",
+            "weights": row.parameters or "-",
+            "": "<" if row.chosen else "",
         }
         for row in found.by_contestant()
     ]

@@ -17,7 +17,7 @@ from headcount.refusals import nearest
 __all__ = ["predictions", "write_predictions"]
 
 
-def predictions(model: FittedModel, data: str | Path, sequence: str | None = None) -> list[dict[str, Any]]:
+def predictions(model: FittedModel, data: str | Path, sequence: str | None = None) -> list[dict[str, object]]:
     """A row for each sequence of a `.npz` with x or of a table, with the share of every class where there are classes.
 
     A table is read as the model's own was: windows, a wide row a sequence, or a long one by its column `sequence`.
@@ -35,7 +35,7 @@ def predictions(model: FittedModel, data: str | Path, sequence: str | None = Non
     return rows
 
 
-def write_predictions(rows: list[dict[str, Any]], path: Path) -> None:
+def write_predictions(rows: list[dict[str, object]], path: Path) -> None:
     """The rows as CSV, whole or not at all."""
     with whole(path) as scratch, Path(scratch).open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headcount.measuring.contestants import BOOSTING, CONSTANT, LAST_VALUE, POOLED, Contestant
+from headcount.measuring.planning import nothing
 from headcount.measuring.preparing import Fold
 from headcount.training.given import Part
 
@@ -18,7 +19,8 @@ __all__ = ["Predicted", "fit_baseline", "lost"]
 
 PENALTIES = (1e-4, 1e-2, 1.0, 100.0)  # of the squared weights, per sample; the best on the inner part
 WIDEST = 4000  # features of a linear model; wider ones are not fitted
-MOST_BOOSTED = 600  # features of trees
+MOST_BOOSTED = 2000  # features of trees; with more than
+WIDE_BOOSTED = 600  # of them, the larger rate alone
 TREES = 120  # at most; as many as are best on the inner part
 BOOSTING_RATES = (0.1, 0.3)
 
@@ -37,8 +39,11 @@ class Predicted:
     short: float
 
 
-def fit_baseline(contestant: Contestant, fold: Fold, letters: int = 0) -> Predicted | None:
+def fit_baseline(
+    contestant: Contestant, fold: Fold, letters: int = 0, look: Callable[[], None] = nothing
+) -> Predicted | None:
     """Fit to the training part, choose on the inner one, predict the outer one; None where the data are too wide."""
+    look()
     y = _columns(fold.training.y)
     if contestant == CONSTANT:
         constant = np.log(np.maximum(y.mean(axis=0), 1e-12)) if fold.classes else y.mean(axis=0)
@@ -48,7 +53,7 @@ def fit_baseline(contestant: Contestant, fold: Fold, letters: int = 0) -> Predic
         inner = lost(fold.last[0], fold.inner, classes=False)
         return Predicted(fold.last[1], inner, inner)
     if contestant == BOOSTING:
-        return _boosted(fold, letters)
+        return _boosted(fold, letters, look)
     features = _pooled if contestant == POOLED else _flat
     if features(fold.training, letters).shape[1] > WIDEST:
         return None
@@ -129,7 +134,7 @@ def _logistic(x: np.ndarray, y: np.ndarray, penalty: float) -> Model:
     return lambda new: new @ w + c
 
 
-def _boosted(fold: Fold, letters: int) -> Predicted | None:
+def _boosted(fold: Fold, letters: int, look: Callable[[], None]) -> Predicted | None:
     """scikit-learn's boosted trees on all tokens and their mean: rate and number of trees chosen on the inner part."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
@@ -138,7 +143,8 @@ def _boosted(fold: Fold, letters: int) -> Predicted | None:
         return None
     y = _columns(fold.training.y)
     best = Predicted(np.zeros((0, 0)), np.inf, np.inf)
-    for rate in BOOSTING_RATES:
+    for rate in BOOSTING_RATES if three[0].shape[1] <= WIDE_BOOSTED else BOOSTING_RATES[-1:]:
+        look()
         if fold.classes:
             trees = HistGradientBoostingClassifier(learning_rate=rate, max_iter=_trees(y), early_stopping=False)  # pyright: ignore[reportArgumentType]
             trees.fit(three[0], y.argmax(axis=1))

@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors.torch import load_file, save_file
 
 from headcount.files import make_folder, whole
 from headcount.measuring.baselines import fit_baseline, lost
-from headcount.measuring.contestants import ZERO_HEADS, Contestant, without_attention
+from headcount.measuring.clock import Clock, OutOfTime
+from headcount.measuring.contestants import ZERO_HEADS, Contestant, KeptNetwork, without_attention
 from headcount.measuring.planning import (
     ALIVE,
     FIRST_SPLITS,
     FLOOR,
     SHORT,
+    Fitting,
     StudyPlan,
     first_turn,
     reckoned,
@@ -39,49 +40,16 @@ from headcount.results.store import address
 from headcount.results.study import Row
 from headcount.training.bank_jobs import environment
 
-__all__ = ["Contest", "Say"]
+__all__ = ["Contest", "Say", "facts", "notes", "quiet"]
 
 MEANING = 2  # part of every address: raise it when the contest itself changes
 USUAL_SPLITS = 5  # where neither a number nor a time is asked for
-WRITING = 0.04  # of the time given, kept for the page; and
-LEAST_WRITING = 0.5  # seconds of it
-RECENT = 6  # contestants that tell how fast the machine is now
 
 Say = Callable[[str], None]
 
 
-@dataclass
-class Clock:
-    """The time given in seconds (None: all there is), and how much slower than reckoned the latest contestants were.
-
-    >>> clock = Clock(100.0, began=0.0, now=lambda: 40.0)
-    >>> clock.fits(55.0), clock.fits(57.0)
-    (True, False)
-    >>> clock.took(reckoned=1.0, seconds=2.0)
-    >>> clock.fits(30.0)
-    False
-    """
-
-    budget: float | None
-    began: float
-    now: Callable[[], float] = time.monotonic
-    recent: list[tuple[float, float]] = field(default_factory=list)
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left, those for the page aside."""
-        if self.budget is None:
-            return math.inf
-        return self.began + self.budget - self.now() - max(LEAST_WRITING, WRITING * self.budget)
-
-    def took(self, reckoned: float, seconds: float) -> None:
-        """Hear what a contestant took."""
-        self.recent = [*self.recent[1 - RECENT :], (reckoned, seconds)]
-
-    def fits(self, seconds: float) -> bool:
-        """Whether one more of this reckoning ends in time."""
-        thought, real = (sum(pair[i] for pair in self.recent) for i in (0, 1))
-        return seconds * (real / thought if thought else 1.0) <= self.left
+def quiet(line: str) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +123,10 @@ class Contest:
         if not self.clock.fits(cost):
             return None
         start = self.clock.now()
-        row = self.trained(contestant, number, of)
+        try:
+            row = self.trained(contestant, number, of)
+        except OutOfTime:
+            return None
         if contestant.heads:  # what else is fitted is not reckoned by products
             self.clock.took(cost, self.clock.now() - start)
         journal.add(of, row)
@@ -163,35 +134,33 @@ class Contest:
             self.say(f"split {number + 1}, {contestant.name}: {row['nmse']:.3g}")
         return row
 
-    def address(self, contestant: Contestant, number: int) -> dict[str, Any]:
+    def address(self, contestant: Contestant, number: int) -> dict[str, object]:
         """Everything that determines a row."""
         plan = {k: v for k, v in self.plan.to_json().items() if k not in ("heads", "layers", "splits", "tolerance")}
         heads = list(contestant.heads)
         who = {"contestant": contestant.name, "heads": heads, "split": number, "steps": self.steps if heads else 0}
         return {**who, "data": self.data.digest, "plan": plan if heads else {}, "meaning": MEANING}
 
-    def trained(self, contestant: Contestant, number: int, of: dict[str, Any]) -> Row:
+    def trained(self, contestant: Contestant, number: int, of: dict[str, object]) -> Row:
         """One contestant on one split, judged on the outer part."""
         fold = prepare(self.data, self.splits[number])
-        letters = len(self.data.letters)
+        letters, device = len(self.data.letters), self.device
+        way = Fitting(self.plan, self.steps, number, letters, address(of), device, self.clock.look)
         began = time.process_time()
         searched: Searched | None = None
         setting, parameters = None, 0
         if contestant == ZERO_HEADS:
-            predicted, setting, parameters = fit_zero_heads(fold, self.plan, self.steps, seed=number, letters=letters)
+            predicted, setting, parameters = fit_zero_heads(fold, way)
         elif contestant.heads:
-            searched = fit_network(
-                contestant, fold, self.plan, self.steps,
-                seed=number, letters=letters, digest=address(of), device=self.device,
-            )  # fmt: skip
+            searched = fit_network(contestant, fold, way)
             predicted, setting, parameters = searched.predicted, searched.setting, searched.net.shape.parameters
             self.keep(searched.net, of)
         else:
-            predicted = fit_baseline(contestant, fold, letters)
+            predicted = fit_baseline(contestant, fold, letters, self.clock.look)
         if predicted is None:
             return {"contestant": contestant.name, "status": "left out"}  # pyright: ignore
         level = lost(predicted.outer, fold.outer, fold.classes) / fold.constants[2]
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "run": address(of),
             "contestant": contestant.name,
             "heads": max(contestant.heads, default=0),
@@ -216,23 +185,21 @@ class Contest:
             row |= {"lr": setting.lr, "weight_decay": setting.weight_decay, "dropout": setting.dropout}
         return row  # pyright: ignore
 
-    def keep(self, net: Encoder, of: dict[str, Any]) -> None:
+    def keep(self, net: Encoder, of: dict[str, object]) -> None:
         """Write a network beside its row."""
         path = self.folder / "networks" / f"{address(of)}.safetensors"
         make_folder(path.parent)
         with whole(path) as scratch:
             save_file({name: p.contiguous() for name, p in net.state_dict().items()}, scratch)
 
-    def network(self, row: dict[str, Any]) -> tuple[Encoder, Fold]:
-        """The network of a row, and the split it was trained on."""
-        heads = tuple(int(h) for h in row["layers"].split(" + "))
-        fold = prepare(self.data, self.splits[row["seed"]])
-        shape = shape_of(Contestant(row["contestant"], heads), fold, self.plan, len(self.data.letters))
-        net = shape.module()
-        net.load_state_dict(load_file(self.folder / "networks" / f"{row['run']}.safetensors"))
+    def network(self, kept: KeptNetwork) -> tuple[Encoder, Fold]:
+        """A network that was kept, and the split it was trained on."""
+        fold = prepare(self.data, self.splits[kept.split])
+        net = shape_of(kept.contestant, fold, self.plan, len(self.data.letters)).module()
+        net.load_state_dict(load_file(self.folder / "networks" / f"{kept.run}.safetensors"))
         return net.eval(), fold
 
-    def spec(self, stopped: str) -> dict[str, Any]:
+    def spec(self, stopped: str) -> dict[str, object]:
         """What is stored beside the rows: enough to say everything a year later."""
         return {
             "measured": True,

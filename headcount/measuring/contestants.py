@@ -8,7 +8,9 @@ from importlib.util import find_spec
 from headcount.measuring.sequences import Sequences
 from headcount.numerals import counted
 
-__all__ = ["CONSTANT", "FIRST_FED", "WITHOUT", "ZERO_HEADS", "Contestant", "network", "without_attention"]
+__all__ = [
+    "CONSTANT", "FIRST_FED", "WITHOUT", "ZERO_HEADS", "Contestant", "KeptNetwork", "network", "without_attention",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,16 @@ class Contestant:
     def standard(self) -> bool:
         """Whether it is the block with so many heads in every layer."""
         return self.attends and len(set(self.heads)) == 1
+
+
+@dataclass(frozen=True)
+class KeptNetwork:
+    """A trained network by the address of its row: whose it is, of which split, and its error on the inner part."""
+
+    run: str
+    contestant: Contestant
+    split: int
+    inner: float
 
 
 def network(heads: int, layers: int = 1) -> Contestant:

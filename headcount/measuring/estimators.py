@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from headcount.measuring.contestants import network
 from headcount.measuring.fitted import FittedModel
 from headcount.measuring.measure import one_thread
-from headcount.measuring.planning import StudyPlan
+from headcount.measuring.planning import Fitting, StudyPlan
 from headcount.measuring.preparing import prepare
 from headcount.measuring.searching import fit_network
 from headcount.measuring.sequences import Sequences, padded, padded_letters
@@ -22,6 +24,7 @@ from headcount.measuring.splitting import Split
 __all__ = ["Classifier", "Regressor"]
 
 APART = 50  # samples from which a sixth is held out to choose by; fewer are all trained on
+ARRAYS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": "allow-nan"}
 AUTO = (1, 2, 4, 8)  # head counts among which the inner part chooses
 
 
@@ -37,6 +40,9 @@ class _Estimator(BaseEstimator):
         self.rates, self.tokens, self.pooling, self.random_state = rates, tokens, pooling, random_state
 
     def _fitted(self, X: Any, y: np.ndarray, classes: tuple[Any, ...]) -> FittedModel:
+        if self.heads != "auto":
+            _at_least_one("heads", self.heads, " or 'auto'")
+        _at_least_one("layers", self.layers)
         data = self._sequences(X, y, classes)
         split = _inner(len(data), self.random_state or 0)
         fold, counts = prepare(data, split), AUTO if self.heads == "auto" else (self.heads,)
@@ -45,14 +51,9 @@ class _Estimator(BaseEstimator):
         )
         if len(plan.rates) == 1:
             plan = replace(plan, dropouts=plan.dropouts[:1])
-        letters = len(data.letters)
+        way = Fitting(plan, self.steps, self.random_state or 0, len(data.letters))
         with one_thread():
-            found = [
-                fit_network(
-                    network(h, self.layers), fold, plan, self.steps, seed=self.random_state or 0, letters=letters
-                )
-                for h in counts
-            ]
+            found = [fit_network(network(h, self.layers), fold, way) for h in counts]
         best = min(found, key=lambda one: one.predicted.inner)
         return FittedModel(best.net, fold.scale, classes, (), data.letters)
 
@@ -73,11 +74,14 @@ class _Estimator(BaseEstimator):
                 raise ValueError(f"X holds {len(X)} sequences and y {len(y)} targets")
             return list(X), None if y is None else np.asarray(y)
         if y is None:
-            return np.asarray(validate_data(self, X, reset=reset, allow_nd=True, dtype=np.float64)), None
-        checked: Any = validate_data(
-            self, X, y, reset=reset, allow_nd=True, ensure_min_samples=2, dtype=np.float64, **how
-        )
+            return np.asarray(validate_data(self, X, reset=reset, **ARRAYS)), None
+        checked: Any = validate_data(self, X, y, reset=reset, ensure_min_samples=2, **ARRAYS, **how)
         return checked
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a missing value counts as the mean, and a token shows which
+        return tags
 
     def _seen(self, X: Any) -> Any:
         check_is_fitted(self, "model_")
@@ -131,9 +135,15 @@ class Classifier(ClassifierMixin, _Estimator):
         return self.model_.predict_proba(x)
 
 
+def _at_least_one(name: str, value: Any, other: str = "") -> None:
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1{other}, got {value!r}")
+
+
 def _is_ragged(X: Any) -> bool:
-    """Whether X is a list of sequences that no array holds."""
-    if not isinstance(X, list | tuple) or not len(X) or np.ndim(X[0]) == 0:
+    """Whether X is a list, or an array of objects, of sequences that no array of numbers holds."""
+    objects = isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
+    if not (objects or isinstance(X, list | tuple)) or not len(X) or np.ndim(X[0]) == 0:
         return False
     return len({np.shape(one) for one in X}) > 1
 

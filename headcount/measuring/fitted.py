@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from safetensors.torch import save_file
+from safetensors.torch import save as tensor_bytes
 from torch import Tensor, nn
 
 from headcount.files import whole
@@ -113,7 +113,7 @@ class FittedModel:
         }
         with whole(path) as scratch:
             weights = {name: p.contiguous() for name, p in self.net.state_dict().items()}
-            save_file(weights, scratch, {KEY: json.dumps(about)})
+            scratch.write_bytes(tensor_bytes(weights, {KEY: json.dumps(about)}))  # as open to others as the folder says
         return path
 
     def export(self, path: str | Path) -> Path:

@@ -42,6 +42,8 @@ def load(data: str | Path, how: Reading | None = None) -> Sequences:
     if path.suffix in (".csv", ".tsv", ".parquet", ".arrow", ".feather"):
         columns = read_csv(path) if path.suffix in (".csv", ".tsv") else read_parquet(path)
         return from_columns(columns, how, path.stem)
+    if path.suffix in (".gz", ".xz", ".bz2", ".zip", ".zst"):
+        raise ValueError(f"{path} is packed: unpack it first, for measure reads .npz, .csv, .parquet and safetensors")
     raise ValueError(f"{path} ends in {path.suffix or 'nothing'}; measure reads .npz, .csv, .parquet and safetensors")
 
 
@@ -113,8 +115,8 @@ def _from_folder(folder: Path, how: Reading) -> Sequences:
     return from_arrays(_joined(shards, files), how, folder.name)
 
 
-def _joined(shards: list[dict[str, np.ndarray]], files: list[Path]) -> dict[str, Any]:
-    joined: dict[str, Any] = {"x": [], "y": []}
+def _joined(shards: list[dict[str, np.ndarray]], files: list[Path]) -> dict[str, list[Any]]:
+    joined: dict[str, list[Any]] = {"x": [], "y": []}
     for shard, file in zip(shards, files, strict=True):
         refuse_unknown(shard, KEYS, file.name)
         for key in ("x", "y"):
@@ -125,14 +127,14 @@ def _joined(shards: list[dict[str, np.ndarray]], files: list[Path]) -> dict[str,
                 raise ValueError(f"{file.name}: either every file has {key} or none")
         many = _many(shard, file.name)
         joined["x"] += many["x"]
-        joined["y"] += list(many["y"])
+        joined["y"] += many["y"]
         for key in ("groups", "split"):
             if key in shard:
                 joined.setdefault(key, []).extend(many[key])
     return joined
 
 
-def _many(shard: dict[str, np.ndarray], name: str) -> dict[str, Any]:
+def _many(shard: dict[str, np.ndarray], name: str) -> dict[str, list[Any]]:
     """A shard as lists; one whose y is a single number is one sequence."""
     if shard["y"].size == 1:
         shard = {"x": shard["x"][None], **{key: value.reshape(1) for key, value in shard.items() if key != "x"}}
@@ -141,7 +143,7 @@ def _many(shard: dict[str, np.ndarray], name: str) -> dict[str, Any]:
     if len(x) != len(shard["y"]):
         raise ValueError(f"{name}: x holds {len(x)} sequences and y {len(shard['y'])} targets")
     cut = [one[:count] for one, count in zip(x, counts, strict=True)]
-    return {"x": cut, "y": shard["y"], **{key: list(shard.get(key, ())) for key in ("groups", "split")}}
+    return {"x": cut, "y": list(shard["y"]), **{key: list(shard.get(key, ())) for key in ("groups", "split")}}
 
 
 def _from_function(text: str, how: Reading) -> Sequences:

@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
-from headcount.measuring.contest import Clock, Contest, Say, facts, notes
+from headcount.measuring.clock import Clock
+from headcount.measuring.contest import Contest, Say, facts, notes, quiet
+from headcount.measuring.contestants import KeptNetwork
 from headcount.measuring.fitted import FittedModel
 from headcount.measuring.loading import load
 from headcount.measuring.measured_page import write_measured
@@ -23,10 +25,6 @@ from headcount.measuring.tables import Reading
 from headcount.training.sweeps import check_device
 
 __all__ = ["measure"]
-
-
-def quiet(line: str) -> None:
-    """Say nothing."""
 
 
 def measure(
@@ -63,7 +61,8 @@ def measure(
     (['report.html', 'curves.svg', 'study.json'], True)
     """
     check_device(device)
-    clock = Clock(budget, time.monotonic() if began is None else began)
+    start = time.monotonic() if began is None else began
+    clock = Clock(budget, start, used=time.process_time)
     given = _given(data, target, reading)
     asked = {"heads": None if heads is None else tuple(heads), "layers": layers, "steps": steps, "splits": splits}
     settled = replace(plan or StudyPlan(), **{name: value for name, value in asked.items() if value is not None})
@@ -76,14 +75,14 @@ def measure(
         for line in notes(given, contest.splits[0]):
             say(line)
         found = Measurement(contest.run())
-        if model is not None and (row := found.saved) is not None:
-            saved_model(contest, row).save(model)
+        if model is not None and (kept := found.saved) is not None:
+            saved_model(contest, kept).save(model)
     return replace(found, files=write_measured(found, command=command))
 
 
-def saved_model(contest: Contest, row: dict[str, Any]) -> FittedModel:
-    """The network of a row with everything that it takes to read the user's units."""
-    net, fold = contest.network(row)
+def saved_model(contest: Contest, kept: KeptNetwork) -> FittedModel:
+    """A network of the contest with everything that it takes to read the user's units."""
+    net, fold = contest.network(kept)
     data = contest.data
     window = None if data.apart is None else data.x.shape[1]
     return FittedModel(net, fold.scale, data.classes, data.features, data.letters, window)

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from headcount.measuring.answer import Answer, SplitErrors, answer
+from headcount.measuring.answer import Answer, Conditions, answer
+from headcount.measuring.contestants import Contestant, KeptNetwork
+from headcount.measuring.paired_ratios import SplitErrors
 from headcount.notebook import html_table, html_words, within_columns
 from headcount.numerals import counted
 from headcount.results import Study
@@ -17,6 +19,23 @@ from headcount.results import Study
 __all__ = ["Measurement"]
 
 MEMORISED = 2.0  # an outer error this many times the training error is memory, not a pattern
+
+
+@dataclass(frozen=True)
+class ContestantLine:
+    """A contestant's error over splits, the smallest and the largest, and what it costs; None where that is unknown."""
+
+    name: str
+    error: float
+    least: float
+    most: float
+    splits: int
+    chosen: bool
+    training: float | None
+    error_rate: float | None
+    balanced_error: float | None
+    parameters: int | None
+    cpu_seconds: float | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +59,7 @@ class Measurement:
         return within_columns(f"<Measurement of {self.study.name!r}: {self.answer.advice}>")
 
     def _repr_html_(self) -> str:
-        lines = [(row["name"], row["error"], row["splits"], row["parameters"]) for row in self.by_contestant()]
+        lines = [(row.name, row.error, row.splits, row.parameters) for row in self.by_contestant()]
         picture = self.files.get("curves.svg", "")
         return html_words(self.answer.advice) + picture + html_table(("", self.words, "splits", "parameters"), lines)
 
@@ -62,17 +81,18 @@ class Measurement:
         """Worth it, not worth it, or cannot say yet; heads and layers."""
         spec = self.study.spec
         rarest = spec.get("rarest") if spec.get("uneven", True) else None
-        return answer(
-            self.scores,
+        plan = spec.get("plan", {})
+        held = Conditions(
             overlap=spec.get("overlap", 0.25),
             complete=spec.get("complete"),
             steps=spec.get("steps", 0),
             most_splits=spec.get("most_splits", 10),
             rarest=None if rarest is None else (rarest[0], rarest[1]),
-            tolerance=spec.get("plan", {}).get("tolerance", 0.25),
-            tested=tuple(spec.get("plan", {}).get("heads", ())),
+            tolerance=plan.get("tolerance", 0.25),
+            tested=tuple(plan.get("heads", ())),
             entering=spec.get("entering", ""),
         )
+        return answer(self.scores, held)
 
     @property
     def advice(self) -> str:
@@ -92,7 +112,7 @@ class Measurement:
                 found.setdefault(one.depth, {})[one.heads] = one.mean(one.outer)
         return {depth: dict(sorted(row.items())) for depth, row in sorted(found.items())}
 
-    def by_contestant(self) -> list[dict[str, Any]]:
+    def by_contestant(self) -> list[ContestantLine]:
         """A line for each contestant: its error, the smallest and the largest, and what it costs."""
         return [self._line(one) for one in self.scores]
 
@@ -101,7 +121,7 @@ class Measurement:
         """Why to read the numbers with care."""
         return tuple(filter(None, (self._memorised(), self._stopped(), self._sparse(), self._shallow())))
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """Everything found as one machine-readable value."""
         return {
             **self.answer.to_json(),
@@ -116,46 +136,48 @@ class Measurement:
         }
 
     @property
-    def saved(self) -> dict[str, Any] | None:
-        """The row of the network to keep: of the advised block, or of the best with attention, by the inner part."""
+    def saved(self) -> KeptNetwork | None:
+        """The network to keep: of the advised block, or of the best with attention, by the inner part."""
         rows: list[Any] = [row for row in self.study if row.get("attends")]
         if self.answer.heads is not None:
             rows = [r for r in rows if r["standard"] and (r["heads"], r["depth"]) == self._advised] or rows
-        return min(rows, key=lambda row: row["inner"], default=None)
+        best = min(rows, key=lambda row: row["inner"], default=None)
+        if best is None:
+            return None
+        heads = tuple(int(h) for h in best["layers"].split(" + "))
+        return KeptNetwork(best["run"], Contestant(best["contestant"], heads), best["seed"], best["inner"])
 
     @property
     def _advised(self) -> tuple[int | None, int | None]:
         return self.answer.heads, self.answer.layers
 
-    def _line(self, one: SplitErrors) -> dict[str, Any]:
-        rows: list[Any] = [row for row in self.study if row["contestant"] == one.name]  # pyright: ignore
+    def _line(self, one: SplitErrors) -> ContestantLine:
+        rows = [row for row in self.study if row.get("contestant") == one.name]
         outer = list(one.outer.values())
 
         def middle(name: str) -> float | None:
-            values = [row[name] for row in rows if row.get(name) is not None]
+            values = [row[name] for row in rows if row.get(name) is not None]  # pyright: ignore
             return float(np.mean(values)) if values else None
 
-        return {
-            "name": one.name,
-            "heads": one.heads,
-            "layers": one.depth,
-            "error": one.mean(one.outer),
-            "least": min(outer),
-            "most": max(outer),
-            "splits": len(outer),
-            "chosen": one.standard and (one.heads, one.depth) == self._advised,
-            "training": middle("train_nmse") if one.depth else None,
-            "error_rate": middle("error_rate"),
-            "balanced_error": middle("balanced_error"),
-            "parameters": rows[0].get("parameters") or None,
-            "cpu_seconds": middle("cpu_seconds"),
-        }
+        return ContestantLine(
+            name=one.name,
+            error=one.mean(one.outer),
+            least=min(outer),
+            most=max(outer),
+            splits=len(outer),
+            chosen=one.standard and (one.heads, one.depth) == self._advised,
+            training=middle("train_nmse") if one.depth else None,
+            error_rate=middle("error_rate"),
+            balanced_error=middle("balanced_error"),
+            parameters=rows[0].get("parameters") or None,
+            cpu_seconds=middle("cpu_seconds"),
+        )
 
     def _memorised(self) -> str:
-        chosen = next((line for line in self.by_contestant() if line["chosen"]), None)
-        if chosen is None or not chosen["training"] or chosen["error"] < MEMORISED * chosen["training"]:
+        chosen = next((line for line in self.by_contestant() if line.chosen), None)
+        if chosen is None or not chosen.training or chosen.error < MEMORISED * chosen.training:
             return ""
-        errors = f"{chosen['training']:.2g} on what was trained on and {chosen['error']:.2g} on what was not"
+        errors = f"{chosen.training:.2g} on what was trained on and {chosen.error:.2g} on what was not"
         return f"the advised block has {errors}: part of it is memory"
 
     def _stopped(self) -> str:

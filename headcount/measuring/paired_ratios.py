@@ -1,18 +1,51 @@
-"""Two contestants on the same splits: the ratio of their errors, with an interval that knows that splits overlap."""
+"""Contestants on the same splits: the ratio of two errors, with an interval that knows that splits overlap."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["CONFIDENCE", "Compared", "compare", "corrected"]
+__all__ = ["CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "corrected", "geometric_mean"]
 
 CONFIDENCE = 0.9  # a twentieth on either side
 LEAST = 1e-12  # an error below this share of the constant's is exact but for rounding
+
+
+@dataclass(frozen=True)
+class SplitErrors:
+    """A contestant's errors by split: on the outer part, on the inner part, and there after a quarter of the steps."""
+
+    name: str
+    heads: int
+    depth: int
+    attends: bool
+    standard: bool
+    outer: Mapping[int, float]
+    inner: Mapping[int, float]
+    short: Mapping[int, float]
+
+    def mean(self, splits: Iterable[int]) -> float:
+        """The geometric mean of the outer error over these splits."""
+        return geometric_mean(self.outer[s] for s in splits)
+
+    def further(self, split: int) -> float:
+        """What the outer error would be if four times the steps brought as much again as the last four times did."""
+        before = self.short[split] if math.isfinite(self.short[split]) else self.inner[split]
+        gain = min(1.0, max(self.inner[split], LEAST) / max(before, LEAST))
+        return max(self.outer[split], LEAST) * gain
+
+
+def geometric_mean(errors: Iterable[float]) -> float:
+    """exp of the mean logarithm, exact errors counted as the least there is.
+
+    >>> round(geometric_mean([0.1, 0.4]), 9)
+    0.2
+    """
+    return math.exp(float(np.mean([math.log(max(one, LEAST)) for one in errors])))
 
 
 @dataclass(frozen=True)
@@ -35,7 +68,7 @@ class Compared:
         """Both, the ratio and its interval."""
         return f"{self.one} has {self.ratio:.2g} times the error of {self.other}, [{self.low:.2g}, {self.high:.2g}]"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The fields, ready for JSON."""
         return {key: _finite(value) for key, value in asdict(self).items()}
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from headcount.measuring.contestants import BOOSTING, FIRST_FED, WITHOUT, ZERO_HEADS, Contestant, network
 from headcount.measuring.splitting import MOST_SPLITS
 from headcount.refusals import at_least, at_least_one
 from headcount.training import Recipe
 
-__all__ = ["StudyPlan", "TrainingSetting", "first_turn", "seconds", "second_turn", "steps_within", "third_turn"]
+__all__ = [
+    "Fitting", "StudyPlan", "TrainingSetting", "first_turn", "nothing", "second_turn", "seconds", "steps_within",
+    "third_turn",
+]  # fmt: skip
 
 RUNGS = (100, 200, 400, 600, 800, 1100, 1500, 2000, 3000, 4500, 6000)  # steps that a time to keep to chooses among
 USUAL = 1500  # steps, where no time is to be kept
@@ -89,9 +92,29 @@ class StudyPlan:
         epochs = max(1, round(steps / (samples // batch)))
         return Recipe(samples, inner, epochs, batch, evaluations=min(30, epochs))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The plan, ready for JSON."""
         return asdict(self)
+
+
+def nothing() -> None:
+    """Look at no clock."""
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How networks are fitted to a split: the plan, its steps, a seed, the letters of a table, a digest, a device.
+
+    `look` is called now and then while they are trained, and may raise where there is no time left.
+    """
+
+    plan: StudyPlan
+    steps: int
+    seed: int = 0
+    letters: int = 0
+    digest: str = ""
+    device: str = "cpu"
+    look: Callable[[], None] = nothing
 
 
 def first_turn(plan: StudyPlan, baselines: tuple[Contestant, ...] = WITHOUT) -> tuple[Contestant, ...]:

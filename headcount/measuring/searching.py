@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from headcount.measuring.baselines import Predicted
 from headcount.measuring.contestants import Contestant
-from headcount.measuring.planning import FINALISTS, SHORT, StudyPlan, TrainingSetting
+from headcount.measuring.planning import FINALISTS, SHORT, Fitting, StudyPlan, TrainingSetting
 from headcount.measuring.preparing import Fold
 from headcount.nets.standard import Encoder, EncoderShape
 from headcount.training import Given, Member, train
@@ -68,20 +68,10 @@ def evened(net: Encoder, heads: Sequence[int]) -> Encoder:
     return net
 
 
-def fit_network(
-    contestant: Contestant,
-    fold: Fold,
-    plan: StudyPlan,
-    steps: int,
-    *,
-    seed: int,
-    letters: int = 0,
-    digest: str = "",
-    device: str = "cpu",
-) -> Searched:
+def fit_network(contestant: Contestant, fold: Fold, way: Fitting) -> Searched:
     """Train every setting for a quarter of the steps and the best two to the end; the inner part chooses each time."""
-    rule = _Rule(contestant, fold, plan, shape_of(contestant, fold, plan, letters), seed, digest, device)
-    settings = plan.settings
+    rule = _Rule(contestant, fold, way, shape_of(contestant, fold, way.plan, way.letters))
+    settings, steps = way.plan.settings, way.steps
     tried = rule.trained(settings, max(10, steps // SHORT)) if len(settings) > 1 else []
     best = sorted(tried, key=lambda one: one.predicted.inner)[:FINALISTS]
     finals = rule.trained([one.setting for one in best] or settings, steps)
@@ -96,11 +86,8 @@ def fit_network(
 class _Rule:
     contestant: Contestant
     fold: Fold
-    plan: StudyPlan
+    way: Fitting
     shape: EncoderShape
-    seed: int
-    digest: str
-    device: str
 
     def trained(self, settings: Sequence[TrainingSetting], steps: int) -> list[Searched]:
         """A bank for every dropout; losses on the inner part, nothing predicted yet."""
@@ -110,13 +97,19 @@ class _Rule:
         return found
 
     def _bank(self, shape: EncoderShape, settings: list[TrainingSetting], steps: int) -> list[Searched]:
-        fold = self.fold
-        given = Given(self.digest, shape.positions, shape.token_dim)
-        members = [Member(given, shape, seed=self.seed, lr=one.lr, weight_decay=one.weight_decay) for one in settings]
-        recipe = self.plan.recipe(len(fold.training), len(fold.inner), steps)
-        start = [evened(shape.module(self.seed), self.contestant.heads) for _ in members]
+        fold, way = self.fold, self.way
+        given = Given(way.digest, shape.positions, shape.token_dim)
+        members = [Member(given, shape, seed=way.seed, lr=one.lr, weight_decay=one.weight_decay) for one in settings]
+        recipe = way.plan.recipe(len(fold.training), len(fold.inner), steps)
+        start = [evened(shape.module(way.seed), self.contestant.heads) for _ in members]
+
+        def look(steps: int) -> None:
+            way.look()
+
         data = fold.parts.resident
-        outcome = train(members, recipe, device=self.device, data=data, start=start, compiled=True)
+        outcome = train(
+            members, recipe, device=way.device, data=data, start=start, on_progress=look, compiled=True
+        )  # fmt: skip
         inner = [np.inf if row["nmse"] is None or row["nmse"] != row["nmse"] else row["nmse"] for row in outcome.rows]
         nets = [outcome.net(k).float().cpu().eval() for k in range(len(members))]
         nothing = np.zeros((0, 0))

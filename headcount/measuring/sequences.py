@@ -120,6 +120,7 @@ def sequences(
     ValueError: every target is 0: there is nothing to learn
     """
     letters, said = (), ()
+    x = list(x) if isinstance(x, np.ndarray) and x.dtype == object else x  # ragged ones
     if _are_letters(x, tokens):
         values, counts, letters = padded_letters(x, lengths)
         said = _letters_said(x, letters)
@@ -188,12 +189,27 @@ def padded_letters(
 
 
 def _targets(y: Any, count: int, longest: int) -> np.ndarray:
-    target = np.asarray(y)
+    target = _natural(y)
     if target.ndim not in (1, 2) or len(target) != count:
         raise ValueError(f"there are {count} sequences, so y must be ({count},) numbers, got shape {target.shape}")
     if target.ndim == 2 and target.shape[1] == longest > 2:
         raise ValueError(f"y has {longest} values a sequence, one per token: measure predicts one answer per sequence")
     return target
+
+
+def _natural(y: Any) -> np.ndarray:
+    """Targets as an array of the type that its values have, where they came as objects.
+
+    >>> _natural(np.array(["a", "b"], dtype=object)).dtype.kind, _natural(np.array([1, 2.5], dtype=object)).dtype.kind
+    ('U', 'f')
+    """
+    array = np.asarray(y)
+    if array.dtype.kind != "O":
+        return array
+    gone = next((i for i, value in enumerate(array.ravel().tolist()) if value is None or value != value), None)
+    if gone is not None:
+        raise ValueError(f"target {gone} is missing ({array.ravel()[gone]}): leave sequences without a target out")
+    return np.array(array.tolist())
 
 
 def _held_out(split: Any, count: int) -> np.ndarray:
@@ -263,7 +279,7 @@ def _refuse_infinite(tokens: np.ndarray, counts: np.ndarray) -> tuple[str, ...]:
         i, t, k = (int(place) for place in np.argwhere(bad)[0])
         where = f"the first in sequence {i}, token {t}, feature {k}"
         raise ValueError(
-            f"{int(bad.sum())} of {tokens.size} values of x are infinite, {where}; fill or drop them first"
+            f"{int(bad.sum())} of {tokens.size} values of x are infinite, {where}; as NaN they count as missing"
         )
     missing = np.isnan(tokens)
     if missing.all():
@@ -280,7 +296,8 @@ def _target(y: np.ndarray, kind: str | None) -> tuple[np.ndarray, tuple[Any, ...
         raise ValueError(f"kind must be regression or classification, got {kind!r}")
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         place = int(np.argwhere(~np.isfinite(y))[0][0])
-        raise ValueError(f"{int((~np.isfinite(y)).sum())} targets are NaN or infinite, the first in sequence {place}")
+        bad = f"{int((~np.isfinite(y)).sum())} targets are NaN or infinite, the first in sequence {place}"
+        raise ValueError(f"{bad}: leave sequences without a target out")
     if y.dtype.kind not in "fiubUS":
         raise ValueError(f"y must hold numbers or names of classes, got values of type {y.dtype}")
     said: tuple[str, ...] = ()

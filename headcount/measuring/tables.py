@@ -64,7 +64,8 @@ def read_csv(path: Path) -> Columns:
         between = delimiter(text)
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=between))
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise ValueError(f"{path} is not a CSV file in UTF-8: {problem}") from None
+        again = f"`iconv -f latin1 -t utf-8 {path.name}` makes one of Latin-1"
+        raise ValueError(f"{path} is not a CSV file in UTF-8: {problem}; {again}") from None
     rows = [row for row in rows if row]
     if len(rows) < 2:
         raise ValueError(f"{path} holds {len(rows)} lines; a header and rows are needed")
@@ -122,7 +123,8 @@ def from_columns(columns: Columns, how: Reading, name: str) -> Sequences:
     for option in ("target", "sequence", "group", "split"):
         column = getattr(how, option)
         if column is not None and column not in columns:
-            raise ValueError(f"`{option}`: {name} has no column {column!r}; {nearest(column, columns)}")
+            known = nearest(column, columns)
+            raise ValueError(f"`{option}`: {name} has no column {column!r}; {known}; name one as `{option}`")
     if how.window is not None:
         return _series(columns, how, name)
     if how.sequence is None:

@@ -13,15 +13,27 @@ from torch import Tensor
 from torch.nn.functional import gelu
 
 from headcount.measuring.baselines import Predicted
-from headcount.measuring.planning import FINALISTS, SHORT, StudyPlan, TrainingSetting
+from headcount.measuring.planning import FINALISTS, SHORT, Fitting, TrainingSetting
 from headcount.measuring.preparing import Fold
 from headcount.training.given import Part
 
-__all__ = ["MeanNetworks", "fit_zero_heads"]
+__all__ = ["MeanNetworks", "MeanSizes", "fit_zero_heads"]
 
 WARM = 0.05  # of the steps
 EVALUATIONS = 30
 BETAS, SMALL = (0.9, 0.999), 1e-8
+
+
+@dataclass(frozen=True)
+class MeanSizes:
+    """Features of a token (0 of a letter), letters, tokens, outputs, and the widths of state and feed-forward."""
+
+    token_dim: int
+    letters: int
+    length: int
+    outputs: int
+    embed_dim: int
+    width: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +42,7 @@ class MeanNetworks:
 
     No norm stands before the mean, so that a mean of tokens, or of any feed-forward of them, is exact.
 
-    >>> nets = MeanNetworks.drawn(2, token_dim=3, letters=0, length=5, outputs=1, embed_dim=4, width=8, seed=0)
+    >>> nets = MeanNetworks.drawn(2, MeanSizes(token_dim=3, letters=0, length=5, outputs=1, embed_dim=4, width=8), 0)
     >>> nets(torch.zeros(6, 5, 3), torch.ones(6, 5, dtype=torch.bool)).shape, nets.parameters
     (torch.Size([2, 6, 1]), 161)
     """
@@ -38,18 +50,7 @@ class MeanNetworks:
     weights: dict[str, Tensor]
 
     @classmethod
-    def drawn(
-        cls,
-        count: int,
-        *,
-        token_dim: int,
-        letters: int,
-        length: int,
-        outputs: int,
-        embed_dim: int,
-        width: int,
-        seed: int,
-    ) -> MeanNetworks:
+    def drawn(cls, count: int, of: MeanSizes, seed: int) -> MeanNetworks:
         """K copies of one start, as torch starts linear maps and tables."""
         generator = torch.Generator().manual_seed(seed)
 
@@ -59,11 +60,12 @@ class MeanNetworks:
             weight, bias = (bound * one for one in both)
             return weight, bias
 
-        table = torch.randn(letters + 1, embed_dim, generator=generator)
-        sizes = {"inner": (embed_dim, width), "outer": (width, embed_dim), "hidden": (embed_dim, width)}
-        sizes |= {"read": (width, outputs), **({} if letters else {"embed": (token_dim, embed_dim)})}
-        weights = {"places": 0.02 * torch.randn(length, embed_dim, generator=generator)}
-        weights |= {"table": table} if letters else {}
+        state, width = of.embed_dim, of.width
+        table = torch.randn(of.letters + 1, state, generator=generator)
+        sizes = {"inner": (state, width), "outer": (width, state), "hidden": (state, width)}
+        sizes |= {"read": (width, of.outputs), **({} if of.letters else {"embed": (of.token_dim, state)})}
+        weights = {"places": 0.02 * torch.randn(of.length, state, generator=generator)}
+        weights |= {"table": table} if of.letters else {}
         for name, (inputs, outs) in sizes.items():
             weights[name], weights[f"{name} bias"] = linear(inputs, outs)
         stacked = {name: w.expand(count, *w.shape).clone().requires_grad_() for name, w in weights.items()}
@@ -106,17 +108,15 @@ def _some(x: Tensor, keep: Tensor | None) -> Tensor:
     return x * (torch.rand(x.shape) < share) / share
 
 
-def fit_zero_heads(
-    fold: Fold, plan: StudyPlan, steps: int, *, seed: int, letters: int = 0
-) -> tuple[Predicted, TrainingSetting, int]:
+def fit_zero_heads(fold: Fold, way: Fitting) -> tuple[Predicted, TrainingSetting, int]:
     """Every setting for a quarter of the steps and the best two to the end, as every network of the contest."""
-    settings = plan.settings
+    settings, steps = way.plan.settings, way.steps
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        tried = _trained(settings, fold, plan, max(10, steps // SHORT), seed, letters) if len(settings) > 1 else None
+        torch.manual_seed(way.seed)
+        tried = _trained(settings, fold, way, max(10, steps // SHORT)) if len(settings) > 1 else None
         order = np.argsort([level for level, _ in tried])[:FINALISTS] if tried else range(len(settings))
         finalists = [settings[k] for k in order]
-        finals = _trained(finalists, fold, plan, steps, seed, letters)
+        finals = _trained(finalists, fold, way, steps)
     both = [*zip(finals, finalists, strict=True), *(((tried[k]), settings[k]) for k in order if tried)]
     (level, nets), setting = min(both, key=lambda one: one[0][0])
     short = tried[int(order[0])][0] if tried else level
@@ -125,14 +125,14 @@ def fit_zero_heads(
 
 
 def _trained(
-    settings: Sequence[TrainingSetting], fold: Fold, plan: StudyPlan, steps: int, seed: int, letters: int
+    settings: Sequence[TrainingSetting], fold: Fold, way: Fitting, steps: int
 ) -> list[tuple[float, MeanNetworks]]:
     """The inner loss of each and its network there: AdamW, a linear warm-up, a cosine, the best of 30 looks."""
     x, present, y = _tensors(fold.training)
     outputs = 1 if y.ndim == 1 else y.shape[1]
-    token_dim = 0 if letters else x.shape[2]
-    sizes = {"token_dim": token_dim, "letters": letters, "length": x.shape[1], "outputs": outputs}
-    nets = MeanNetworks.drawn(len(settings), **sizes, embed_dim=plan.embed_dim, width=plan.width, seed=seed)
+    plan = way.plan
+    sizes = MeanSizes(0 if way.letters else x.shape[2], way.letters, x.shape[1], outputs, plan.embed_dim, plan.width)
+    nets = MeanNetworks.drawn(len(settings), sizes, way.seed)
     lr, keep, decay = (torch.tensor([getattr(s, name) for s in settings]) for name in ("lr", "dropout", "weight_decay"))
     keep, moments = 1 - keep, {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in nets.weights.items()}
     best = [(math.inf, nets.of([k])) for k in range(len(settings))]
@@ -148,6 +148,7 @@ def _trained(
         pace = min(done / WARM, 0.5 * (1 + math.cos(math.pi * done)))
         _step(nets.weights, slopes, moments, pace * lr, decay, step)
         if step % every == 0 or step == steps:
+            way.look()
             with torch.no_grad():
                 levels = _losses(_said(nets, fold.inner), _tensors(fold.inner)[2], fold.classes).tolist()
             best = [

@@ -1,104 +1,168 @@
-"""Ask `measure` about every set and keep what it says.
+"""Ask `measure` about every set, train plain encoders beside it, and keep every row as it comes.
 
-    python -m studies.measure.bench --quick             the planted sets, one layer, 600 steps, three splits
-    python -m studies.measure.bench --budget 120        everything, so many seconds a set
-    python -m studies.measure.bench --data DIR          the real sets that lie in a folder too
-    python -m studies.measure.bench --plain             beside an encoder of torch alone, on real sets
+    python -m studies.measure.bench --quick                        planted sets, one layer, 600 steps, three splits
+    python -m studies.measure.bench --quick --draw 1               the same on other draws
+    python -m studies.measure.bench --data DIR --cores 12 --gpu 2  everything, in processes of one thread
+    python -m studies.measure.bench --data DIR --busy              beside it, planted sets among four endless loops
 
-Seconds are CPU seconds of this one-threaded process, so that a busy machine gives the same rows. Resumable: a set that
-is kept with the same form is not asked again.
+Resumable: a row that is kept is not made again. A run begins only if it ends before `--seconds` are over. `--only SET`
+keeps to some sets; `--scale 0.1` asks for a tenth of every time and of the plain encoder's steps.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
+import subprocess
+import sys
 import time
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from headcount.files import whole
-from headcount.measuring import Measurement, Sequences, StudyPlan
-from headcount.measuring.contest import Clock, Contest
-from headcount.measuring.measure import one_thread
-from studies.measure.plain import plain_table
-from studies.measure.sets import BenchSet, sets_at
+import torch
 
-__all__ = ["main", "measured_set"]
+from headcount.measuring import StudyPlan, measure
+from studies.measure.pool import Lane, Pool, read_rows
+from studies.measure.runs import PLAIN_STEPS, QUICK, PlainWay, Row, Run, asked, plain_rows
+from studies.measure.sets import PLANTED, REAL, BenchSet, sets_at
+
+__all__ = ["KEPT", "LONGER", "REAL_SECONDS", "main", "runs_of"]
 
 KEPT = Path(__file__).parents[2] / "docs/data/measure_bench.json"
-QUICK = StudyPlan(layers=1, steps=600, splits=3)
+REAL_SECONDS, PLANTED_SECONDS = 220.0, 120.0
+LOOK_UP_SECONDS = {"1 look-up": 300.0, "2 look-ups": 300.0, "3 look-ups": 300.0, "4 look-ups": 500.0}
+LONGER = 500.0  # for real sets of which nothing can be said in REAL_SECONDS
+SHORT_RUNS = (
+    ("digits", 20.0), ("wine", 20.0), ("2 look-ups", 30.0), ("diabetes", 30.0), ("rare class", 60.0),
+    ("breast cancer", 60.0),
+)  # fmt: skip
+BUSY_AT_ONCE, BUSY_CORES = 4, 2
+PLAIN_HEADS = (1, 2, 4, 8), (3, 6)  # the second ones are there to judge advice by
 
 
-def measured_set(one: BenchSet, form: str, plan: StudyPlan, budget: float | None, plain: bool) -> dict[str, Any]:
-    """What `measure` says of a set, beside the truth, or, if wanted, beside a plain encoder where nobody knows it."""
-    began = time.process_time()
-    data = one.make()
-    with one_thread():
-        found = contest_on(data, plan, budget)
-    answer, counts = found.answer, {count.layers: count for count in found.answer.counts}
-    row = {
-        "set": one.name,
-        "form": form,
-        "terms": one.terms,
-        "worth": one.worth,
-        "truth": one.heads,
-        "steps": found.study.spec["steps"],
-        "splits": len(found.study.spec["complete"]),
-        **{k: v for k, v in answer.to_json().items() if k != "claims"},
-        "one_layer": None if 1 not in counts else [counts[1].heads, counts[1].low, counts[1].high],
-        "advice": found.advice,
-        "levels": {name: round(level, 5) for name, level in found.levels.items()},
-        "cpu_seconds": round(time.process_time() - began, 1),
-    }
-    return row | {"plain": plain_table(data)} if plain and one.worth is None else row
+def runs_of(rows: Sequence[Row], scale: float = 1.0) -> list[Run]:
+    """Every run, the weightiest first: real and planted sets, then undecided ones and look-ups again, short times."""
 
+    def ask(name: str, seconds: float) -> Run:
+        return Run(name, budget=max(2.0, seconds * scale))
 
-def contest_on(data: Sequences, plan: StudyPlan, budget: float | None) -> Measurement:
-    """The contest by a clock that counts this process' seconds alone."""
-    clock = Clock(budget, time.process_time(), time.process_time)
-    with TemporaryDirectory() as folder:
-        return Measurement(Contest.of(data, plan, Path(folder), clock, lambda line: None, "cpu").run())
+    first = [ask(one.name, REAL_SECONDS) for one in REAL] + [ask(one.name, PLANTED_SECONDS) for one in PLANTED]
+    form = first[0].form
+    undecided = {row["set"] for row in rows if row["form"] == form and row["verdict"] == "cannot say yet"}
+    again = [ask(one.name, LONGER) for one in REAL if one.name in undecided]
+    again += [ask(name, seconds) for name, seconds in LOOK_UP_SECONDS.items()]
+    again += [ask(name, seconds) for name, seconds in SHORT_RUNS]
+    busy = [Run(one.name, "busy", budget=PLANTED_SECONDS * scale) for one in PLANTED]
+    plain = [Run(one.name, "plain", heads=heads) for heads in PLAIN_HEADS for one in REAL]
+    return [*first, *sorted(again, key=lambda run: -(run.budget or 0.0)), *busy, *plain]
 
 
 def main() -> None:
-    """Every set that is not kept yet, written as it comes."""
+    """Every run that is not kept yet, written as it comes."""
+    given = _arguments()
+    here, absent = sets_at(given.data)
+    if given.one:
+        _one(given, {one.name: one for one in here})
+    else:
+        _all(given, here, absent)
+
+
+def _all(given: argparse.Namespace, here: Sequence[BenchSet], absent: Sequence[str]) -> None:
+    if absent:
+        print(f"not run, for they are not there: {', '.join(absent)}")
+    names = [one.name for one in here if not given.only or one.name in given.only]
+    wanted = partial(runs_of, scale=given.scale)
+    if given.quick or given.steps:
+        steps = given.steps or QUICK.steps
+        fixed = [Run(one.name, steps=steps, draw=given.draw) for one in PLANTED]
+        wanted = lambda rows: fixed  # noqa: E731
+    until = time.monotonic() + given.seconds
+    print(f"a contest of 20 steps took {_warm():.1f} s", flush=True)
+    with TemporaryDirectory() as folder:
+        pool = Pool(given.kept, until, Path(folder), read_rows(given.kept))
+        pool.run(_lanes(given), lambda rows: [run for run in wanted(rows) if run.set in names])
+    left = [f"{run.set} ({run.form})" for run in wanted(pool.rows) if run.set in names and not pool.has(run)]
+    print(f"{len(pool.rows)} rows in {given.kept}; left: {', '.join(left) or 'nothing'}")
+
+
+def _warm() -> float:
+    """Seconds of a first small contest, which compiles what the others find compiled."""
+    began = time.monotonic()
+    small = StudyPlan(heads=(1, 2), layers=1, steps=20, splits=2)
+    for one in (PLANTED[1], PLANTED[9]):  # tokens of numbers, and of letters
+        measure(one.make(), plan=small)
+    return time.monotonic() - began
+
+
+def _lanes(given: argparse.Namespace) -> list[Lane]:
+    cores = sorted(os.sched_getaffinity(0))
+    apart = cores[-BUSY_CORES:] if given.busy else []
+    free = [core for core in cores if core not in apart] or cores
+    data = ["--data", str(given.data)] if given.data else []
+    lanes = [Lane("ask", given.cores, free, data)]
+    if given.busy:
+        lanes.append(Lane("busy", BUSY_AT_ONCE, apart, data))
+    if given.gpu:
+        steps = ["--steps", str(max(20, round(PLAIN_STEPS * given.scale))), "--device", given.device]
+        graphs = ["--graphs"] if given.device == "cuda" and _graphs_work() else []
+        lanes.append(Lane("plain", given.gpu, free, [*data, *steps, *graphs]))
+    return lanes
+
+
+def _graphs_work() -> bool:
+    found = subprocess.run([sys.executable, "-m", "studies.measure.plain"], capture_output=True, text=True, timeout=120)
+    print(f"CUDA graphs: {found.stdout.strip() or found.stderr[-300:]}", flush=True)
+    return found.returncode == 0
+
+
+def _one(given: argparse.Namespace, sets: dict[str, BenchSet]) -> None:
+    """What a process of the pool does: one run, its rows appended as they come.
+
+    Where a graph cannot be recorded, the process begins anew without graphs.
+    """
+    torch.set_num_threads(1)
+    said = json.loads(given.one)
+    run = Run(**said | {"heads": tuple(said["heads"])})
+    kept = [*read_rows(given.kept), *map(json.loads, given.rows.read_text().splitlines())]
+    way = PlainWay(given.steps, given.device, given.graphs)
+    try:
+        with given.rows.open("a") as file:
+            for row in (
+                plain_rows(run, sets[run.set], kept, way) if run.kind == "plain" else [asked(run, sets[run.set])]
+            ):
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+    except RuntimeError as problem:
+        if not given.graphs:
+            raise
+        print(f"without graphs, for {problem}", flush=True)
+        again = [word for word in sys.argv[1:] if word != "--graphs"]
+        os.execv(sys.executable, [sys.executable, "-m", "studies.measure.bench", *again])
+
+
+def _arguments() -> argparse.Namespace:
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--only", action="append", help="this set alone")
     ask.add_argument("--quick", action="store_true", help="one layer, 600 steps, three splits")
     ask.add_argument("--steps", type=int, help="one layer, so many steps, three splits")
-    ask.add_argument("--budget", type=float, default=120.0, help="CPU seconds for a set")
-    ask.add_argument(
-        "--draw", type=int, default=0, help="planted sets of other seeds than those that rules were tried on"
-    )
-    ask.add_argument("--plain", action="store_true", help="train a plain encoder beside ours on real sets")
+    ask.add_argument("--draw", type=int, default=0, help="planted sets of other seeds than those that rules saw")
     ask.add_argument("--data", type=Path, help="a folder with the sets that no wheel carries")
-    given = ask.parse_args()
-    form = "quick" if given.quick else f"{given.steps} steps" if given.steps else f"{given.budget:g} s"
-    form += f", draw {given.draw}" if given.draw else ""
-    here, absent = sets_at(given.data)
-    if given.draw:
-        here = [replace(one, make=partial(one.make, draw=given.draw)) for one in here if one.worth is not None]
-    if absent:
-        print(f"not run, for they are not there: {', '.join(absent)}")
-    for one in here:
-        kept = any((row["set"], row["form"]) == (one.name, form) for row in _rows())
-        if kept or (given.only and one.name not in given.only) or (given.quick and one.worth is None):
-            continue
-        fixed = QUICK if given.quick else replace(QUICK, steps=given.steps) if given.steps else None
-        plan, budget = (StudyPlan(), given.budget) if fixed is None else (fixed, None)
-        row = measured_set(one, form, plan, budget, given.plain)
-        rows = [*_rows(), row]  # another process may have added some
-        with whole(KEPT) as scratch:
-            Path(scratch).write_text(json.dumps(rows, indent=1) + "\n")
-        print(f"{one.name} ({row['cpu_seconds']} s): {row['advice']}", flush=True)
-
-
-def _rows() -> list[dict[str, Any]]:
-    return json.loads(KEPT.read_text()) if KEPT.exists() else []
+    ask.add_argument("--kept", type=Path, default=KEPT, help="the file of rows")
+    ask.add_argument("--seconds", type=float, default=math.inf, help="when to end")
+    ask.add_argument("--scale", type=float, default=1.0, help="of every time and of the plain encoder's steps")
+    ask.add_argument("--cores", type=int, default=1, help="processes that ask at once")
+    ask.add_argument("--busy", action="store_true", help="keep two more cores busy, and ask there as well")
+    ask.add_argument("--gpu", type=int, default=0, help="processes that train plain encoders at once")
+    ask.add_argument("--device", default="cuda", help="where plain encoders are trained")
+    hidden = argparse.SUPPRESS  # for processes of the pool
+    ask.add_argument("--one", help=hidden)
+    ask.add_argument("--rows", type=Path, help=hidden)
+    ask.add_argument("--graphs", action="store_true", help=hidden)
+    return ask.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,31 +1,43 @@
-"""docs/measure.md: what `measure` says of data whose answer is known, and of real ones."""
+"""docs/measure.md: what `measure` says of data whose answer is known, and of real ones.
+
+python -m studies.measure.page [FILE ...]       take in rows of these files, then write page and figure
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headcount.files import whole
 from headcount.numerals import counted
+from studies.measure.bench import KEPT, LONGER, REAL_SECONDS
+from studies.measure.beside import NEAR, Beside, beside, mean_outer
+from studies.measure.picture import picture
+from studies.measure.pool import read_rows, write_rows
+from studies.measure.runs import Row
 from studies.measure.sets import PLANTED, REAL
 
-__all__ = ["page"]
+__all__ = ["main", "page"]
 
-Row = dict[str, Any]
 FORMS = {
     "quick": "one layer, 600 steps, three splits (`--quick`)",
     "quick, draw 1": "the same on other draws, with every rule as it stood (`--quick --draw 1`)",
     "2000 steps": "one layer, 2,000 steps, three splits (`--steps 2000`)",
-    "60 s": "one CPU minute a set (`--budget 60`)",
-    "120 s": "two CPU minutes a set (`--budget 120`)",
-    "300 s": "five CPU minutes a set (`--budget 300`)",
-    "600 s": "ten CPU minutes a set (`--budget 600`)",
+    "120 s": "two minutes a set",
+    "300 s": "five minutes a set",
+    "500 s": "500 seconds a set",
 }
+FIGURE_FILE = "images/measure_heads.svg"
+LEAST_SHOWN = 60.0  # seconds of a real set's run
+WITHIN = 0.2  # of a budget: how far over it a run may end
 INTRODUCTION = """# What `measure` says of data whose answer is known
 
 Written by `python -m studies.docs` from `docs/data/measure_bench.json` and `measure_simulated.json`; measured by
-`python -m studies.measure.bench` and `python -m studies.measure.simulated`.
+`python -m studies.measure.bench`, whose rows `python -m studies.measure.page FILE` takes in, and by
+`python -m studies.measure.simulated`.
 
 The network asked about is a standard encoder: a linear embedding (or a table of letters), learnt positions, pre-norm
 attention and feed-forward with residuals, 48 wide throughout, read out from a class token. Zero heads are a
@@ -34,19 +46,32 @@ linear models of pooled and of flattened tokens, boosted trees, zero heads, each
 splits, the same search on an inner part and the same stopping rule, and is judged on outer parts that nobody has seen.
 An error is the loss over that of the best constant.
 
-Seconds are CPU seconds of one thread. Attention is worth it where the 90% interval of the ratio lies below 1 and the
-gain is at least 5%; a head count is enough within 25% of the best of its depth, or within 0.005 of the constant's
-error.
+Every run is one thread. Attention is worth it where the 90% interval of the ratio lies below 1 and the gain is at least
+5%; a head count is enough within 25% of the best of its depth, or within 0.005 of the constant's error.
 
 What was changed after looking at these planted sets: the 0.005, for heads and for the verdict (on one look-up one head
 had 0.0015 and six had 0.0006, which is out of 25%); zero heads, which were two standard blocks with even weights until
 they lost to attention on the squared mean and on log mean exp, where they are exact (their norms stood before the
 mean); which counts are tried near the turn (on three look-ups three heads were not). The rare class was first "some
 token exceeds a level", was called undecided, and was replaced, for a mean of steep feed-forwards says that, so
-attention was not worth it there; as it stands now it is undecided in the quick form and worth it in two minutes. The
-first table is therefore of sets that the rules were tried on; only another draw tests them.
+attention was not worth it there; as it stands now it is undecided in the quick form, and in two minutes it was worth it
+in a run of four splits and undecided in a run of three. The first table is therefore of sets that the rules were tried
+on; only another draw tests them.
 
-![NMSE against heads, for planted numbers of look-ups](images/measure_heads.svg)
+"""
+REAL_RULES = f"""Fixed before any of these sets but digits was run. A set has at most 64 tokens (longer series are cut
+into patches) and about 1,200 training sequences. Ours is asked for {REAL_SECONDS:g} seconds of one core, and, where it
+cannot say yet, for {LONGER:g}. The plain encoder (`plain.py`: torch alone, `nn.TransformerEncoderLayer`, the same
+widths, search, inner part and stopping rule; 1,500 steps, five splits, 1, 2, 4 and 8 heads in one and two layers, then
+3 and 6 to judge advice by) is trained on the same splits. Each side stands for itself by the network that the inner
+part prefers in a split.
+
+- *No worse*: the upper end of the 90% interval of ours over plain, on the splits of both, is at most 1.10. *Worse*: its
+  lower end is above 1. *Wide*: neither; the splits do not tell.
+- Advice is near if the plain encoder's error at the block advised is at most 1.05 times the least of its own table.
+- "Not worth it" is wrong where the plain encoder beats every baseline by its interval.
+"""
+FIGURE = """![NMSE against heads, for planted numbers of look-ups](images/measure_heads.svg)
 """
 
 
@@ -54,13 +79,14 @@ def page(data: Path) -> str:
     """The page, of the files in a folder."""
     rows = json.loads((data / "measure_bench.json").read_text())
     drawn = json.loads((data / "measure_simulated.json").read_text())
-    return "\n".join([INTRODUCTION, *_planted(rows), *_real(rows), _simulated(drawn)])
+    parts = [INTRODUCTION + FIGURE, *_planted(rows), *_busy(rows), *_real(rows), *_kept(rows), _simulated(drawn)]
+    return "\n".join(parts)
 
 
 def _planted(rows: Sequence[Row]) -> Iterable[str]:
     names = [one.name for one in PLANTED]
     for form, words in FORMS.items():
-        some = [row for row in rows if row["form"] == form and row["worth"] is not None]
+        some = [row for row in rows if row["form"] == form and row.get("worth") is not None]
         some.sort(key=lambda row: names.index(row["set"]))
         if not some:
             continue
@@ -80,15 +106,119 @@ def _right(row: Row) -> bool:
     return row["verdict"] == ("worth it" if row["worth"] else "not worth it")
 
 
+def _busy(rows: Sequence[Row]) -> Iterable[str]:
+    """The same sets beside endless loops: the same words, or that it cannot say."""
+    idle = {row["set"]: row for row in rows if row["form"] == "120 s" and row.get("worth") is not None}
+    busy_rows = {row["set"]: row for row in rows if row["form"] == "120 s, busy"}
+    pairs = [(idle[one.name], busy_rows[one.name]) for one in PLANTED if one.name in idle and one.name in busy_rows]
+    if not pairs:
+        return
+    other = [busy for calm, busy in pairs if busy["verdict"] not in (calm["verdict"], "cannot say yet")]
+    unsure = sum(busy["verdict"] == "cannot say yet" != calm["verdict"] for calm, busy in pairs)
+    yield "## Planted sets on a busy machine: two minutes, four at once beside four endless loops on two cores\n"
+    yield f"Of {len(pairs)} sets {len(other)} have another verdict than on idle cores, and {unsure} cannot be told"
+    yield "any more.\n"
+    columns: tuple[tuple[str, Callable[[tuple[Row, Row]], Any]], ...] = (
+        ("set", lambda pair: pair[0]["set"]),
+        ("idle", lambda pair: f"{pair[0]['verdict']}{_heads_in(pair[0])}"),
+        ("busy", lambda pair: f"{pair[1]['verdict']}{_heads_in(pair[1])}"),
+        ("CPU s, idle", lambda pair: f"{pair[0]['cpu_seconds']:.0f}"),
+        ("CPU s, busy", lambda pair: f"{pair[1]['cpu_seconds']:.0f}"),
+        ("wall s, busy", lambda pair: f"{pair[1]['wall_seconds']:.0f}"),
+    )
+    yield _table(columns, pairs)
+
+
+def _heads_in(row: Row) -> str:
+    said = _interval(row)
+    return "" if said == "-" else f", {said}"
+
+
 def _real(rows: Sequence[Row]) -> Iterable[str]:
-    some = [row for row in rows if row["worth"] is None]
-    missing = [one.name for one in REAL if one.name not in {row["set"] for row in some}]
+    names = [one.name for one in REAL]
+    asked: dict[str, Row] = {}
+    for row in sorted((row for row in rows if _of_real(row)), key=_budget):
+        asked[row["set"]] = row  # the longest budget last
+    plain = {name: [row for row in rows if (row["set"], row["form"]) == (name, "plain")] for name in names}
+    both = {name: beside(row, plain[name]) for name, row in asked.items()}
+    found = [both[name] for name in names if both.get(name) is not None]
     yield "## Real sets\n"
+    yield REAL_RULES
+    yield from _tally([one for one in found if one is not None], list(asked.values()))
+    some = [(asked[name], both[name]) for name in names if name in asked]
     if some:
         yield _table(REAL_COLUMNS, some)
+    missing = [name for name in names if name not in asked]
     if missing:
-        yield f"Not run: {', '.join(missing)}. Those without a file of their own need `--data DIR`.\n"
+        yield f"Not run: {', '.join(missing)}. Those that no wheel of scikit-learn carries need `--data DIR`.\n"
+    yield from _plain_tables(plain)
     yield "Terms: " + "; ".join(f"{one.name} ({one.terms})" for one in REAL) + ".\n"
+
+
+def _of_real(row: Row) -> bool:
+    return row["form"] != "plain" and row["worth"] is None and _budget(row) >= LEAST_SHOWN
+
+
+def _budget(row: Row) -> float:
+    number, _, unit = row["form"].partition(" ")
+    return float(number) if unit == "s" else 0.0
+
+
+def _tally(found: Sequence[Beside], asked: Sequence[Row]) -> Iterable[str]:
+    if not found:
+        return
+    standing = [one.standing for one in found]
+    near = [one.advised for one in found if one.advised is not None]
+    unsure = sum(row["verdict"] == "cannot say yet" for row in asked)
+    wrong = [one.row["set"] for one in found if one.overlooked]
+    counts = ", ".join(f"{word} in {standing.count(word)}" for word in ("no worse", "wide", "worse"))
+    yield f"Ours beside plain, of {counted(len(found), 'set')}: {counts}. Heads are advised in {len(near)} of them,"
+    yield f"near the best of the plain table in {sum(one <= NEAR for one in near)}. *Cannot say yet* on {unsure} of"
+    yield f"{len(asked)}. *Not worth it* where the plain encoder beats every baseline: {', '.join(wrong) or 'never'}.\n"
+
+
+def _plain_tables(plain: Mapping[str, Sequence[Row]]) -> Iterable[str]:
+    """The plain encoder's own errors, by heads and layers."""
+    done = {name: rows for name, rows in plain.items() if rows}
+    if not done:
+        return
+    places = sorted({(row["layers"], row["heads"]) for rows in done.values() for row in rows})
+    yield "The plain encoder's own table: mean outer error over its splits, heads x layers, and its seconds on a"
+    yield f"{' or '.join(sorted({row['device'] for rows in done.values() for row in rows}))} device.\n"
+    lines = []
+    for name, rows in done.items():
+        cells = {(row["layers"], row["heads"]): mean_outer(row) for row in rows}
+        shown = [f"{cells[place]:.3g}" if place in cells else "-" for place in places]
+        lines.append((name, *shown, f"{sum(row['seconds'] for row in rows):.0f}"))
+    heading = ["set", *(f"{heads} x {layers}" for layers, heads in places), "s"]
+    yield _table([(word, lambda line, i=i: line[i]) for i, word in enumerate(heading)], lines)
+
+
+def _kept(rows: Sequence[Row]) -> Iterable[str]:
+    """How budgets were kept, and whether the saved network is the one that the inner part chose."""
+    timed = [row for row in rows if row.get("budget") and "wall_seconds" in row]
+    if not timed:
+        return
+    yield "## Budgets, and the network that is saved\n"
+    for word, some in (("on idle cores", _calm(timed)), ("beside endless loops", _loaded(timed))):
+        if some:
+            over = [row["wall_seconds"] / row["budget"] for row in some]
+            inside = sum(one <= 1 + WITHIN for one in over)
+            ends = f"{min(row['budget'] for row in some):g} to {max(row['budget'] for row in some):g} s"
+            yield f"- {word}, budgets of {ends}: ended within a fifth over the budget in {inside} of {len(some)} runs;"
+            yield f"  the longest took {max(over):.2f} times its budget, the shortest {min(over):.2f} times."
+    saved = [row["saved"] for row in rows if row.get("saved")]
+    same = sum(one["same"] for one in saved)
+    yield "- the saved file has the least inner error of its block's networks, measured again from the file, in"
+    yield f"  {same} of {len(saved)} runs.\n"
+
+
+def _calm(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if not row["form"].endswith("busy")]
+
+
+def _loaded(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row["form"].endswith("busy")]
 
 
 def _attends(name: str) -> bool:
@@ -96,13 +226,11 @@ def _attends(name: str) -> bool:
 
 
 def _best(row: Row, attends: bool) -> str:
-    name = min((n for n in row["levels"] if _attends(n) == attends), key=row["levels"].get)
+    levels = {n: v for n, v in row["levels"].items() if _attends(n) == attends and v is not None}
+    if not levels:
+        return "-"
+    name = min(levels, key=lambda n: levels[n])
     return f"{row['levels'][name]:.3g} ({name})"
-
-
-def _plain(row: Row) -> str:
-    means = {name: sum(v) / len(v) for name, v in row.get("plain", {}).items()}
-    return f"{min(means.values()):.3g} ({min(means, key=lambda n: means[n])})" if means else "-"
 
 
 def _interval(row: Row) -> str:
@@ -133,17 +261,34 @@ PLANTED_COLUMNS: tuple[Column, ...] = (
     ("splits", lambda row: row["splits"]),
     LAST,
 )
-REAL_COLUMNS: tuple[Column, ...] = (
-    ("set", lambda row: row["set"]),
-    ("form", lambda row: row["form"]),
-    *COMMON,
-    ("advised", _advised),
-    ("plain encoder", _plain),
-    LAST,
+RealPair = tuple[Row, "Beside | None"]
+REAL_COLUMNS: tuple[tuple[str, Callable[[RealPair], Any]], ...] = (
+    ("set", lambda pair: pair[0]["set"]),
+    ("s", lambda pair: f"{_budget(pair[0]):g}"),
+    ("linear", lambda pair: _level(pair[0], "linear, pooled", "linear, flattened")),
+    ("boosting", lambda pair: _level(pair[0], "gradient boosting")),
+    ("zero heads", lambda pair: _level(pair[0], "zero heads")),
+    ("ours", lambda pair: f"{pair[1].ours:.3g}" if pair[1] else _best(pair[0], True)),
+    ("plain", lambda pair: f"{pair[1].plain:.3g}" if pair[1] else "-"),
+    ("ours / plain", lambda pair: _ratio(pair[1])),
+    ("", lambda pair: pair[1].standing if pair[1] else "-"),
+    ("verdict", lambda pair: pair[0]["verdict"] + (f" ({pair[0]['missing']})" if pair[0]["missing"] else "")),
+    ("advised", lambda pair: _advised(pair[0])),
+    ("plain there / its best", lambda pair: f"{pair[1].advised:.2f}" if pair[1] and pair[1].advised else "-"),
+    ("CPU s", lambda pair: f"{pair[0]['cpu_seconds']:.0f}"),
 )
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
+def _level(row: Row, *names: str) -> str:
+    found = [row["levels"][name] for name in names if row["levels"].get(name) is not None]
+    return f"{min(found):.3g}" if found else "-"
+
+
+def _ratio(one: Beside | None) -> str:
+    return "-" if one is None else f"{one.versus.ratio:.2f} [{one.versus.low:.2f}, {one.versus.high:.2f}]"
+
+
+def _table(columns: Sequence[tuple[str, Callable[[Any], Any]]], rows: Sequence[Any]) -> str:
     lines = ["| " + " | ".join(name for name, _ in columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(str(value(row)) for _, value in columns) + " |" for row in rows]
     return "\n".join(lines) + "\n"
@@ -157,3 +302,28 @@ def _simulated(rows: Sequence[Row]) -> str:
     )
     words = "200 studies each of five splits, in which four head counts have so much less error than zero heads."
     return f"## Simulated contests\n\n{words}\n\n{_table(columns, rows)}"
+
+
+def taken_in(rows: Sequence[Row], more: Iterable[Row]) -> list[Row]:
+    """All rows, a later one in the place of an earlier one of the same run."""
+
+    def run(row: Row) -> tuple[Any, ...]:
+        return row["set"], row["form"], *((row["heads"], row["layers"]) if row["form"] == "plain" else ())
+
+    return list({run(row): row for row in (*rows, *more)}.values())
+
+
+def main() -> None:
+    """Take in the rows of files that are named, then write the page and its figure."""
+    rows = read_rows(KEPT)
+    for name in sys.argv[1:]:
+        rows = taken_in(rows, read_rows(Path(name)))
+    write_rows(KEPT, rows)
+    docs = KEPT.parents[1]
+    for path, words in ((docs / "measure.md", page(KEPT.parent)), (docs / FIGURE_FILE, picture(rows).standalone())):
+        with whole(path) as scratch:
+            Path(scratch).write_text(words)
+
+
+if __name__ == "__main__":
+    main()

@@ -37,7 +37,8 @@ def picture(rows: Sequence[dict[str, Any]], width: int = 640) -> Figure:
 
 def _curves(rows: Sequence[dict[str, Any]]) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, float]] = {}
-    for row in sorted(rows, key=lambda row: (row["truth"] or 0, row["steps"])):
+    rows = [row for row in rows if row.get("truth") is not None and not row["form"].endswith("busy")]
+    for row in sorted(rows, key=lambda row: (row["truth"], row["steps"])):
         if row["set"].endswith(("look-up", "look-ups")):
             one_layer = {ONE_LAYER.fullmatch(name): level for name, level in row["levels"].items()}
             found[row["set"]] = {int(name[1]): level for name, level in one_layer.items() if name}

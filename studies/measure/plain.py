@@ -1,91 +1,276 @@
-"""A plain encoder as people write one: torch alone, `nn.TransformerEncoderLayer`, the same search and splits."""
+"""A plain encoder as people write one: torch alone, `nn.TransformerEncoderLayer`, the same search and stopping rule.
+
+    python -m studies.measure.plain                     whether a CUDA graph of its step trains as the step does
+
+Networks of one shape (settings and splits) are trained side by side by `torch.func.vmap`; each is the network that a
+loop over them would give (`tests/test_measure_bench.py`).
+"""
 
 from __future__ import annotations
 
+import collections
 import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy, pad
 
-__all__ = ["PlainEncoder", "fit_plain", "plain_table"]
+__all__ = ["Plain", "PlainEncoder", "PlainFold", "PlainSetting", "search_plain", "train_plain"]
 
-HEADS, LAYERS = (1, 2, 4, 8), (1, 2)
+WIDTH, HIDDEN, BATCH = 48, 96, 32
+RATES, KEPT = (1e-3, 4e-3), ((0.0, 1e-3), (0.2, 0.1))  # learning rates; dropout with its weight decay
+SHORT, FINALISTS = 4, 2  # all settings for a quarter of the steps, two to the end
+LOOKS, WARM = 30, 0.05  # at the inner part; of the steps
+BETAS, SMALL = (0.9, 0.999), 1e-8
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The sizes of an encoder; `letters` is 0 where tokens are numbers, `classes` says that outputs are logits."""
+
+    features: int
+    letters: int
+    length: int
+    outputs: int
+    classes: bool
+    heads: int
+    layers: int
+
+
+@dataclass(frozen=True)
+class PlainSetting:
+    """A learning rate, and how a network is kept from remembering."""
+
+    lr: float
+    dropout: float
+    decay: float
+
+
+@dataclass(frozen=True, eq=False)
+class PlainFold:
+    """Training, inner and outer part of a split, each as tokens, marks of padding and targets (one row a sequence)."""
+
+    training: tuple[Tensor, Tensor, Tensor]
+    inner: tuple[Tensor, Tensor, Tensor]
+    outer: tuple[Tensor, Tensor, Tensor]
 
 
 class PlainEncoder(nn.Module):
     """Embedding, learnt places, class token, pre-norm layers, a linear read-out."""
 
-    def __init__(self, features: int, letters: int, length: int, outputs: int, heads: int, layers: int, drop: float):
+    def __init__(self, sizes: Plain, dropout: float) -> None:
         super().__init__()
-        self.embed: nn.Module = nn.Embedding(letters + 1, 48) if letters else nn.Linear(features, 48)
-        self.places = nn.Parameter(0.02 * torch.randn(length, 48))
-        self.cls = nn.Parameter(0.02 * torch.randn(48))
-        layer = nn.TransformerEncoderLayer(48, heads, 96, drop, "gelu", batch_first=True, norm_first=True)
-        self.layers = nn.TransformerEncoder(layer, layers, nn.LayerNorm(48), enable_nested_tensor=False)
-        self.read_out = nn.Linear(48, outputs)
+        table = nn.Embedding(sizes.letters + 1, WIDTH) if sizes.letters else nn.Linear(sizes.features, WIDTH)
+        self.embed: nn.Module = table
+        self.places = nn.Parameter(0.02 * torch.randn(sizes.length, WIDTH))
+        self.cls = nn.Parameter(0.02 * torch.randn(WIDTH))
+        layer = nn.TransformerEncoderLayer(
+            WIDTH, sizes.heads, HIDDEN, dropout, "gelu", batch_first=True, norm_first=True
+        )
+        self.layers = nn.TransformerEncoder(layer, sizes.layers, nn.LayerNorm(WIDTH), enable_nested_tensor=False)
+        self.read_out = nn.Linear(WIDTH, sizes.outputs)
 
     def forward(self, x: Tensor, absent: Tensor) -> Tensor:
         """Logits or numbers; `absent` marks padding."""
         state = torch.cat([self.cls.expand(len(x), 1, -1), self.embed(x) + self.places], dim=1)
-        padding = torch.cat([torch.zeros(len(x), 1, dtype=torch.bool), absent], dim=1)
-        return self.read_out(self.layers(state, src_key_padding_mask=padding)[:, 0])
+        return self.read_out(self.layers(state, src_key_padding_mask=pad(absent, (1, 0)))[:, 0])
 
 
-def fit_plain(parts: list[tuple[Tensor, Tensor, Tensor]], letters: int, heads: int, layers: int, steps: int) -> float:
-    """The outer loss of what the inner part prefers: all settings for a quarter of the steps, two to the end."""
-    classes = parts[0][2].ndim == 2 and parts[0][2].shape[1] > 1
-    x, _, y = parts[0]
-    outputs = y.shape[1] if y.ndim == 2 else 1
-
-    def loss(net: nn.Module, part: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        out = net(part[0], part[1])
-        if classes:
-            return nn.functional.cross_entropy(out, part[2])
-        return (out - part[2].reshape(out.shape)).square().mean()
-
-    def trained(lr: float, drop: float, decay: float, count: int) -> tuple[float, float]:
-        torch.manual_seed(0)
-        net = PlainEncoder(x.shape[-1], letters, x.shape[1], outputs, heads, layers, drop)
-        best = math.inf, math.inf
-        optimiser = torch.optim.AdamW(net.parameters(), lr, weight_decay=decay)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=count + 1, pct_start=0.05)
-        for step in range(1, count + 1):
-            rows = torch.randint(len(x), (32,))
-            optimiser.zero_grad()
-            loss(net.train(), tuple(t[rows] for t in parts[0])).backward()  # pyright: ignore
-            optimiser.step()
-            schedule.step()
-            if step % max(1, count // 20) == 0:
-                with torch.no_grad():
-                    net.eval()
-                    best = min(best, (loss(net, parts[1]).item(), loss(net, parts[2]).item()))
-        return best
-
-    settings = [(lr, *kept) for lr, kept in product((1e-3, 4e-3), ((0.0, 1e-3), (0.2, 0.1)))]
-    tried = sorted((trained(*one, max(10, steps // 4)), one) for one in settings)
-    finals = [trained(*one, steps) for _, one in tried[:2]]
-    return min((*finals, tried[0][0]))[1]
+Run = tuple[int, PlainSetting]  # the number of a fold, and how it is trained
+Losses = Callable[[dict[str, Tensor], Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-def plain_table(data: Any, steps: int = 400, splits: int = 3) -> dict[str, list[float]]:
-    """The error of every count and depth by split, over that of the best constant."""
-    from headcount.measuring.preparing import prepare
-    from headcount.measuring.splitting import outer_splits
+class _Together:
+    """Networks of one shape and dropout, one for each run, as rows of one matrix."""
 
-    found: dict[str, list[float]] = {}
-    letters = len(data.letters)
-    for split in outer_splits(data, splits):
-        fold = prepare(data, split)
-        parts = [_tensors(part) for part in (fold.training, fold.inner, fold.outer)]
-        for layers, heads in product(LAYERS, HEADS):
-            error = fit_plain(parts, letters, heads, layers, steps) / fold.constants[2]
-            found.setdefault(f"{heads} heads, {layers} layers", []).append(round(error, 5))
-    return found
+    def __init__(self, sizes: Plain, folds: Sequence[PlainFold], runs: Sequence[Run], steps: int, device: str) -> None:
+        self.runs, self.steps, self.device = runs, steps, device
+        self.net = PlainEncoder(sizes, runs[0][1].dropout).to(device)
+        self.places = [(name, p.shape, p.numel()) for name, p in self.net.named_parameters()]
+        drawn = {number: _drawn(sizes, number) for number, _ in runs}
+        self.flat = torch.stack([drawn[number] for number, _ in runs]).to(device)
+        self.moments = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
+        self.fold = torch.tensor([number for number, _ in runs], device=device)
+        self.training, self.inner, self.outer = (
+            _stacked([getattr(fold, part) for fold in folds], device) for part in ("training", "inner", "outer")
+        )
+        rows = {number: _shuffled(len(folds[number].training[0]), steps, number) for number, _ in runs}
+        self.rows = torch.stack([rows[number] for number, _ in runs], dim=1).to(device)
+        pace = torch.tensor([min(done / WARM, 0.5 * (1 + math.cos(math.pi * done))) for done in _shares(steps)])
+        self.lr = (pace[:, None] * torch.tensor([one.lr for _, one in runs])).to(device)[:, :, None]
+        self.decay = torch.tensor([one.decay for _, one in runs], device=device)[:, None]
+        self.count = torch.zeros(1, dtype=torch.int64, device=device)
+        self.losses: Losses = vmap(self._loss(sizes.classes), randomness="different")
+        self.best, self.held = torch.full((len(runs),), math.inf, device=device), self.flat.clone()
+        self.levels: list[tuple[float, float]] = []
+
+    def _loss(self, classes: bool) -> Losses:
+        def loss(weights: dict[str, Tensor], x: Tensor, absent: Tensor, y: Tensor, counts: Tensor) -> Tensor:
+            out = functional_call(self.net, weights, (x, absent))
+            each = cross_entropy(out, y, reduction="none") if classes else (out - y).square().mean(dim=1)
+            return (each * counts).sum() / counts.sum()
+
+        return loss
+
+    def weights(self, flat: Tensor) -> dict[str, Tensor]:
+        """The rows as named weights."""
+        parts = flat.split([size for *_, size in self.places], dim=1)
+        return {name: part.reshape(-1, *shape) for (name, shape, _), part in zip(self.places, parts, strict=True)}
+
+    def step(self) -> None:
+        """One step of AdamW in every network; all that changes lies in tensors, so that a graph can be replayed."""
+        weights = {name: w.requires_grad_() for name, w in self.weights(self.flat.detach()).items()}
+        rows, lr = (one.index_select(0, self.count)[0] for one in (self.rows, self.lr))
+        x, absent, y, counts = (part[self.fold[:, None], rows] for part in self.training)
+        slopes = torch.autograd.grad(self.losses(weights, x, absent, y, counts).sum(), list(weights.values()))
+        with torch.no_grad():
+            slope = torch.cat([one.flatten(1) for one in slopes], dim=1)
+            self.count += 1
+            mean, square = self.moments
+            mean.lerp_(slope, 1 - BETAS[0])
+            square.lerp_(slope * slope, 1 - BETAS[1])
+            first, second = (1 - torch.pow(torch.full_like(self.decay, beta), self.count) for beta in BETAS)
+            self.flat -= lr * (mean / first / ((square / second).sqrt() + SMALL) + self.decay * self.flat)
+
+    @torch.no_grad()
+    def losses_on(self, part: tuple[Tensor, ...], flat: Tensor) -> Tensor:
+        """The loss of every network on a part of its own split."""
+        self.net.eval()
+        found = self.losses(self.weights(flat), *(one[self.fold] for one in part))
+        self.net.train()
+        return found
+
+    def trained(self, graphs: bool) -> Iterator[None]:
+        """Train, one step between two yields; then `levels` holds every best inner loss and the outer loss there."""
+        every = max(1, self.steps // LOOKS)
+        advance = self.recorded() if graphs else self.step
+        for step in range(int(self.count) + 1, self.steps + 1):
+            advance()
+            if step % every == 0 or step == self.steps:
+                now = self.losses_on(self.inner, self.flat)
+                better = now < self.best
+                self.best = torch.where(better, now, self.best)
+                self.held = torch.where(better[:, None], self.flat, self.held)
+            yield
+        self.levels = list(zip(self.best.tolist(), self.losses_on(self.outer, self.held).tolist(), strict=True))
+
+    def recorded(self) -> Callable[[], None]:
+        """A CUDA graph of the step; the three steps before it, which a recording needs, are steps of the training."""
+        for _ in range(min(3, self.steps)):
+            self.step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.step()
+        return graph.replay
 
 
-def _tensors(part: Any) -> tuple[Tensor, Tensor, Tensor]:
-    x = torch.as_tensor(part.x)
-    absent = torch.arange(x.shape[1]) >= torch.as_tensor(part.lengths)[:, None]
-    return x, absent, torch.as_tensor(part.y).float()
+def _side_by_side(groups: Sequence[_Together], device: str, graphs: bool) -> None:
+    """Advance all by turns; on a CUDA device each on a stream of its own."""
+    if device == "cpu":
+        for one in groups:
+            collections.deque(one.trained(graphs), maxlen=0)
+        return
+    torch.cuda.synchronize()
+    turns = [(one.trained(graphs), torch.cuda.Stream()) for one in groups]
+    while turns:
+        going = []
+        for turn, stream in turns:
+            with torch.cuda.stream(stream):
+                if next(turn, turns) is not turns:
+                    going.append((turn, stream))
+        turns = going
+    torch.cuda.synchronize()
+
+
+def _shares(steps: int) -> list[float]:
+    return [step / steps for step in range(1, steps + 1)]
+
+
+def _drawn(sizes: Plain, seed: int) -> Tensor:
+    """The start of a network, as torch draws it."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return torch.cat([p.detach().flatten() for p in PlainEncoder(sizes, 0.0).parameters()])
+
+
+def _shuffled(count: int, steps: int, seed: int) -> Tensor:
+    """The rows of every batch: epochs in a random order, what fills no batch left out."""
+    generator = torch.Generator().manual_seed(seed)
+    batch = min(BATCH, count)
+    epochs = -(-steps // (count // batch))
+    rows = [torch.randperm(count, generator=generator)[: count // batch * batch] for _ in range(epochs)]
+    return pad(torch.cat(rows).reshape(-1, batch)[:steps], (0, BATCH - batch))
+
+
+def _stacked(parts: Sequence[tuple[Tensor, Tensor, Tensor]], device: str) -> tuple[Tensor, ...]:
+    """Parts of all splits with as many rows, and the weight of each row: 0 for those that fill up."""
+    longest = max(len(part[0]) for part in parts)
+
+    def filled(one: Tensor) -> Tensor:
+        return pad(one, (*(0,) * (2 * one.ndim - 1), longest - len(one)))
+
+    counts = torch.stack([filled(torch.ones(len(part[0]))) for part in parts])
+    three = (torch.stack([filled(part[i]) for part in parts]) for i in range(3))
+    return tuple(one.to(device) for one in (*three, counts))
+
+
+def train_plain(
+    sizes: Plain, folds: Sequence[PlainFold], runs: Sequence[Run], steps: int, device: str = "cpu", graphs: bool = False
+) -> list[tuple[float, float]]:
+    """Inner and outer loss of every run, at the best of 30 looks; those of one dropout are trained together."""
+    torch.backends.mha.set_fastpath_enabled(False)  # fused kernels know no vmap
+    torch.manual_seed(0)
+    kinds = [[run for run in runs if run[1].dropout == rate] for rate in sorted({one.dropout for _, one in runs})]
+    groups = [_Together(sizes, folds, some, steps, device) for some in kinds]
+    with sdpa_kernel(SDPBackend.MATH):
+        _side_by_side(groups, device, graphs)
+    found: dict[Run, tuple[float, float]] = {}
+    for one in groups:
+        found |= dict(zip(one.runs, one.levels, strict=True))
+    return [found[run] for run in runs]
+
+
+def search_plain(
+    sizes: Plain, folds: Sequence[PlainFold], steps: int, device: str = "cpu", graphs: bool = False
+) -> list[tuple[float, float]]:
+    """For every fold the inner and outer loss of what the inner part prefers: a search, then two finals."""
+    settings = [PlainSetting(lr, *kept) for lr, kept in product(RATES, KEPT)]
+    runs = [(number, one) for number in range(len(folds)) for one in settings]
+    tried = dict(zip(runs, train_plain(sizes, folds, runs, max(10, steps // SHORT), device, graphs), strict=True))
+    finalists = [
+        run
+        for number in range(len(folds))
+        for run in sorted(((number, one) for one in settings), key=lambda run: _rank(tried[run]))[:FINALISTS]
+    ]
+    finals = dict(zip(finalists, train_plain(sizes, folds, finalists, steps, device, graphs), strict=True))
+    every = [*tried.items(), *finals.items()]
+    return [min((loss for (of, _), loss in every if of == number), key=_rank) for number in range(len(folds))]
+
+
+def _rank(losses: tuple[float, float]) -> float:
+    return losses[0] if math.isfinite(losses[0]) else math.inf
+
+
+def main() -> None:
+    """Exit 0 where a graph of the step gives the losses that the step itself gives."""
+    torch.manual_seed(0)
+    sizes = Plain(3, 0, 10, 4, True, 2, 2)
+    x, absent, y = torch.randn(200, 10, 3), torch.arange(10) >= torch.randint(3, 11, (200, 1)), torch.rand(200, 4)
+    part = x, absent, y / y.sum(dim=1, keepdim=True)
+    runs = [(0, PlainSetting(lr, 0.0, 0.01)) for lr in RATES]
+    ways = [train_plain(sizes, [PlainFold(part, part, part)], runs, 60, "cuda", graphs) for graphs in (False, True)]
+    gap = max(abs(a - b) for one, other in zip(*ways, strict=True) for a, b in zip(one, other, strict=True))
+    both = [*runs, (0, PlainSetting(1e-3, 0.2, 0.1))]
+    train_plain(sizes, [PlainFold(part, part, part)], both, 60, "cuda", graphs=True)
+    print(f"losses by steps and by their graph differ by {gap:.2g}")
+    raise SystemExit(0 if gap < 1e-3 else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from headcount.files import whole
-from headcount.measuring.answer import SplitErrors, answer
+from headcount.measuring.answer import answer
+from headcount.measuring.paired_ratios import SplitErrors
 
 __all__ = ["NOISES", "STUDIES", "simulated", "verdicts"]
 
@@ -25,7 +26,7 @@ def simulated(gain: float, noise: float, rng: np.random.Generator, splits: int =
         return SplitErrors(name, heads, int(heads > 0), heads > 0, heads > 0, outer, inner, inner)
 
     counts = [made(f"{h} heads", h, 0.2 * (1 - gain)) for h in (1, 2, 4, 8)]
-    return answer([made("linear", 0, 0.25), made("zero heads", 0, 0.2), *counts], overlap=0.25).verdict
+    return answer([made("linear", 0, 0.25), made("zero heads", 0, 0.2), *counts]).verdict
 
 
 def verdicts(gain: float, noise: float, seed: int = 0) -> dict[str, int]:

@@ -1,0 +1,157 @@
+"""How many heads: for every depth the cheapest count within a tolerance of the best, and whether more layers help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headcount.measuring.paired_ratios import CONFIDENCE, Compared, SplitErrors, compare, geometric_mean
+from headcount.measuring.planning import FLOOR
+from headcount.numerals import counted
+from headcount.results import Basis, Claim, Evidence, Predicate
+
+__all__ = ["LEAD", "HeadCount", "advised", "deeper_words", "head_counts"]
+
+LEAD = 0.05  # attention, or another layer, must lower the error by more than this share to be worth naming
+
+
+@dataclass(frozen=True)
+class HeadCount:
+    """The cheapest head count of a depth whose error is within the tolerance of the best, with its interval.
+
+    Within the tolerance: at most so many times the error of the best, or more than that by no more than 0.005 of the
+    constant's. `low` is the cheapest count that is not shown to be worse, tried or not, `high` the cheapest that is
+    shown to be as good. `best` has the smallest error; `hurts` is the smallest larger count that is shown to be worse
+    than the best and is out of its tolerance. `most` is the largest that was tried.
+    """
+
+    layers: int
+    heads: int
+    low: int
+    high: int
+    best: int
+    most: int
+    error: float
+    smallest: float
+    untested: tuple[int, ...] = ()
+    hurts: int | None = None
+    fewer: Compared | None = None
+
+    @property
+    def decided(self) -> bool:
+        """Whether the interval is at most two counts wide."""
+        return self.high - self.low <= 1
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether only the largest count tried is within the tolerance."""
+        return self.low == self.heads == self.most > 1
+
+    @property
+    def interval(self) -> str:
+        """The interval in brackets."""
+        return f"[{self.low}, {self.high}]"
+
+    def claim(self, splits: int, entering: str) -> Claim:
+        """How many heads in so many layers, for tokens that enter in this way."""
+        ends = self.low, None if self.at_edge else self.high
+        evidence = Evidence(planned=splits, entered=splits, interval=ends, level=CONFIDENCE, sizes=entering)
+        word = Predicate.FALLS if self.at_edge else Predicate.ENOUGH if self.decided else Predicate.UNRESOLVED
+        where = f"{counted(self.heads, 'head')} in {counted(self.layers, 'layer')}"
+        return Claim(where, word, self.heads, Basis("measured", n=splits), evidence=evidence, reason=self.why)
+
+    @property
+    def why(self) -> str:
+        """What fewer heads cost, what more do, and what is open."""
+        said = [f"the error is {self.error:.3g}"]
+        if self.fewer is not None and math.isfinite(self.fewer.ratio):
+            said.append(f"of {self.fewer.one} {self.error * self.fewer.ratio:.3g}")
+        if self.hurts is not None:
+            said.append(f"from {self.hurts} heads on it is larger again")
+        if not self.decided:
+            said.append(f"{self.interval} is open")
+        return ", ".join(said)
+
+
+def head_counts(
+    scores: Sequence[SplitErrors], splits: Sequence[int], overlap: float, tolerance: float, tested: Sequence[int] = ()
+) -> tuple[HeadCount, ...]:
+    """For every depth, the cheapest head count whose error is within the tolerance of the best, by paired intervals.
+
+    The best is sought among the counts that are on the most splits of their depth, two at least unless there is but
+    one; others were given up, or are yet to come.
+    """
+    found = []
+    for depth in sorted({one.depth for one in scores if one.standard}):
+        mine = sorted((one for one in scores if one.standard and one.depth == depth), key=lambda one: one.heads)
+        own = max(([s for s in splits if s in one.outer] for one in mine), key=len)
+        if len(own) >= min(2, len(splits)):
+            found.append(_counted(mine, depth, own, overlap, tolerance, tested))
+    return tuple(found)
+
+
+def _counted(
+    mine: Sequence[SplitErrors],
+    depth: int,
+    splits: Sequence[int],
+    overlap: float,
+    tolerance: float,
+    tested: Sequence[int],
+) -> HeadCount:
+    best = min((one for one in mine if set(splits) <= set(one.outer)), key=lambda one: one.mean(splits))
+    smallest = best.mean(splits)
+    bound = 1 + max(tolerance, FLOOR / smallest)
+    against = [compare(one.outer, best.outer, overlap, (one.name, best.name)) for one in mine]
+    pairs = [(one, versus) for one, versus in zip(mine, against, strict=True) if versus.splits]
+    low, heads, high = (
+        next(one for one, versus in pairs if one is best or value(versus) <= bound)
+        for value in (lambda v: v.low, lambda v: v.ratio, lambda v: v.high)
+    )
+    worse = (one.heads for one, v in pairs if one.heads > best.heads and v.low > 1 and v.ratio > bound)
+    place = mine.index(heads)
+    fewer = None
+    if place:
+        before = mine[place - 1]
+        fewer = compare(before.outer, heads.outer, overlap, (before.name, heads.name))
+    have = {one.heads for one in mine}
+    worst = max((one.heads for one, _ in pairs if one.heads < low.heads), default=0)  # shown to be too few
+    untested = tuple(h for h in tested if worst < h < high.heads and h not in have)
+    least = min((low.heads, *untested))
+    counts = heads.heads, least, high.heads, best.heads, mine[-1].heads
+    return HeadCount(depth, *counts, geometric_mean(heads.outer.values()), smallest, untested, next(worse, None), fewer)
+
+
+def advised(counts: Sequence[HeadCount], scores: Sequence[SplitErrors], overlap: float) -> tuple[int, int]:
+    """Heads and layers: the fewest layers that no deeper block is shown to beat beyond the tolerance for layers.
+
+    That is a twentieth of the error, and 0.005 of the constant's.
+    """
+    blocks = {(one.depth, one.heads): one for one in scores if one.standard}
+    for place, count in enumerate(counts):
+        mine = blocks[count.layers, count.heads]
+        deeper = [blocks[other.layers, other.heads] for other in counts[place + 1 :]]
+        versus = [compare(one.outer, mine.outer, overlap, (one.name, mine.name)) for one in deeper]
+        least = max(LEAD, FLOOR / count.error)
+        if not any(one.high < 1 and one.ratio < 1 - least for one in versus):
+            return count.heads, count.layers
+    return counts[-1].heads, counts[-1].layers
+
+
+def deeper_words(scores: Sequence[SplitErrors], advised: HeadCount | None) -> str:
+    """More layers whose error was smaller where both were tried, beyond what layers must bring, but not shown to be."""
+    if advised is None:
+        return ""
+    mine = next(one for one in scores if one.standard and (one.depth, one.heads) == (advised.layers, advised.heads))
+    found = []
+    for one in scores:
+        both = sorted(set(one.outer) & set(mine.outer))
+        if one.standard and one.depth > advised.layers and both:
+            gained = mine.mean(both) - one.mean(both)
+            if gained > max(LEAD * mine.mean(both), FLOOR):
+                found.append((one.mean(both), mine.mean(both), one, len(both)))
+    if not found:
+        return ""
+    level, ours, best, count = min(found, key=lambda each: each[:2])
+    block = f"{counted(best.heads, 'head')} in {counted(best.depth, 'layer')} had {level:.3g} against {ours:.3g}"
+    return f"{block} on {counted(count, 'split')}, which does not tell yet"

@@ -1,0 +1,90 @@
+"""Both sides of a contest, each a rule that chooses by inner parts alone: with attention, and without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headcount.measuring.head_counts import LEAD
+from headcount.measuring.paired_ratios import Compared, SplitErrors, geometric_mean
+from headcount.measuring.planning import FLOOR
+
+__all__ = ["Side", "TwoSides"]
+
+LEARNED = 0.95  # an error above this share of the constant's is the constant's but for noise
+
+
+@dataclass(frozen=True)
+class Side:
+    """Contestants of a kind as one: in every split the one that the inner part prefers."""
+
+    members: tuple[SplitErrors, ...]
+
+    def chosen(self, split: int) -> SplitErrors:
+        """Who stands for it in a split."""
+        return min((one for one in self.members if split in one.outer), key=lambda one: (one.inner[split], one.name))
+
+    def on(self, split: int) -> bool:
+        """Whether anybody has been on a split."""
+        return any(split in one.outer for one in self.members)
+
+    def outer(self, splits: Sequence[int]) -> dict[int, float]:
+        """Its outer errors."""
+        return {split: self.chosen(split).outer[split] for split in splits}
+
+    def level(self, splits: Sequence[int]) -> float:
+        """Their geometric mean."""
+        return geometric_mean(self.outer(splits).values())
+
+    def further(self, splits: Sequence[int]) -> float:
+        """The geometric mean of what more steps would bring those that are preferred."""
+        return geometric_mean(self.chosen(split).further(split) for split in splits)
+
+    def usual(self, splits: Sequence[int]) -> str:
+        """Who is preferred most often."""
+        names = [self.chosen(split).name for split in splits]
+        return max(sorted(set(names)), key=names.count)
+
+    def said(self, splits: Sequence[int]) -> str:
+        """Who, and how well."""
+        return f"{self.usual(splits)} {self.level(splits):.3g}"
+
+
+@dataclass(frozen=True)
+class TwoSides:
+    """Both sides on the splits that judge."""
+
+    attention: Side
+    without: Side
+    splits: tuple[int, ...]
+    worth: Compared
+
+    @property
+    def levels(self) -> str:
+        """Both in words."""
+        return f"{self.without.said(self.splits)} against {self.attention.said(self.splits)}"
+
+    @property
+    def learned(self) -> bool:
+        """Whether anybody does better than the constant."""
+        best = min(side.level(self.splits) for side in (self.attention, self.without))
+        return best <= LEARNED or self.worth.high < 1
+
+    @property
+    def better(self) -> bool:
+        """Whether attention is shown to have a smaller error, by a share that is worth naming."""
+        return self.worth.high < 1 and self.worth.ratio <= 1 - LEAD
+
+    @property
+    def no_better(self) -> bool:
+        """Whether such a share is excluded, or what may be gained is too little of the constant's error."""
+        little = (1 - self.worth.low) * self.without.level(self.splits) <= FLOOR
+        return self.worth.low > 1 - LEAD or (self.worth.high >= 1 and little)
+
+    @property
+    def may_turn(self) -> bool:
+        """Whether more steps, if they bring as much again, turn the verdict over."""
+        attention, without = self.attention.further(self.splits), self.without.further(self.splits)
+        if self.better:
+            return attention >= without
+        return attention < (1 - LEAD) * without and without - attention > FLOOR

@@ -1,0 +1,160 @@
+"""One run of the bench: `measure` asked about a set, or a plain encoder trained on it, each in its own process."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import torch
+
+from headcount.measuring import Measurement, Sequences, StudyPlan, measure
+from headcount.measuring.baselines import lost
+from headcount.measuring.fitted import load
+from headcount.measuring.preparing import prepare
+from headcount.measuring.splitting import outer_splits
+from headcount.training.given import Part
+from studies.measure.plain import Plain, PlainFold, search_plain
+from studies.measure.sets import BenchSet
+
+__all__ = ["PLAIN_STEPS", "QUICK", "PlainWay", "Row", "Run", "asked", "plain_rows"]
+
+QUICK = StudyPlan(layers=1, steps=600, splits=3)
+PLAIN_LAYERS, PLAIN_STEPS, PLAIN_SPLITS = (1, 2), 1500, 5
+Row = dict[str, Any]  # Any: a line of JSON
+
+
+@dataclass(frozen=True)
+class Run:
+    """A set and how it is asked about: by a budget of seconds or a number of steps; or plain encoders of `heads` on it.
+
+    >>> Run("wine", "ask", budget=220.0).form, Run("wine", "ask", steps=600, draw=1).form, Run("wine", "plain").form
+    ('220 s', 'quick, draw 1', 'plain')
+    """
+
+    set: str
+    kind: Literal["ask", "busy", "plain"] = "ask"
+    budget: float | None = None
+    steps: int | None = None
+    draw: int = 0
+    heads: tuple[int, ...] = ()
+
+    @property
+    def form(self) -> str:
+        """What rows of it are filed under."""
+        if self.kind == "plain":
+            return "plain"
+        how = "quick" if self.steps == QUICK.steps else f"{self.steps} steps" if self.steps else f"{self.budget:g} s"
+        return how + (", busy" if self.kind == "busy" else "") + (f", draw {self.draw}" if self.draw else "")
+
+    def missing(self, rows: Iterable[Row]) -> list[tuple[int, int]]:
+        """What these rows lack of it: heads and layers of plain encoders, or (0, 0) for the one row of a contest."""
+        mine = [row for row in rows if (row["set"], row["form"]) == (self.set, self.form)]
+        if self.kind != "plain":
+            return [] if mine else [(0, 0)]
+        have = {(row["heads"], row["layers"]) for row in mine}
+        return [place for place in product(self.heads, PLAIN_LAYERS) if place not in have]
+
+    def made(self, one: BenchSet) -> Sequences:
+        """The data, of another draw where that is asked for."""
+        return (partial(one.make, draw=self.draw) if self.draw else one.make)()
+
+
+@dataclass(frozen=True)
+class PlainWay:
+    """How plain encoders are trained: for how many steps, where, and by CUDA graphs or not."""
+
+    steps: int = PLAIN_STEPS
+    device: str = "cpu"
+    graphs: bool = False
+
+
+def asked(run: Run, one: BenchSet) -> Row:
+    """What `measure` says of a set, with every error by split, and how it kept its time."""
+    data = run.made(one)
+    plan = StudyPlan() if run.steps is None else replace(QUICK, steps=run.steps)
+    began, used = time.monotonic(), time.process_time()
+    with TemporaryDirectory() as folder:
+        model = Path(folder, "model.hc")
+        found = measure(data, plan=plan, budget=run.budget, model=model)
+        wall, cpu = time.monotonic() - began, time.process_time() - used
+        kept = saved_gap(found, data, model)
+    answer, counts = found.answer, {count.layers: count for count in found.answer.counts}
+    return {
+        "set": run.set,
+        "form": run.form,
+        "worth": one.worth,
+        "truth": one.heads,
+        "steps": found.study.spec["steps"],
+        "splits": len(found.study.spec["complete"]),
+        "overlap": round(found.study.spec["overlap"], 5),
+        **{k: v for k, v in answer.to_json().items() if k != "claims"},
+        "one_layer": None if 1 not in counts else [counts[1].heads, counts[1].low, counts[1].high],
+        "advice": found.advice,
+        "levels": {name: _short(level) for name, level in found.levels.items()},
+        "by_split": {
+            s.name: {str(n): [_short(s.outer[n]), _short(s.inner[n])] for n in sorted(s.outer)} for s in found.scores
+        },
+        "attends": [s.name for s in found.scores if s.attends],
+        "budget": run.budget,
+        "wall_seconds": round(wall, 1),
+        "cpu_seconds": round(cpu, 1),
+        "saved": kept,
+    }
+
+
+def saved_gap(found: Measurement, data: Sequences, model: Path) -> Row | None:
+    """The saved file's own error on the inner part it was chosen by, beside the least of its block's rows."""
+    kept = found.saved
+    if kept is None or not model.exists():
+        return None
+    block: list[Row] = [dict(one) for one in found.study if one.get("contestant") == kept.contestant.name]
+    least = min(float(one["inner"]) for one in block)
+    split = outer_splits(data)[kept.split]
+    fold, rows = prepare(data, split), split.inner
+    saved = load(model)
+    tokens = [data.x[i][: data.lengths[i]] for i in rows]
+    if data.letters:
+        tokens = [[data.letters[int(j) - 1] for j in one] for one in tokens]
+    raw = (saved.raw(tokens) - saved.scale.y_mean) / saved.scale.y_spread
+    error = lost(raw, fold.inner, fold.classes) / fold.constants[1]
+    return {"inner": _short(error), "least": _short(least), "same": math.isclose(error, least, rel_tol=1e-3)}
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+def plain_rows(run: Run, one: BenchSet, kept: Iterable[Row], how: PlainWay) -> Iterator[Row]:
+    """A row for each head count and depth of the plain encoder that is not kept: errors by split, outer and inner."""
+    data = run.made(one)
+    folds = [prepare(data, split) for split in outer_splits(data, PLAIN_SPLITS)]
+    plain = [PlainFold(*(_tensors(part, fold.classes) for part in (fold.training, fold.inner, fold.outer)))
+             for fold in folds]  # fmt: skip
+    x, _, y = plain[0].training
+    features = 0 if data.letters else x.shape[2]
+    for heads, layers in run.missing(kept):
+        began = time.monotonic()
+        sizes = Plain(features, len(data.letters), x.shape[1], y.shape[1], folds[0].classes, heads, layers)
+        levels = search_plain(sizes, plain, how.steps, how.device, how.graphs)
+        by_split = {
+            str(n): [_short(outer / fold.constants[2]), _short(inner / fold.constants[1])]
+            for n, ((inner, outer), fold) in enumerate(zip(levels, folds, strict=True))
+        }
+        yield {
+            "set": run.set, "form": "plain", "heads": heads, "layers": layers, "steps": how.steps,
+            "by_split": by_split, "device": how.device, "seconds": round(time.monotonic() - began, 1),
+        }  # fmt: skip
+
+
+def _tensors(part: Part, classes: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    x = torch.as_tensor(part.x)
+    absent = torch.arange(x.shape[1]) >= torch.as_tensor(part.lengths)[:, None]
+    y = torch.as_tensor(part.y).float()
+    return x, absent, y if classes else y.reshape(len(y), -1)

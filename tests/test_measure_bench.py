@@ -1,0 +1,127 @@
+"""The bench of `measure`: plain encoders side by side are those of a loop; rows are kept once; how both are judged."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from studies.measure.bench import runs_of
+from studies.measure.beside import beside
+from studies.measure.page import taken_in
+from studies.measure.plain import Plain, PlainEncoder, PlainFold, PlainSetting, search_plain, train_plain
+from studies.measure.pool import Pool
+from studies.measure.real import read_ts
+from studies.measure.runs import Run
+from studies.measure.sets import PLANTED, REAL
+
+SIZES = Plain(features=3, letters=0, length=5, outputs=4, classes=True, heads=2, layers=1)
+
+
+def fold(rows, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, 5, 3, generator=generator)
+    absent = torch.arange(5) >= torch.randint(2, 6, (rows, 1), generator=generator)
+    part = x, absent, torch.eye(4)[torch.randint(4, (rows,), generator=generator)]
+    return PlainFold(part, tuple(one[:20] for one in part), tuple(one[20:50] for one in part))
+
+
+def test_networks_trained_side_by_side_are_those_of_a_loop():
+    folds = [fold(60), fold(80, seed=1)]
+    runs = [(number, PlainSetting(lr, 0.0, 0.1)) for number in (0, 1) for lr in (1e-3, 4e-3)]
+    together = train_plain(SIZES, folds, runs, 30)
+    alone = [train_plain(SIZES, folds, [run], 30)[0] for run in runs]
+    for one, other in zip(together, alone, strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+
+
+def test_a_plain_step_is_that_of_torch():
+    one = fold(32)
+    found = train_plain(SIZES, [one], [(0, PlainSetting(1e-2, 0.0, 0.1))], 1)[0]
+    torch.manual_seed(0)
+    net = PlainEncoder(SIZES, 0.0)
+    optimiser = torch.optim.AdamW(net.parameters(), 0.0, weight_decay=0.1)
+    x, absent, y = one.training
+    cross_entropy(net(x, absent), y).backward()
+    optimiser.step()  # of one step, the cosine has come to its end: the rate is 0
+    with torch.no_grad():
+        assert found[0] == pytest.approx(float(cross_entropy(net.eval()(*one.inner[:2]), one.inner[2])), rel=1e-4)
+
+
+def test_three_plain_steps_are_those_of_torch():
+    one, steps = fold(32), 3
+    found = train_plain(SIZES, [one], [(0, PlainSetting(1e-2, 0.0, 0.1))], steps)[0]
+    torch.manual_seed(0)
+    net = PlainEncoder(SIZES, 0.0)
+    optimiser = torch.optim.AdamW(net.parameters(), 1e-2, weight_decay=0.1)
+    x, absent, y = one.training  # one batch holds all rows, so their order does not matter
+    levels = []
+    for step in range(1, steps + 1):
+        optimiser.param_groups[0]["lr"] = 1e-2 * 0.5 * (1 + math.cos(math.pi * step / steps))
+        optimiser.zero_grad()
+        cross_entropy(net(x, absent), y).backward()
+        optimiser.step()
+        with torch.no_grad():
+            levels.append(float(cross_entropy(net(*one.inner[:2]), one.inner[2])))
+    assert found[0] == pytest.approx(min(levels), rel=1e-3)
+
+
+def test_the_search_keeps_what_the_inner_part_prefers():
+    levels = search_plain(SIZES, [fold(60), fold(60, seed=1)], 20)
+    assert len(levels) == 2 and all(0 < inner < 3 and 0 < outer < 3 for inner, outer in levels)
+
+
+def row(**more):
+    errors = {"zero heads": 0.4, "1 head": 0.22, "2 heads": 0.2}
+    by_split = {name: {str(n): [level * (1 + n / 100), level] for n in range(4)} for name, level in errors.items()}
+    said = {"set": "wine", "form": "220 s", "worth": None, "verdict": "worth it", "heads": 2, "layers": 1}
+    return said | {"overlap": 0.25, "by_split": by_split, "attends": ["1 head", "2 heads"], "levels": errors} | more
+
+
+def plain(heads, level):
+    by_split = {str(n): [level * (1 + n / 90), level] for n in range(5)}
+    return {"set": "wine", "form": "plain", "heads": heads, "layers": 1, "by_split": by_split}
+
+
+@pytest.mark.parametrize(("level", "standing"), [(0.2, "no worse"), (0.1, "worse"), (0.4, "no worse")])
+def test_ours_is_judged_by_what_the_inner_part_prefers(level, standing):
+    found = beside(row(), [plain(1, 2 * level), plain(2, level)])
+    assert found.standing == standing and found.ours == pytest.approx(0.2, rel=0.05)
+    assert found.advised == pytest.approx(1.0) and not found.overlooked
+    assert beside(row(heads=1), [plain(1, 2 * level), plain(2, level)]).advised == pytest.approx(2.0)
+    assert beside(row(heads=3), [plain(1, level)]).advised is None
+
+
+def test_a_false_not_worth_it_is_seen():
+    assert beside(row(verdict="not worth it"), [plain(1, 0.2)]).overlooked
+    assert not beside(row(verdict="not worth it"), [plain(1, 0.5)]).overlooked
+    assert beside(row(), []) is None
+
+
+def test_runs_are_made_once_and_undecided_sets_again():
+    first = runs_of([])
+    assert {run.set for run in first if run.kind == "plain"} == {one.name for one in REAL}
+    assert {run.set for run in first if run.kind == "busy"} == {one.name for one in PLANTED}
+    more = set(runs_of([row(verdict="cannot say yet")])) - set(first)
+    assert [(run.set, run.budget) for run in more] == [("wine", 500.0)]
+    run = Run("wine", "plain", heads=(1, 2))
+    assert run.missing([plain(1, 0.3)]) == [(1, 2), (2, 1), (2, 2)]
+    assert Run("wine", budget=220.0).missing([row()]) == []
+
+
+def test_a_run_begins_only_if_it_ends_in_time(tmp_path):
+    pool = Pool(tmp_path / "rows.json", until=math.inf, folder=tmp_path, rows=[row()])
+    assert not pool.may_begin(Run("wine", budget=220.0)) and pool.may_begin(Run("digits", budget=220.0))
+    pool.until = 0.0
+    assert not pool.may_begin(Run("digits", budget=220.0))
+
+
+def test_later_rows_take_the_place_of_earlier_ones():
+    kept = taken_in([row(), plain(1, 0.2)], [row(heads=1), plain(2, 0.1)])
+    assert [(one["form"], one["heads"]) for one in kept] == [("220 s", 1), ("plain", 1), ("plain", 2)]
+
+
+def test_a_series_file_is_read_with_gaps_and_several_channels():
+    series, labels = read_ts("#words\n@classLabel true 1 2\n@Data\n1.0,?,3:4,5,6:1\n7,8:9,10:2\n")
+    assert [one.shape for one in series] == [(3, 2), (2, 2)] and labels == ["1", "2"]
+    assert math.isnan(series[0][1, 0])
