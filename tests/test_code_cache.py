@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headcount import code_cache as module
-from headcount.code_cache import CodeCache, code_cache, why_open
+from headcount.code_cache import CodeCache, code_cache, loaded_code, why_open
 from headcount.files import user_cache
 from headcount.kernels.cpp import native_library as building
 from headcount.kernels.cpp.native_library import native_compiler, native_library
@@ -134,6 +134,37 @@ def test_a_damaged_library_is_made_anew_with_one_line(small, cache, monkeypatch,
     assert [at.name for at in cache.iterdir()] == [file.name]
     before = (small.parent / "runs").read_text()
     assert isinstance(load(), ctypes.CDLL) and (small.parent / "runs").read_text() == before
+
+
+CUT_WHILE_LOADED = """
+import ctypes, os, sys
+from pathlib import Path
+from headcount.kernels.cpp.native_library import native_library
+libraries = [native_library.__wrapped__("float32") for _ in range(2)]
+(file,) = Path(os.environ["HEADCOUNT_CACHE"], "compiled").glob("*.so")
+os.truncate(file, 10)
+lanes = [library.bank_lanes() for library in libraries]
+libraries.append(native_library.__wrapped__("float32"))
+print(lanes, libraries[2].bank_lanes(), libraries[2]._handle not in [library._handle for library in libraries[:2]])
+"""
+
+
+@needs_compiler
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no files in memory alone")
+def test_a_library_cut_short_while_it_is_loaded_goes_on_and_each_is_its_own(small, tmp_path):
+    known = {**os.environ, "HEADCOUNT_CACHE": str(tmp_path / "cache"), "CXX": str(small)}
+    known["PYTHONPATH"] = str(Path(__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", CUT_WHILE_LOADED], capture_output=True, text=True, env=known)
+    assert (done.returncode, done.stdout) == (0, "[1, 1] 1 True\n"), done
+    assert done.stderr.endswith("is damaged; it is made anew\n") and done.stderr.count("\n") == 1
+
+
+@needs_compiler
+def test_a_file_that_changes_between_the_look_and_the_use_is_not_loaded(tmp_path):
+    file = CodeCache(tmp_path).file("bank", ".so", lambda scratch: scratch.write_text("it"))
+    file.write_text("another")
+    with pytest.raises(OSError, match="was changed between two looks"):
+        loaded_code(file)
 
 
 @needs_compiler

@@ -22,6 +22,7 @@ from headcount.results.database import (
     StoreError,
     exclusive,
     is_sound,
+    lengthened,
     reading,
     writing,
 )
@@ -30,6 +31,8 @@ from headcount.results.snapshot import TEXTS
 from headcount.results.store import FILE, Store, address, insert_rows
 
 __all__ = ["MergedStore", "RepairedStore", "VerifiedStore", "merge_stores", "repair_store", "verify_store"]
+
+GAP = 1000  # rows in a row that cannot be read, after which none is looked for where nobody knows the last
 
 
 @dataclass(frozen=True)
@@ -131,9 +134,20 @@ def repair_store(folder: str | Path) -> RepairedStore:
     if not path.is_file():
         raise FileNotFoundError(f"no study at {folder}: {path} does not exist; `headcount sweep` makes one")
     _refuse_no_store(path)
-    with alone(path.with_suffix(".leases")), exclusive(path) as db:
-        rows = _sound_rows(db)
-        return RepairedStore(str(path), rows, (), "") if rows is not None else _repaired(path, _salvaged(db, path))
+    with alone(path.with_suffix(".leases")):
+        try:
+            with exclusive(path) as db:
+                rows = _sound_rows(db)
+                return RepairedStore(str(path), rows or 0, (), "") if rows is not None else _mended(db, path)
+        except StoreError as problem:
+            if not getattr(problem.__cause__, "sqlite_errorname", "").startswith("SQLITE_CORRUPT"):
+                raise
+        with lengthened(path) as db:  # nobody else can have opened it either
+            return _mended(db, path)
+
+
+def _mended(db: sqlite3.Connection, path: Path) -> RepairedStore:
+    return _repaired(path, _salvaged(db, path))
 
 
 def _refuse_no_store(path: Path) -> None:
@@ -226,7 +240,8 @@ def _salvaged(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     saved: dict[str, Any] = {"rows": [], "dropped": []}
     db.text_factory = lambda raw: raw.decode("utf-8", "replace")
     if not {name for (name,) in _readable(db, "SELECT name FROM sqlite_master WHERE type = 'table'")} >= TABLES:
-        raise StoreError(f"{path} is not a headcount store that can be read: its list of tables is gone or another's")
+        words = "is not a headcount store that can be read: its list of tables is gone or another's"
+        raise StoreError(f"{path} {words}; move it away, and a sweep makes it anew")
     for row in _each(db, "rows", _texts(db)):
         if _is_as_written(row):
             saved["rows"].append(tuple(text.decode() for text in row[:4]))
@@ -264,18 +279,21 @@ def _each(db: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[An
     """The rows of a table one by one by their number, past the pages that cannot be read."""
     try:
         (most,) = db.execute(f"SELECT coalesce(max(rowid), 0) FROM {table}").fetchone()
-    except sqlite3.DatabaseError:
-        most = 0
-    last = 0
-    while last < most:
+    except sqlite3.DatabaseError:  # the page with the last of them is gone
+        most = None
+    last = failed = 0
+    while most is None or last < most:
         try:
             found = db.execute(f"SELECT rowid, {columns} FROM {table} WHERE rowid > ? ORDER BY rowid", (last,))
             for number, *rest in found:
-                last = number
+                last, failed = number, 0
                 yield tuple(rest)
             return
         except sqlite3.DatabaseError:
             last += 1  # a page that cannot be read: go on behind it
+            failed += 1
+            if most is None and failed > GAP:
+                return
 
 
 def _readable(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:

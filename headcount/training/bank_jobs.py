@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from headcount._version import __version__
+from headcount.limits import is_refused_memory
 from headcount.nets import Architecture, Transformer
 from headcount.nets.saved import net_bytes
 from headcount.results.store import address
@@ -101,7 +102,7 @@ def train_bank_job(
     try:
         return _trained(job, steps_made, termination)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as problem:
-        if len(job.members) == 1 or not _out_of_memory(problem):
+        if len(job.members) == 1 or not is_refused_memory(problem):
             raise
     # Outside the handler: the traceback holds the tensors that did not fit.
     if torch.device(job.device).type == "cuda":
@@ -164,10 +165,6 @@ def _begun(member: Member, job: BankJob) -> nn.Module:
         net.read_out.outer.weight.div_(spread)
         net.read_out.outer.bias.sub_(mean).div_(spread)
     return net
-
-
-def _out_of_memory(problem: BaseException) -> bool:
-    return isinstance(problem, torch.OutOfMemoryError | MemoryError) or "not enough memory" in str(problem)
 
 
 def environment(device: str, backend: str) -> dict[str, Any]:

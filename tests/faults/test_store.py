@@ -242,6 +242,25 @@ def test_repair_saves_what_stands_on_pages_that_can_be_read(tmp_path):
     assert all(r["nmse"] == 0.5 for r in store.study())
 
 
+@pytest.mark.parametrize(
+    "share", [0.02, 0.3, 0.5, 0.9, 0.999, *(pytest.param(n / 40, marks=pytest.mark.soak) for n in range(40))]
+)
+def test_a_store_cut_short_is_repaired_or_refused_with_what_to_do_and_never_in_a_ring(tmp_path, capsys, share):
+    names = [f"{i:04d}" for i in range(400)]
+    store = filled(tmp_path, names)
+    content = store.path.read_bytes()
+    left = content[: int(share * len(content))]
+    store.path.write_bytes(left)
+    code, _, err = call(capsys, "runs", "repair", tmp_path)
+    if code == 0 and store.path.stat().st_size:
+        kept = [run for run in names if run not in set(store.missing(names))]
+        whole = sum(b'{"run": "%s"' % run.encode() in left for run in names)
+        assert verify_store(tmp_path).sound and len(kept) >= whole - 15, "those of the page that was cut may be lost"
+        assert {run["run"] for run in store.study()} <= set(names)
+    else:
+        assert "runs repair" not in err and err.count("\n") <= 1, err
+
+
 def test_merging_brings_rows_and_specs_once_and_names_those_that_differ(tmp_path, capsys):
     filled(tmp_path / "one", "ab")
     other = filled(tmp_path / "two", "bc", spec="second")

@@ -248,12 +248,14 @@ def test_an_export_that_is_ended_leaves_no_scratch_file_and_says_so(tmp_path, nu
     assert not list((tmp_path / "out").glob("*.part"))
 
 
-def test_a_signal_that_is_ignored_by_whoever_started_us_stays_so(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_is_ignored_by_whoever_started_us_stays_so(tmp_path, number):
+    """As with nohup; and a script of the shell has Ctrl-C ignored by what it runs in the background."""
     filled(tmp_path / "s", [f"{i:06d}" for i in range(5000)])
-    nohup = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+    nohup = lambda: signal.signal(number, signal.SIG_IGN)  # noqa: E731
     export = start("runs", "export", tmp_path / "s", "--out", tmp_path / "out", preexec_fn=nohup)
     wait_until(lambda: list((tmp_path / "out").glob("*.part")), export)
-    export.send_signal(signal.SIGHUP)
+    export.send_signal(number)
     assert export.communicate(timeout=LIMIT)[1] == "" and export.returncode == 0
 
 
