@@ -7,9 +7,9 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headcount.files import settle
 from headcount.refusals import RefusalError
@@ -28,7 +28,7 @@ from headcount.results.database import (
 )
 from headcount.results.leases import alone
 from headcount.results.snapshot import TEXTS
-from headcount.results.store import FILE, Store, address, insert_rows
+from headcount.results.store import Store, address, insert_rows, store_file
 
 __all__ = ["MergedStore", "RepairedStore", "VerifiedStore", "merge_stores", "repair_store", "verify_store"]
 
@@ -75,6 +75,25 @@ class MergedStore:
     differing: tuple[str, ...]
 
 
+class _SalvagedSpec(NamedTuple):
+    """A spec as far as it could be read: its runs in their order, and its address where it has one."""
+
+    name: str
+    text: str
+    runs: list[str]
+    content: str
+
+
+@dataclass
+class _Salvage:
+    """What could be read of a damaged store: rows and environments as their texts, and the runs whose row could not."""
+
+    rows: list[tuple[str, str, str, str]] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    environments: list[tuple[str, str]] = field(default_factory=list)
+    specs: list[_SalvagedSpec] = field(default_factory=list)
+
+
 def verify_store(folder: str | Path) -> VerifiedStore:
     """Read every page and every row of a store; change nothing.
 
@@ -85,7 +104,7 @@ def verify_store(folder: str | Path) -> VerifiedStore:
     >>> verify_store(store.path.parent).sound
     True
     """
-    path = _file(folder)
+    path = store_file(folder)
     with reading(path) as db:
         rows, damaged, problems = _looked_at(db)
         (specs,) = db.execute("SELECT count(*) FROM specs").fetchone()
@@ -130,7 +149,7 @@ def repair_store(folder: str | Path) -> RepairedStore:
     A sound one is left as it is. Nobody else is at the store meanwhile: sweeps by their leases, all others by SQLite's
     own lock; where somebody is, it is refused.
     """
-    path = _file(folder)
+    path = store_file(folder)
     if not path.is_file():
         raise FileNotFoundError(f"no study at {folder}: {path} does not exist; `headcount sweep` makes one")
     _refuse_no_store(path)
@@ -169,7 +188,7 @@ def _sound_rows(db: sqlite3.Connection) -> int | None:
     return None
 
 
-def _repaired(path: Path, saved: dict[str, Any]) -> RepairedStore:
+def _repaired(path: Path, saved: _Salvage) -> RepairedStore:
     fresh = path.with_name(f"{path.name}.repaired")
     for rest in ("", "-journal"):  # left by a repair that was killed: the store itself was not touched
         fresh.with_name(fresh.name + rest).unlink(missing_ok=True)
@@ -186,7 +205,7 @@ def _repaired(path: Path, saved: dict[str, Any]) -> RepairedStore:
             path.with_name(path.name + rest).rename(aside.with_name(aside.name + rest))
     fresh.replace(path)
     settle(path.parent)
-    return RepairedStore(str(path), rows, tuple(saved["dropped"]), str(aside))
+    return RepairedStore(str(path), rows, tuple(saved.dropped), str(aside))
 
 
 def merge_stores(into: str | Path, *others: str | Path) -> MergedStore:
@@ -235,31 +254,32 @@ def _bring_specs(read: sqlite3.Connection, db: sqlite3.Connection) -> int:
     return count
 
 
-def _salvaged(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
+def _salvaged(db: sqlite3.Connection, path: Path) -> _Salvage:
     """Every row of every table that can be read, and the runs whose row cannot."""
-    saved: dict[str, Any] = {"rows": [], "dropped": []}
+    saved = _Salvage()
     db.text_factory = lambda raw: raw.decode("utf-8", "replace")
     if not {name for (name,) in _readable(db, "SELECT name FROM sqlite_master WHERE type = 'table'")} >= TABLES:
         words = "is not a headcount store that can be read: its list of tables is gone or another's"
         raise StoreError(f"{path} {words}; move it away, and a sweep makes it anew")
     for row in _each(db, "rows", _texts(db)):
         if _is_as_written(row):
-            saved["rows"].append(tuple(text.decode() for text in row[:4]))
+            run, member, text, env = (text.decode() for text in row[:4])
+            saved.rows.append((run, member, text, env))
         else:
-            saved["dropped"].append(_spoken(row[0]))
-    saved["environments"] = [
+            saved.dropped.append(_spoken(row[0]))
+    saved.environments = [
         (name, text) for name, text in _each(db, "environments", "id, environment") if _is_json(text, dict)
     ]
-    saved["specs"] = _salvaged_specs(db)
+    saved.specs = _salvaged_specs(db)
     return saved
 
 
-def _salvaged_specs(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+def _salvaged_specs(db: sqlite3.Connection) -> list[_SalvagedSpec]:
     """Name, spec and runs of every spec, in the order in which they were stated."""
     columns = {row[1] for row in _readable(db, "PRAGMA table_info(specs)")}
     if "runs" in columns:
         return [
-            (name, spec, json.loads(runs), "")
+            _SalvagedSpec(name, spec, json.loads(runs), "")
             for name, spec, runs in _each(db, "specs", "name, spec, runs")
             if _is_json(runs, list)
         ]
@@ -269,7 +289,7 @@ def _salvaged_specs(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
             asked.setdefault(row[1], {})[row[2]] = row[0]
     specs = [row for row in _each(db, "specs", "turn, id, name, spec, content") if _are(row, int, int, str, str, str)]
     return [
-        (name, spec, [asked.get(n, {})[i] for i in sorted(asked.get(n, {}))], content)
+        _SalvagedSpec(name, spec, [asked.get(n, {})[i] for i in sorted(asked.get(n, {}))], content)
         for _, n, name, spec, content in sorted(specs)
         if _is_json(spec, dict)
     ]
@@ -301,10 +321,10 @@ def _readable(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
         yield from db.execute(query)
 
 
-def _write_salvaged(db: sqlite3.Connection, saved: dict[str, Any]) -> None:
-    db.executemany("INSERT OR IGNORE INTO environments VALUES (?, ?)", saved["environments"])
-    insert_rows(db, ((run, m, row, env, _status(row)) for run, m, row, env in saved["rows"]))
-    for turn, (name, spec, runs, content) in enumerate(saved["specs"], 1):
+def _write_salvaged(db: sqlite3.Connection, saved: _Salvage) -> None:
+    db.executemany("INSERT OR IGNORE INTO environments VALUES (?, ?)", saved.environments)
+    insert_rows(db, ((run, m, row, env, _status(row)) for run, m, row, env in saved.rows))
+    for turn, (name, spec, runs, content) in enumerate(saved.specs, 1):
         content = content or address({"name": name, "spec": spec, "runs": runs})
         insert = "INSERT OR IGNORE INTO specs (content, name, spec, turn, asked) VALUES (?, ?, ?, ?, ?)"
         number = db.execute(insert, (content, name, spec, turn, len(runs))).lastrowid
@@ -315,11 +335,6 @@ def _write_salvaged(db: sqlite3.Connection, saved: dict[str, Any]) -> None:
 def _status(row: str) -> str | None:
     status = json.loads(row).get("status")
     return status if isinstance(status, str) else None
-
-
-def _file(folder: str | Path) -> Path:
-    path = Path(folder)
-    return path if path.suffix == ".sqlite" else path / FILE
 
 
 def _free_name(path: Path) -> Path:

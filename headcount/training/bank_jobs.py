@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ from headcount.training.kept_networks import Save, saved_members
 from headcount.training.loop import Outcome, StepsMade, train
 from headcount.training.member import Member, Recipe
 
-__all__ = ["BankJob", "Start", "TrainedBank", "environment", "train_bank_job"]
+__all__ = ["BankJob", "RowEnvironment", "Start", "TrainedBank", "environment", "train_bank_job"]
 
 Start = Callable[[Task, Architecture], Transformer | None]  # a network in the units of the target, where one is known
 
@@ -62,12 +62,24 @@ class BankJob:
         return replace(self, members=first), replace(self, members=second)
 
 
+class RowEnvironment(TypedDict):
+    """Where rows were made, under the names that stores have kept since the first version."""
+
+    headcount: str
+    python: str
+    torch: str
+    device: str
+    threads: int
+    platform: str
+    path: str
+
+
 @dataclass(frozen=True)
 class TrainedBank:
     """What comes back: rows in the order of the members, networks by run, and files of states that are done with."""
 
     rows: tuple[Row, ...]
-    environment: dict[str, Any]
+    environment: RowEnvironment
     networks: dict[str, bytes]
     states: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
@@ -167,7 +179,7 @@ def _begun(member: Member, job: BankJob) -> nn.Module:
     return net
 
 
-def environment(device: str, backend: str) -> dict[str, Any]:
+def environment(device: str, backend: str) -> RowEnvironment:
     """Where rows were made: enough to understand a difference between two machines."""
     name = torch.cuda.get_device_name() if torch.device(device).type == "cuda" else platform.processor() or "cpu"
     return {

@@ -256,7 +256,7 @@ def test_a_store_cut_short_is_repaired_or_refused_with_what_to_do_and_never_in_a
         kept = [run for run in names if run not in set(store.missing(names))]
         whole = sum(b'{"run": "%s"' % run.encode() in left for run in names)
         assert verify_store(tmp_path).sound and len(kept) >= whole - 15, "those of the page that was cut may be lost"
-        assert {run["run"] for run in store.study()} <= set(names)
+        assert not store.specs() or {run["run"] for run in store.study()} <= set(names)
     else:
         assert "runs repair" not in err and err.count("\n") <= 1, err
 
