@@ -46,7 +46,10 @@ def shape(
     speed: Annotated[float, typer.Option(help="Tokens a second that must be reached.")] = 0.0,
     bandwidth: Annotated[str, typer.Option(help="Bytes a second that memory gives.")] = "1TB",
     worth: Annotated[float, typer.Option(help="Percent of loss that half the bytes a token are worth.")] = 0.5,
-    task: Annotated[str | None, typer.Option(help="Task whose bounds are asked too.", show_default=False)] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="Task, or letters as UR, that theorems are asked of.", show_default=False),
+    ] = None,
     evidence: Annotated[bool, typer.Option("--evidence", help="Print what was measured, row by row.")] = False,
     experiment: Experiment = None,
     text: Annotated[str, typer.Option(help="What --experiment trains on: .npz windows or a text file.")] = "text.txt",
@@ -75,12 +78,12 @@ def shape(
         speed=speed,
         bandwidth=_bytes(bandwidth),
         worth=worth,
-        task=None if task is None else task_of(task, None),
+        task=None if task is None else _task(task),
     )
     files = [] if out is None else answer.files(out, _called())
     planned = None if experiment is None else _planned(answer, text, flops)
     told: list[str | Listing] = [Listing(answer.short_rows[:8], SHAPE), "", Listing(answer.beside(), BESIDE), ""]
-    told += map(str, answer.bounds)
+    told += answer.theory
     if planned is not None and experiment is not None:
         files.append(write_text(experiment, planned.to_toml()))
         told.append(f"{planned.sentence}; `headcount sweep {experiment}` runs it.")
@@ -111,6 +114,19 @@ def _evidence(out: Path | None) -> Printout:
 def _called() -> str:
     """The command as it was typed."""
     return " ".join(["headcount", *(shlex.quote(word) for word in sys.argv[1:])])
+
+
+def _task(name: str) -> object:
+    """A task of the catalogue or, by its code, of letters."""
+    from headcount.papers.born.length_study import letter_task
+    from headcount.tasks.catalogue import catalogue
+
+    if name in (known := [str(row["task"]) for row in catalogue()]):
+        return task_of(name, None)
+    try:
+        return letter_task(name)
+    except ValueError as problem:
+        raise ValueError(f"{problem}; and of numbers: {', '.join(known)}") from None
 
 
 def _bytes(text: str | None) -> float:

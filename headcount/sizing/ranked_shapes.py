@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headcount.notebook import html_table, html_words
-from headcount.numerals import spoken_bytes
+from headcount.numerals import counted, spoken_bytes
 from headcount.refusals import at_least_one, positive
 from headcount.results import Bound
 from headcount.sizing.costing import Footprint, footprint
 from headcount.sizing.equal_shapes import USUAL, base_shape, candidates, divided, reference_shape, spoken_count
 from headcount.sizing.evidence import EvidenceTable, evidence_table
 from headcount.sizing.expectation import COUNTED, HABIT, Expectation, expected
-from headcount.sizing.forbidden import forbidding
+from headcount.sizing.forbidden import forbidding, task_claim
 from headcount.sizing.known_models import BESIDE, KNOWN, known_shape
 from headcount.sizing.model_shape import LayerShape, ModelShape
 
@@ -110,6 +110,16 @@ class ShapeAnswer:
     def bounds(self) -> list[Bound]:
         return forbidding(self.first.shape, self.context, self.task)
 
+    @cached_property
+    def theory(self) -> list[str]:
+        """What theorems say of the first shape: what forbids, and of a task whether it is within reach."""
+        if self.task is None:
+            return list(map(str, self.bounds))
+        claim, letters = task_claim(self.task, self.first.shape), getattr(self.task, "length_verdict", None)
+        said = [] if claim is None else [str(claim)]
+        said += [] if letters is None else [f"from short strings to long ones, {letters}"]
+        return [*map(str, self.bounds), *said]
+
     @property
     def rows(self) -> list[dict[str, Any]]:
         return [one.as_row() for one in self.ranked]
@@ -120,7 +130,9 @@ class ShapeAnswer:
         kept = "" if not self.first.broken else f" No shape keeps to the limits: {'; '.join(self.first.broken)}."
         cache = "" if self.first.shape.wiring.encoder else f", {spoken_bytes(cost.cache_per_token)} of cache a token"
         grouped = (
-            "each with its own keys and values" if one.kv_heads == one.heads else f"{one.kv_heads} key-value heads"
+            "each with its own keys and values"
+            if one.kv_heads == one.heads
+            else counted(one.kv_heads, "key-value head")
         )
         mark = self.mark
         against = _layer_words(self.reference.layers[0])
@@ -129,7 +141,8 @@ class ShapeAnswer:
             said = "; nothing measured speaks of such data, so this is what people do"
         sizes = f"embed_dim {self.first.shape.embed_dim}, feed-forward {one.width}"
         return (
-            f"{len(self.first.shape.layers)} layers of {one.heads} heads of {one.head_dim}, {grouped}, {sizes}: "
+            f"{counted(len(self.first.shape.layers), 'layer')} of {counted(one.heads, 'head')} of {one.head_dim}, "
+            f"{grouped}, {sizes}: "
             f"{spoken_count(cost.parameters)} parameters{cache} [{mark}]{said}.{kept}"
         )
 
@@ -155,6 +168,7 @@ class ShapeAnswer:
             "shapes": self.rows,
             "beside": self.beside(),
             "bounds": [bound.as_row() for bound in self.bounds],
+            "theory": self.theory,
             "marks": self.marks,
         }
 
@@ -316,4 +330,4 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _layer_words(one: LayerShape) -> str:
-    return f"{one.heads} heads of {one.head_dim} with {one.kv_heads} key-value heads"
+    return f"{counted(one.heads, 'head')} of {one.head_dim} with {counted(one.kv_heads, 'key-value head')}"

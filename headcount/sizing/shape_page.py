@@ -154,7 +154,7 @@ def shape_page(answer: ShapeAnswer, *, date: str = "", command: str = "") -> str
         ),
         Passage("Beside models in use", rows=tuple(_beside(row) for row in answer.beside())),
         Passage("What each part rests on", rows=tuple(answer.marks)),
-        Passage("What forbids", tuple(str(bound) for bound in answer.bounds)),
+        Passage("What theorems say", tuple(answer.theory)),
         Passage(
             "The evidence",
             exhibits=(

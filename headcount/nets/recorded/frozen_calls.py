@@ -132,6 +132,12 @@ def _quotient(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, 
     return _in_place(func, above, above / p.take(lambda: below, "norm scale"))
 
 
+def _under_number(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A number over what depends on the tokens: a scale, or the gate 1 / (1 + exp(-z)) spelt out."""
+    below, above = args[:2]
+    return _whole("norm scale")(p, lambda t: above / t, (below,), kwargs)
+
+
 def _exponential(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     p.take(lambda: None)
     return mark(func(*args, **kwargs), "exp")
@@ -425,6 +431,7 @@ HANDLERS: dict[str, Handler] = {
     "pow": Handler(_by_number, _power),
     "mul": Handler(_both_live, _product),
     "div": Handler(_below_live, _quotient),
+    "rdiv": Handler(_first_live, _under_number),
     "topk": Handler(_first_live, _chosen),
     "sort": Handler(_first_live, _chosen),
     "layer_norm": Handler(_first_live, _opened(_layer_norm)),
