@@ -39,6 +39,11 @@ def stand_in(folder, crash=""):
     made = folder / "small.so"
     command = native_compiler().split()
     subprocess.run([*command, "-O0", "-shared", "-fPIC", str(folder / "small.cpp"), "-o", str(made)], check=True)
+    return giving(made, folder)
+
+
+def giving(made, folder):
+    """A compiler that gives a library which is there already."""
     program = folder / "c++"
     text = '#!/bin/sh\nfor last; do :; done\n[ "$last" = -v ] && { echo small >&2; exit; }\n'
     program.write_text(f'{text}echo run >> {folder}/runs\ncp {made} "$last"\n')
@@ -49,6 +54,16 @@ def stand_in(folder, crash=""):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     return stand_in(tmp_path_factory.mktemp("compiler"))
+
+
+@pytest.fixture(scope="module", params=["small", pytest.param("true", marks=pytest.mark.soak)])
+def compiler(request, small, tmp_path_factory):
+    """One that gives the small library; or, at once, the one that the package's own sources make."""
+    if request.param == "small":
+        return small
+    folder = tmp_path_factory.mktemp("true")
+    building._build(native_compiler(), "float32", "bank", folder / "true.so")
+    return giving(folder / "true.so", folder)
 
 
 @pytest.fixture
@@ -121,8 +136,8 @@ def test_fifty_kinds_of_damage_are_known():
 
 @needs_compiler
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_library_is_made_anew_with_one_line(small, cache, monkeypatch, capfd, kind):
-    monkeypatch.setenv("CXX", str(small))
+def test_a_damaged_library_is_made_anew_with_one_line(compiler, cache, monkeypatch, capfd, kind):
+    monkeypatch.setenv("CXX", str(compiler))
     assert isinstance(load(), ctypes.CDLL)
     (file,) = cache.glob("*.so")
     content = file.read_bytes()
@@ -132,8 +147,8 @@ def test_a_damaged_library_is_made_anew_with_one_line(small, cache, monkeypatch,
     assert capfd.readouterr().err == f"headcount: {file} is damaged; it is made anew\n"
     assert file.read_bytes() == content and not file.is_symlink()
     assert [at.name for at in cache.iterdir()] == [file.name]
-    before = (small.parent / "runs").read_text()
-    assert isinstance(load(), ctypes.CDLL) and (small.parent / "runs").read_text() == before
+    before = (compiler.parent / "runs").read_text()
+    assert isinstance(load(), ctypes.CDLL) and (compiler.parent / "runs").read_text() == before
 
 
 CUT_WHILE_LOADED = """
