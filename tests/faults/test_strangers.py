@@ -1,5 +1,6 @@
 """Files of strangers steer nothing: no terminal, no spreadsheet, no page, no copy of what they do not hold, no code."""
 
+import contextlib
 import csv
 import json
 import re
@@ -75,10 +76,10 @@ ODD = ["x'fffe'", "NULL", "7", "2.5", "''", "'{'", "'[]'", "'null'", "x'7b7d'", 
 @pytest.mark.parametrize("fitting", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_a_damaged_value_of_any_type_is_foreseen_by_every_reader(tmp_path, capsys, column, odd, fitting):
     store = filled(tmp_path)
-    with sqlite3.connect(store.path) as db:
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
         db.execute("PRAGMA writable_schema = ON")
         db.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'rows'")
-    with sqlite3.connect(store.path) as db:
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
         db.execute(f"UPDATE rows SET {column} = {odd} WHERE run = 'b'")
         if fitting and column != "checksum":
             db.create_function("fit", 4, lambda *t: checksum(*(x if isinstance(x, str) else "" for x in t)))
