@@ -20,6 +20,7 @@ from headcount.files import make_folder
 from headcount.refusals import RefusalError
 
 __all__ = [
+    "DAMAGE",
     "VERSION",
     "EmptyStoreError",
     "ForeignError",
@@ -74,6 +75,9 @@ SAID = {
     "SQLITE_NOTADB": "it is not a headcount store: the file is no SQLite database",
     "SQLITE_CORRUPT": "it is damaged; `headcount runs repair` saves every row that can be read",
 }
+
+
+DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)  # what reading a damaged file raises
 
 
 class StoreError(RefusalError):
@@ -367,6 +371,8 @@ def in_one_line(path: Path) -> Iterator[None]:
     """What SQLite finds wrong with the store at `path`, as a refusal."""
     try:
         yield
+    except UnicodeDecodeError as problem:  # Python cannot read what SQLite says of a damaged name
+        raise StoreError(f"{path}: {SAID['SQLITE_CORRUPT']}") from problem
     except sqlite3.Error as problem:
         name = getattr(problem, "sqlite_errorname", "")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):

@@ -15,6 +15,7 @@ from headcount.files import settle
 from headcount.refusals import RefusalError
 from headcount.results.database import (
     COUNT,
+    DAMAGE,
     TABLES,
     VERSION,
     ForeignError,
@@ -120,7 +121,7 @@ def _looked_at(db: sqlite3.Connection) -> tuple[int, list[str], list[str]]:
             rows += 1
             if not _is_as_written(texts):
                 damaged.append(_spoken(texts[0]))
-    except sqlite3.DatabaseError as problem:
+    except DAMAGE as problem:
         problems = problems or [str(problem)]
     return rows, damaged, problems
 
@@ -159,7 +160,8 @@ def repair_store(folder: str | Path) -> RepairedStore:
                 rows = _sound_rows(db)
                 return RepairedStore(str(path), rows or 0, (), "") if rows is not None else _mended(db, path)
         except StoreError as problem:
-            if not getattr(problem.__cause__, "sqlite_errorname", "").startswith("SQLITE_CORRUPT"):
+            cut = getattr(problem.__cause__, "sqlite_errorname", "").startswith("SQLITE_CORRUPT")
+            if not cut and not isinstance(problem.__cause__, UnicodeDecodeError):
                 raise
         with lengthened(path) as db:  # nobody else can have opened it either
             return _mended(db, path)
@@ -182,7 +184,7 @@ def _refuse_no_store(path: Path) -> None:
 
 def _sound_rows(db: sqlite3.Connection) -> int | None:
     """How many rows a store holds that is sound; None of one that is not."""
-    with contextlib.suppress(sqlite3.DatabaseError):
+    with contextlib.suppress(*DAMAGE):
         rows, damaged, problems = _looked_at(db)
         return None if damaged or problems else rows
     return None
@@ -299,7 +301,7 @@ def _each(db: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[An
     """The rows of a table one by one by their number, past the pages that cannot be read."""
     try:
         (most,) = db.execute(f"SELECT coalesce(max(rowid), 0) FROM {table}").fetchone()
-    except sqlite3.DatabaseError:  # the page with the last of them is gone
+    except DAMAGE:  # the page with the last of them is gone
         most = None
     last = failed = 0
     while most is None or last < most:
@@ -309,7 +311,7 @@ def _each(db: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[An
                 last, failed = number, 0
                 yield tuple(rest)
             return
-        except sqlite3.DatabaseError:
+        except DAMAGE:
             last += 1  # a page that cannot be read: go on behind it
             failed += 1
             if most is None and failed > GAP:
@@ -317,7 +319,7 @@ def _each(db: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[An
 
 
 def _readable(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
-    with contextlib.suppress(sqlite3.DatabaseError):
+    with contextlib.suppress(*DAMAGE):
         yield from db.execute(query)
 
 

@@ -262,6 +262,17 @@ def test_a_store_cut_short_is_repaired_or_refused_with_what_to_do_and_never_in_a
         assert "runs repair" not in err and err.count("\n") <= 1, err
 
 
+def test_a_list_of_tables_in_no_encoding_is_damage_and_repair_says_what_to_do(tmp_path, capsys):
+    store = filled(tmp_path)
+    content = store.path.read_bytes()
+    at = content.index(b"CREATE TABLE rows (run TEXT PRIMARY KEY")
+    store.path.write_bytes(content[: at + 30] + b"\xbb\xd5(" + content[at + 33 :])
+    code, _, err = call(capsys, "runs", "export", tmp_path)
+    assert code == 2 and "it is damaged" in err and "codec" not in err, err
+    code, _, err = call(capsys, "runs", "repair", tmp_path)
+    assert code == 0 or ("move it away" in err and "runs repair" not in err), err
+
+
 def test_merging_brings_rows_and_specs_once_and_names_those_that_differ(tmp_path, capsys):
     filled(tmp_path / "one", "ab")
     other = filled(tmp_path / "two", "bc", spec="second")
