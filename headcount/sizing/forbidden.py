@@ -15,8 +15,6 @@ from headcount.sources import Source
 if TYPE_CHECKING:
     from headcount.results.claim import Claim
 
-__all__ = ["every_pattern", "forbidding", "memorised", "rank_separation", "task_bounds", "task_claim"]
-
 # The networks that the papers speak of are not language models: what is said of a task is said of these.
 COUNTED_FOR = Hypothesis(
     "a class-token network with these heads: no norms, no mask, tokens enter through a feed-forward",

@@ -19,17 +19,6 @@ from headcount.sizing.meta_analysis import PooledChange, left_out, pooled_change
 if TYPE_CHECKING:
     from headcount.sizing.ranked_shapes import ShapeAnswer
 
-__all__ = [
-    "EvidenceSummary",
-    "evidence_figure",
-    "evidence_page",
-    "evidence_rows",
-    "pooled_rows",
-    "shape_page",
-    "write_evidence",
-    "write_shape",
-]
-
 AXIS = "percent of the loss for one step; right is worse"
 DOTS = (
     "A dot is a measurement, its line two standard errors: its own where the source gives them, else those of two runs "

@@ -16,8 +16,6 @@ from torch.nn import functional as F
 
 from headcount.nets.recorded.marks import is_live, mark, mark_of, tensors
 
-__all__ = ["HANDLERS", "Handler", "SHAPES_ONLY", "ratio"]
-
 SHAPES = (
     "size dim numel stride is_floating_point zeros_like ones_like empty_like full_like new_zeros new_ones new_full "
     "new_empty new_tensor rand_like randn_like element_size is_complex len data_ptr is_contiguous get_device "

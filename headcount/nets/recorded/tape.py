@@ -23,8 +23,6 @@ from headcount.nets.recorded.node_kinds import is_linear
 from headcount.nets.recorded.recurrent_cells import WRITTEN_OUT
 from headcount.nets.recorded.trials import adds_frozen
 
-__all__ = ["NotAffine", "Recording", "Replay", "Site", "Tape", "own_backwards_opened", "parameters_still"]
-
 CHOICES = (
     "gt lt ge le eq ne greater less greater_equal less_equal equal not_equal argmax argmin argsort nonzero isnan isinf "
     "isfinite sign round floor ceil trunc max min any all bool int long kthvalue searchsorted bucketize "
