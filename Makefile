@@ -52,8 +52,8 @@ $(RAY): $(READY)
 	-$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[ray]' && touch $@
 
 soak: $(READY) $(RAY)
-	$(RUN) -m pytest tests/attack tests/faults tests/test_certificates_worst.py tests/test_fits_coverage.py \
-		tests/test_results_claim.py tests/test_born_compiler.py -m soak -rs
+	$(RUN) -m pytest tests/attack tests/faults tests/test_code_cache.py tests/test_certificates_worst.py \
+		tests/test_fits_coverage.py tests/test_results_claim.py tests/test_born_compiler.py -m soak -rs
 
 check: $(READY)
 	$(RUN) -m ruff check .

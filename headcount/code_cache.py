@@ -2,13 +2,15 @@
 
 Whoever can put a file into the folder, or another folder into its place, could have anything run; so the folder and all
 above it must be the user's or the system's, and nobody else's to write. And a disk may damage a file; so its name holds
-the hash of what is in it, and one that does not fit is removed and made anew.
+the hash of what is in it, and one that does not fit is removed and made anew. What is loaded is a copy in memory of
+the bytes that fitted: nobody can change it between the look and the use, nor cut it short while it runs.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import hashlib
 import os
 import shutil
@@ -21,7 +23,7 @@ from pathlib import Path
 
 from headcount.files import make_folder, settle, user_cache
 
-__all__ = ["CodeCache", "code_cache", "why_open"]
+__all__ = ["CodeCache", "code_cache", "loaded_code", "why_open"]
 
 
 class CodeCache:
@@ -64,6 +66,20 @@ class CodeCache:
             scratch.replace(file)
             settle(self.folder)
         return file
+
+
+def loaded_code(file: Path) -> ctypes.CDLL:
+    """The library in a kept file, from a copy of its own where the system knows files in memory alone (Linux)."""
+    content = file.read_bytes()
+    if file.name.split(".")[-2] != _hashed(content):
+        raise OSError(f"{file} was changed between two looks at it")
+    try:
+        copy = os.memfd_create(file.name[:100])
+        with os.fdopen(os.dup(copy), "wb") as whole:
+            whole.write(content)
+        return ctypes.CDLL(f"/proc/self/fd/{copy}")  # it stays open: the loader knows a library by its name
+    except (AttributeError, OSError):  # a system without, or one that runs nothing from memory
+        return ctypes.CDLL(str(file))
 
 
 def code_cache() -> CodeCache:
@@ -131,7 +147,11 @@ def _is_own_file(file: Path) -> bool:
 
 
 def _name(stem: str, suffix: str, file: Path) -> str:
-    return f"{stem}.{hashlib.sha256(file.read_bytes()).hexdigest()[:24]}{suffix}"
+    return f"{stem}.{_hashed(file.read_bytes())}{suffix}"
+
+
+def _hashed(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:24]
 
 
 def _removed(file: Path) -> None:

@@ -9,7 +9,19 @@ from pathlib import Path
 from headcount.numerals import spoken_bytes
 from headcount.refusals import RefusalError
 
-__all__ = ["memory_limit", "refuse_sizes"]
+__all__ = ["is_refused_memory", "memory_limit", "refuse_sizes"]
+
+# In a RuntimeError of torch, or of whatever it calls.
+TOO_LARGE = (
+    "not enough memory",
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "Storage size calculation overflowed",
+    "std::bad_alloc",
+    "out of memory",
+    "unable to mmap",
+    "can't start new thread",
+)
 
 COUNTS = ("retrievals", "token_dim", "vocab", "letters", "blocks", "arguments")  # of numbers that a task holds
 
@@ -18,6 +30,17 @@ def memory_limit() -> tuple[int, str]:
     """The fewest bytes that anything allows, and what that is: the machine, the container, or `ulimit -v`."""
     pages = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else sys.maxsize
     return min([(pages, "the machine's memory"), *_of_groups(), *_of_process()])
+
+
+def is_refused_memory(problem: BaseException) -> bool:
+    """Whether what was asked for fits no memory, in whichever of its words a library says so.
+
+    >>> is_refused_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory")), is_refused_memory(OSError())
+    (True, False)
+    """
+    named = isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError"
+    told = isinstance(problem, RuntimeError | OSError) and any(words in str(problem) for words in TOO_LARGE)
+    return named or told
 
 
 def refuse_sizes(sizes: dict[str, object], where: str) -> None:

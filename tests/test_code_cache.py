@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headcount import code_cache as module
-from headcount.code_cache import CodeCache, code_cache, why_open
+from headcount.code_cache import CodeCache, code_cache, loaded_code, why_open
 from headcount.files import user_cache
 from headcount.kernels.cpp import native_library as building
 from headcount.kernels.cpp.native_library import native_compiler, native_library
@@ -39,6 +39,11 @@ def stand_in(folder, crash=""):
     made = folder / "small.so"
     command = native_compiler().split()
     subprocess.run([*command, "-O0", "-shared", "-fPIC", str(folder / "small.cpp"), "-o", str(made)], check=True)
+    return giving(made, folder)
+
+
+def giving(made, folder):
+    """A compiler that gives a library which is there already."""
     program = folder / "c++"
     text = '#!/bin/sh\nfor last; do :; done\n[ "$last" = -v ] && { echo small >&2; exit; }\n'
     program.write_text(f'{text}echo run >> {folder}/runs\ncp {made} "$last"\n')
@@ -49,6 +54,16 @@ def stand_in(folder, crash=""):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     return stand_in(tmp_path_factory.mktemp("compiler"))
+
+
+@pytest.fixture(scope="module", params=["small", pytest.param("true", marks=pytest.mark.soak)])
+def compiler(request, small, tmp_path_factory):
+    """One that gives the small library; or, at once, the one that the package's own sources make."""
+    if request.param == "small":
+        return small
+    folder = tmp_path_factory.mktemp("true")
+    building._build(native_compiler(), "float32", "bank", folder / "true.so")
+    return giving(folder / "true.so", folder)
 
 
 @pytest.fixture
@@ -121,8 +136,8 @@ def test_fifty_kinds_of_damage_are_known():
 
 @needs_compiler
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_a_damaged_library_is_made_anew_with_one_line(small, cache, monkeypatch, capfd, kind):
-    monkeypatch.setenv("CXX", str(small))
+def test_a_damaged_library_is_made_anew_with_one_line(compiler, cache, monkeypatch, capfd, kind):
+    monkeypatch.setenv("CXX", str(compiler))
     assert isinstance(load(), ctypes.CDLL)
     (file,) = cache.glob("*.so")
     content = file.read_bytes()
@@ -132,8 +147,39 @@ def test_a_damaged_library_is_made_anew_with_one_line(small, cache, monkeypatch,
     assert capfd.readouterr().err == f"headcount: {file} is damaged; it is made anew\n"
     assert file.read_bytes() == content and not file.is_symlink()
     assert [at.name for at in cache.iterdir()] == [file.name]
-    before = (small.parent / "runs").read_text()
-    assert isinstance(load(), ctypes.CDLL) and (small.parent / "runs").read_text() == before
+    before = (compiler.parent / "runs").read_text()
+    assert isinstance(load(), ctypes.CDLL) and (compiler.parent / "runs").read_text() == before
+
+
+CUT_WHILE_LOADED = """
+import ctypes, os, sys
+from pathlib import Path
+from headcount.kernels.cpp.native_library import native_library
+libraries = [native_library.__wrapped__("float32") for _ in range(2)]
+(file,) = Path(os.environ["HEADCOUNT_CACHE"], "compiled").glob("*.so")
+os.truncate(file, 10)
+lanes = [library.bank_lanes() for library in libraries]
+libraries.append(native_library.__wrapped__("float32"))
+print(lanes, libraries[2].bank_lanes(), libraries[2]._handle not in [library._handle for library in libraries[:2]])
+"""
+
+
+@needs_compiler
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="no files in memory alone")
+def test_a_library_cut_short_while_it_is_loaded_goes_on_and_each_is_its_own(small, tmp_path):
+    known = {**os.environ, "HEADCOUNT_CACHE": str(tmp_path / "cache"), "CXX": str(small)}
+    known["PYTHONPATH"] = str(Path(__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", CUT_WHILE_LOADED], capture_output=True, text=True, env=known)
+    assert (done.returncode, done.stdout) == (0, "[1, 1] 1 True\n"), done
+    assert done.stderr.endswith("is damaged; it is made anew\n") and done.stderr.count("\n") == 1
+
+
+@needs_compiler
+def test_a_file_that_changes_between_the_look_and_the_use_is_not_loaded(tmp_path):
+    file = CodeCache(tmp_path).file("bank", ".so", lambda scratch: scratch.write_text("it"))
+    file.write_text("another")
+    with pytest.raises(OSError, match="was changed between two looks"):
+        loaded_code(file)
 
 
 @needs_compiler

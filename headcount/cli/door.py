@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headcount.cli import failures
 from headcount.cli.failures import (
     ENDINGS,
     Interruption,
@@ -121,7 +122,7 @@ def _code(arguments: Sequence[str] | None) -> int:
 
 
 def _interrupted(stop: BaseException) -> int:
-    with contextlib.suppress(ValueError):  # not in the main thread
+    if failures.leave_while_loading is not None:  # the process is the command's, and ends with it
         for number in ENDINGS:
             signal.signal(number, signal.SIG_IGN)  # once is enough
     _say(visible(f"headcount: interrupted. {stop}").rstrip() + "\n")

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from headcount.limits import memory_limit
+from headcount.limits import is_refused_memory, memory_limit
 from headcount.numerals import spoken_bytes
 from headcount.refusals import RefusalError
 from headcount.visible import visible
@@ -40,17 +40,6 @@ INPUT = (
     zipfile.BadZipFile,
     MemoryError,
     RecursionError,
-)
-# In a RuntimeError of torch, or of whatever it calls.
-TOO_LARGE = (
-    "not enough memory",
-    "can't allocate memory",
-    "Cannot allocate memory",
-    "Storage size calculation overflowed",
-    "std::bad_alloc",
-    "out of memory",
-    "unable to mmap",
-    "can't start new thread",
 )
 ASKED = (
     re.compile(r"tried to allocate (\d+) bytes"),
@@ -72,15 +61,8 @@ def foreseen(problem: BaseException) -> bool:
         isinstance(problem, INPUT)
         or type(problem).__name__ in NAMED
         or (isinstance(problem, ValueError) and _raised_here(problem))
-        or _is_too_large(problem)
+        or is_refused_memory(problem)
     )
-
-
-def _is_too_large(problem: BaseException) -> bool:
-    """Whether what was asked for fits no memory, in whichever of its words a library says so."""
-    named = isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError"
-    told = isinstance(problem, RuntimeError | OSError) and any(words in str(problem) for words in TOO_LARGE)
-    return named or told
 
 
 def _raised_here(problem: BaseException) -> bool:
@@ -97,7 +79,7 @@ def sentence_of(problem: BaseException) -> str:
     >>> sentence_of(PermissionError(13, "Permission denied", "rows.csv")), sentence_of(RecursionError())
     ('rows.csv: permission denied', 'what was given is nested too deeply')
     """
-    if _is_too_large(problem):
+    if is_refused_memory(problem):
         return _of_memory(problem)
     if isinstance(problem, OSError) and problem.strerror:
         return f"{problem.filename}: {problem.strerror.lower()}" if problem.filename else problem.strerror.lower()
@@ -191,8 +173,11 @@ def interruptible(noted: Interruption) -> Iterator[None]:
 
 
 def _is_heeded(number: int) -> bool:
-    """Whether a signal means anything here: whoever started us may have said that it does not, as nohup does."""
-    return number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN
+    """Whether a signal means anything here: whoever started us may have said that it does not.
+
+    So does nohup, and a script of the shell does with Ctrl-C for what it runs in the background.
+    """
+    return signal.getsignal(number) is not signal.SIG_IGN
 
 
 class _Again:

@@ -76,8 +76,6 @@ def report(options: ReportOptions) -> Printout:
 def _pages(run: Path, study: Study, predicted: int | None, spec: str | None) -> dict[str, str]:
     """The pages of a study by name: of data of the user's own, of letters, or of any other task."""
     from headcount.fits import predicted_heads
-    from headcount.papers.born.born_page import length_page
-    from headcount.papers.born.length_study import LengthStudy
     from headcount.papers.head_count.lookup_words import one_head_each
     from headcount.report import write
 
@@ -87,9 +85,16 @@ def _pages(run: Path, study: Study, predicted: int | None, spec: str | None) -> 
         return write_measured(Measurement(study))
     because = one_head_each(predicted_heads(study))
     pages = write(study, predicted=predicted, attention=_looked(run, spec), because=because)
-    command = f"headcount report {run}"
-    letters = [length_page(part, command=command) for part in LengthStudy.of(study)]
+    letters = _letter_pages(study, f"headcount report {run}") if "tests" in study.rows[0] else []
     return pages | {"lengths.html" if i == 0 else f"lengths-{i + 1}.html": page for i, page in enumerate(letters)}
+
+
+def _letter_pages(study: Study, command: str) -> list[str]:
+    """A page for each shape of a study of letters; they alone know networks, and so load torch."""
+    from headcount.papers.born.born_page import length_page
+    from headcount.papers.born.length_study import LengthStudy
+
+    return [length_page(part, command=command) for part in LengthStudy.of(study)]
 
 
 def _table(study: Study, kind: str) -> Printout:

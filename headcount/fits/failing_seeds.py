@@ -18,6 +18,8 @@ RARE = 0.99  # gaps that this share of such studies does not reach show two kind
 APART = 3.0  # widths of one kind by which a seed that failed lies above the last that did not
 ROUNDS = 3  # of telling kinds apart and measuring their width anew
 SMALLEST = 1e-12
+MANY = 2000  # seeds of a cell from which on only its outermost are drawn
+OUTERMOST = 100  # on each side: the gaps between neighbours shrink as fast as their number from the end grows
 
 
 @dataclass(frozen=True)
@@ -145,11 +147,28 @@ def _usual(counts: tuple[int, ...]) -> tuple[float, float]:
     """Of normal seeds of one kind, in median gaps: the mean widest gap of the rarest study of 100, and the spread."""
     generator = np.random.default_rng(0)
     sizes: Int[np.ndarray, " cell"] = np.array(counts)
-    found, width = [], []
-    for _ in range(DRAWS):
-        drawn = generator.standard_normal((len(sizes), sizes.max()))
-        drawn[np.arange(sizes.max()) >= sizes[:, None]] = np.nan
-        mean, middle = _gaps(np.sort(drawn, -1))
-        found.append(mean / middle)
-        width.append(1 / middle)
-    return float(np.quantile(found, RARE)), float(np.median(width))
+    if sizes.min() > MANY:
+        _, middle = _drawn_gaps(sizes, generator)  # of so many gaps, the same in every study
+        return float(np.quantile(_widest_of_many(sizes, generator) / middle, RARE)), 1 / middle
+    found = np.array([_drawn_gaps(sizes, generator) for _ in range(DRAWS)])
+    return float(np.quantile(found[:, 0] / found[:, 1], RARE)), float(np.median(1 / found[:, 1]))
+
+
+def _drawn_gaps(sizes: Int[np.ndarray, " cell"], generator: np.random.Generator) -> tuple[float, float]:
+    drawn = generator.standard_normal((len(sizes), sizes.max()))
+    drawn[np.arange(sizes.max()) >= sizes[:, None]] = np.nan
+    return _gaps(np.sort(drawn, -1))
+
+
+def _widest_of_many(sizes: Int[np.ndarray, " cell"], generator: np.random.Generator) -> Float[np.ndarray, " study"]:
+    """The mean over cells of the widest gap of n normal seeds, which lies among the outermost of them.
+
+    The i-th smallest of n uniform numbers is (E_1 + ... + E_i) / (E_1 + ... + E_{n+1}) with exponential E (Renyi), so
+    the outermost of both sides are drawn without those between, whose sum is one gamma number.
+    """
+    from scipy.special import ndtri
+
+    sides = generator.exponential(size=(2, DRAWS, len(sizes), OUTERMOST)).cumsum(-1)
+    between = generator.gamma(sizes + 1.0 - 2 * OUTERMOST, size=(DRAWS, len(sizes)))
+    places = ndtri(sides / (sides[..., -1].sum(0) + between)[..., None])
+    return np.asarray(np.diff(places, axis=-1).max((0, -1)).mean(-1))

@@ -13,6 +13,7 @@ from headcount.fits.cells import Cells
 __all__ = ["NormalSeeds", "normal_seeds", "robust_spread", "smooth_spread"]
 
 DRAWS = 20_000
+PIECE = 1000  # samples drawn at once: all of them would take hundreds of megabytes
 MANY = 400  # seeds from which on the summaries are normal themselves, and drawing them would take gigabytes
 SMALLEST = 1e-12  # a spread below this is that of equal numbers
 
@@ -39,11 +40,17 @@ def normal_seeds(seeds: int) -> NormalSeeds:
     if seeds > MANY:
         level, median, deviation = normal_seeds(MANY)
         return NormalSeeds(level * (MANY / seeds) ** 0.5, median * (MANY / seeds) ** 0.5, deviation)
-    drawn = np.sort(np.random.default_rng(0).standard_normal((DRAWS, seeds)), axis=-1)
-    best = drawn[:, : -(-seeds // 2)].mean(-1)
-    deviation = _deviation(drawn)
+    generator = np.random.default_rng(0)
+    pieces = [_summaries(generator, min(PIECE, DRAWS - at), seeds) for at in range(0, DRAWS, PIECE)]
+    best, middle, deviation = (np.concatenate(each) for each in zip(*pieces, strict=True))
     logs = np.log(np.maximum(deviation, SMALLEST)).mean() if seeds > 1 else 0.0
-    return NormalSeeds(float(best.std()), float(np.median(drawn, -1).std()), float(np.exp(logs)))
+    return NormalSeeds(float(best.std()), float(middle.std()), float(np.exp(logs)))
+
+
+def _summaries(generator: np.random.Generator, draws: int, seeds: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Best half's mean, median and median absolute deviation of so many samples of n normal seeds."""
+    drawn = np.sort(generator.standard_normal((draws, seeds)), axis=-1)
+    return drawn[:, : -(-seeds // 2)].mean(-1), np.median(drawn, -1), _deviation(drawn)
 
 
 def robust_spread(logs: Float[np.ndarray, "*cell seed"]) -> Float[np.ndarray, "*cell"]:

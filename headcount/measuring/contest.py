@@ -91,7 +91,7 @@ class Contest:
         except KeyboardInterrupt:
             stopped = "interrupted"
         spec = self.spec(stopped) | {"complete": complete}
-        return Study(tuple(rows), spec, environment(self.device, "cpp"), self.data.name)
+        return Study(tuple(rows), spec, {**environment(self.device, "cpp")}, self.data.name)
 
     def units(self, rows: list[Row], complete: list[int]) -> Iterator[tuple[Contestant, int]]:
         """Who is trained next, on which split; who is refined depends on the rows that have come in so far.

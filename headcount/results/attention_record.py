@@ -67,7 +67,7 @@ class AttentionRecord:
         own = "is looked up by a head of its own" if len(self.found) == 1 else "are looked up by a head of their own"
         return f"{of} {own} ({counted(self.heads, 'head')})"
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, float]]:
         """A row for each head: how often it finds each retrieval."""
         return [{"head": i + 1, **dict(zip(self.retrievals, row, strict=True))} for i, row in enumerate(self.hits)]
 

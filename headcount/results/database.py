@@ -20,6 +20,7 @@ from headcount.files import make_folder
 from headcount.refusals import RefusalError
 
 __all__ = [
+    "DAMAGE",
     "VERSION",
     "EmptyStoreError",
     "ForeignError",
@@ -30,6 +31,7 @@ __all__ = [
     "identity",
     "in_one_line",
     "is_sound",
+    "lengthened",
     "reading",
     "writing",
 ]
@@ -38,6 +40,7 @@ VERSION = 2  # 0 is what headcount 0.1.0 wrote: no checksums, one list of runs p
 TABLES = {"rows", "environments", "specs"}
 LOCK_WAIT = 60.0  # seconds
 BRIEFLY = 2.0  # seconds that a repair waits for whoever reads or writes
+LONGEST_COPY = 2**40  # bytes, of which only those that are there take any room
 COPIES = 20  # tries to read or write one file before another takes its place
 SYNCHRONOUS = "EXTRA"  # a power cut after a transaction leaves it done
 SCHEMA = """
@@ -72,6 +75,9 @@ SAID = {
     "SQLITE_NOTADB": "it is not a headcount store: the file is no SQLite database",
     "SQLITE_CORRUPT": "it is damaged; `headcount runs repair` saves every row that can be read",
 }
+
+
+DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)  # what reading a damaged file raises
 
 
 class StoreError(RefusalError):
@@ -128,6 +134,23 @@ def exclusive(path: Path) -> Iterator[sqlite3.Connection]:
             db.execute("PRAGMA journal_mode=DELETE")
         db.execute("BEGIN EXCLUSIVE")
         yield db
+
+
+@contextlib.contextmanager
+def lengthened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A copy of a file that was cut short, made as long as its first page says: SQLite opens no shorter one."""
+    with in_one_line(path), _copies() as folder:
+        copy = folder / "copy"
+        for rest in ("", "-journal"):
+            if path.with_name(f"{path.name}{rest}").exists():
+                _copy(path.with_name(f"{path.name}{rest}"), folder / f"copy{rest}")
+        with copy.open("r+b") as file:
+            head = file.read(100)
+            page, pages = (int.from_bytes(head[at : at + size], "big") for at, size in ((16, 2), (28, 4)))
+            said = min((65536 if page == 1 else page) * pages, LONGEST_COPY)
+            file.truncate(max(said, file.seek(0, 2)))
+        with contextlib.closing(_connected(copy, None)) as db:
+            yield db
 
 
 @contextlib.contextmanager
@@ -213,12 +236,7 @@ def _is_old(path: Path) -> bool:
 
 def _copied(path: Path, stack: contextlib.ExitStack) -> sqlite3.Connection | None:
     """A copy, brought up to date, without what a killed writer left of a transaction; None if it changed meanwhile."""
-    try:
-        folder = Path(stack.enter_context(TemporaryDirectory()))
-    except OSError as problem:
-        said = (problem.strerror or str(problem)).lower()
-        words = "it can be read in a copy alone, and no folder for one can be made"
-        raise StoreError(f"{path}: {words} ({said}); let TMPDIR name a folder that can be written") from None
+    folder = stack.enter_context(_copies())
     files = [path.with_name(f"{path.name}{rest}") for rest in ("", "-journal", "-wal")]
     before = [_stamp(file) for file in files]
     for file, stamp in zip(files, before, strict=True):
@@ -232,6 +250,19 @@ def _copied(path: Path, stack: contextlib.ExitStack) -> sqlite3.Connection | Non
     with _transaction(db):
         _prepare(db, path)
     return db
+
+
+@contextlib.contextmanager
+def _copies() -> Iterator[Path]:
+    """A folder for copies."""
+    try:
+        held = TemporaryDirectory()
+    except OSError as problem:
+        said = (problem.strerror or str(problem)).lower()
+        words = "a store can be read in a copy alone, and no folder for one can be made"
+        raise StoreError(f"{words} ({said}); let TMPDIR name a folder that can be written") from None
+    with held as folder:
+        yield Path(folder)
 
 
 def _copy(file: Path, to: Path) -> None:
@@ -340,6 +371,8 @@ def in_one_line(path: Path) -> Iterator[None]:
     """What SQLite finds wrong with the store at `path`, as a refusal."""
     try:
         yield
+    except UnicodeDecodeError as problem:  # Python cannot read what SQLite says of a damaged name
+        raise StoreError(f"{path}: {SAID['SQLITE_CORRUPT']}") from problem
     except sqlite3.Error as problem:
         name = getattr(problem, "sqlite_errorname", "")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import os
 import shutil
 from collections.abc import Iterator
 from functools import lru_cache
@@ -44,7 +45,7 @@ class Exported:
     def write(self, folder: Path) -> list[Path]:
         """Write rows.csv, rows.jsonl and study.json, each whole or not at all, and say where they are."""
         paths = [folder / name for name in NAMES]
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
             table, lines, study = (stack.enter_context(_opened(path)) for path in paths)
             rows = stack.enter_context(TemporaryFile("w+", dir=folder, encoding="utf-8", newline=""))
             columns = self._write_rows(table, lines, rows)
@@ -53,6 +54,7 @@ class Exported:
                 table.truncate()
                 self._write_table(table, columns)
             self._write_study(study, rows)
+            last.enter_context(_one_at_a_time(folder))  # until all three stand in their places
         return paths
 
     def json_list(self) -> Iterator[str]:
@@ -113,6 +115,19 @@ class Exported:
                 used.setdefault(env)
                 yield _strict(text, row), row
         self.head = Study((), self.kept.told(self.count), self.kept.environment(used), self.kept.spec.name)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Keep other exports from putting files into the same folder meanwhile, where the system locks folders."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            file = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, file)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

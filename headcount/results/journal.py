@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,11 @@ class Journal:
                     continue
                 self.cells[self._key(cell["of"])] = cell["found"]
 
-    def find(self, of: dict[str, Any]) -> Any:
+    def find(self, of: Mapping[str, object]) -> Any:
         """What was found for this cell, or None."""
         return self.cells.get(self._key(of))
 
-    def add(self, of: dict[str, Any], found: Any) -> None:
+    def add(self, of: Mapping[str, object], found: Any) -> None:
         """Keep a cell."""
         self.cells[self._key(of)] = found
         make_folder(self.path.parent)
@@ -48,7 +49,7 @@ class Journal:
             os.fsync(file.fileno())
 
     @staticmethod
-    def _key(of: dict[str, Any]) -> str:
+    def _key(of: Mapping[str, object]) -> str:
         return json.dumps(of, sort_keys=True)
 
 

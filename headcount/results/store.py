@@ -6,7 +6,7 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,13 @@ from headcount.results.leases import Leases
 from headcount.results.snapshot import TEXTS, Snapshot, StatedSpec, stated_specs, taken
 from headcount.results.study import Row, Study
 
-__all__ = ["StatedSpec", "Store", "address", "read_study"]
+__all__ = ["StatedSpec", "Store", "address", "read_study", "store_file"]
 
 FILE = "rows.sqlite"
 PATIENCE = 24 * 3600.0  # seconds that a finished bank waits for the lock
 
 
-def address(content: dict[str, Any]) -> str:
+def address(content: Mapping[str, object]) -> str:
     """The content address of a JSON-ready value: equal content, equal address, whatever the order of its keys.
 
     >>> address({"heads": 4, "seed": 0}) == address({"seed": 0, "heads": 4})
@@ -33,7 +33,7 @@ def address(content: dict[str, Any]) -> str:
     return digest(canonical(content))
 
 
-def canonical(content: dict[str, Any]) -> str:
+def canonical(content: Mapping[str, object]) -> str:
     """A JSON-ready value as the one text that its address is taken of."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
@@ -55,6 +55,13 @@ def read_study(path: str | Path, spec: str | None = None) -> Study:
         return Study.from_json(text_in(path))
     except (ValueError, RecursionError) as problem:
         raise RefusalError(f"{path}: {problem}") from None
+
+
+def store_file(folder: str | Path) -> Path:
+    """The file of the store in a folder; where it is a link, what it leads to: journal and leases lie beside that."""
+    path = Path(folder)
+    path = path if path.suffix == ".sqlite" else path / FILE
+    return path.resolve() if path.is_symlink() else path
 
 
 class Store:
@@ -79,8 +86,7 @@ class Store:
     @classmethod
     def open(cls, folder: str | Path, *, create: bool = False) -> Store:
         """The store in `folder`, read to see that it is one; a missing one is refused unless `create` is set."""
-        path = Path(folder)
-        store = cls(path if path.suffix == ".sqlite" else path / FILE)
+        store = cls(store_file(folder))
         if not store.path.exists():
             if not create:
                 words = f"no study at {folder}: {store.path} does not exist; `headcount sweep` makes one"
@@ -104,7 +110,7 @@ class Store:
         """Leases on banks, so that processes on one store train each bank once."""
         return Leases(self.path.with_suffix(".leases"), take_over=take_over)
 
-    def state(self, name: str, spec: dict[str, Any], runs: Iterable[str]) -> str:
+    def state(self, name: str, spec: Mapping[str, object], runs: Iterable[str]) -> str:
         """Record what is asked for, a spec and the runs it names, and return the address to ask for it by."""
         runs = list(dict.fromkeys(runs))
         text = json.dumps(spec, sort_keys=True)
@@ -134,7 +140,7 @@ class Store:
         except EmptyStoreError:
             return []
 
-    def add(self, finished: Iterable[tuple[str, dict[str, Any], Row]], environment: dict[str, Any]) -> None:
+    def add(self, finished: Iterable[tuple[str, Mapping[str, object], Row]], environment: Mapping[str, object]) -> None:
         """Add the rows of one finished bank, (run, member, row) each, in one transaction; wait for the lock.
 
         A row that is there already stays, unless its checksum says that it is damaged.

@@ -7,14 +7,15 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headcount.files import settle
 from headcount.refusals import RefusalError
 from headcount.results.database import (
     COUNT,
+    DAMAGE,
     TABLES,
     VERSION,
     ForeignError,
@@ -22,14 +23,17 @@ from headcount.results.database import (
     StoreError,
     exclusive,
     is_sound,
+    lengthened,
     reading,
     writing,
 )
 from headcount.results.leases import alone
 from headcount.results.snapshot import TEXTS
-from headcount.results.store import FILE, Store, address, insert_rows
+from headcount.results.store import Store, address, insert_rows, store_file
 
 __all__ = ["MergedStore", "RepairedStore", "VerifiedStore", "merge_stores", "repair_store", "verify_store"]
+
+GAP = 1000  # rows in a row that cannot be read, after which none is looked for where nobody knows the last
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,25 @@ class MergedStore:
     differing: tuple[str, ...]
 
 
+class _SalvagedSpec(NamedTuple):
+    """A spec as far as it could be read: its runs in their order, and its address where it has one."""
+
+    name: str
+    text: str
+    runs: list[str]
+    content: str
+
+
+@dataclass
+class _Salvage:
+    """What could be read of a damaged store: rows and environments as their texts, and the runs whose row could not."""
+
+    rows: list[tuple[str, str, str, str]] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    environments: list[tuple[str, str]] = field(default_factory=list)
+    specs: list[_SalvagedSpec] = field(default_factory=list)
+
+
 def verify_store(folder: str | Path) -> VerifiedStore:
     """Read every page and every row of a store; change nothing.
 
@@ -82,7 +105,7 @@ def verify_store(folder: str | Path) -> VerifiedStore:
     >>> verify_store(store.path.parent).sound
     True
     """
-    path = _file(folder)
+    path = store_file(folder)
     with reading(path) as db:
         rows, damaged, problems = _looked_at(db)
         (specs,) = db.execute("SELECT count(*) FROM specs").fetchone()
@@ -98,7 +121,7 @@ def _looked_at(db: sqlite3.Connection) -> tuple[int, list[str], list[str]]:
             rows += 1
             if not _is_as_written(texts):
                 damaged.append(_spoken(texts[0]))
-    except sqlite3.DatabaseError as problem:
+    except DAMAGE as problem:
         problems = problems or [str(problem)]
     return rows, damaged, problems
 
@@ -127,13 +150,25 @@ def repair_store(folder: str | Path) -> RepairedStore:
     A sound one is left as it is. Nobody else is at the store meanwhile: sweeps by their leases, all others by SQLite's
     own lock; where somebody is, it is refused.
     """
-    path = _file(folder)
+    path = store_file(folder)
     if not path.is_file():
         raise FileNotFoundError(f"no study at {folder}: {path} does not exist; `headcount sweep` makes one")
     _refuse_no_store(path)
-    with alone(path.with_suffix(".leases")), exclusive(path) as db:
-        rows = _sound_rows(db)
-        return RepairedStore(str(path), rows, (), "") if rows is not None else _repaired(path, _salvaged(db, path))
+    with alone(path.with_suffix(".leases")):
+        try:
+            with exclusive(path) as db:
+                rows = _sound_rows(db)
+                return RepairedStore(str(path), rows or 0, (), "") if rows is not None else _mended(db, path)
+        except StoreError as problem:
+            cut = getattr(problem.__cause__, "sqlite_errorname", "").startswith("SQLITE_CORRUPT")
+            if not cut and not isinstance(problem.__cause__, UnicodeDecodeError):
+                raise
+        with lengthened(path) as db:  # nobody else can have opened it either
+            return _mended(db, path)
+
+
+def _mended(db: sqlite3.Connection, path: Path) -> RepairedStore:
+    return _repaired(path, _salvaged(db, path))
 
 
 def _refuse_no_store(path: Path) -> None:
@@ -149,13 +184,13 @@ def _refuse_no_store(path: Path) -> None:
 
 def _sound_rows(db: sqlite3.Connection) -> int | None:
     """How many rows a store holds that is sound; None of one that is not."""
-    with contextlib.suppress(sqlite3.DatabaseError):
+    with contextlib.suppress(*DAMAGE):
         rows, damaged, problems = _looked_at(db)
         return None if damaged or problems else rows
     return None
 
 
-def _repaired(path: Path, saved: dict[str, Any]) -> RepairedStore:
+def _repaired(path: Path, saved: _Salvage) -> RepairedStore:
     fresh = path.with_name(f"{path.name}.repaired")
     for rest in ("", "-journal"):  # left by a repair that was killed: the store itself was not touched
         fresh.with_name(fresh.name + rest).unlink(missing_ok=True)
@@ -172,7 +207,7 @@ def _repaired(path: Path, saved: dict[str, Any]) -> RepairedStore:
             path.with_name(path.name + rest).rename(aside.with_name(aside.name + rest))
     fresh.replace(path)
     settle(path.parent)
-    return RepairedStore(str(path), rows, tuple(saved["dropped"]), str(aside))
+    return RepairedStore(str(path), rows, tuple(saved.dropped), str(aside))
 
 
 def merge_stores(into: str | Path, *others: str | Path) -> MergedStore:
@@ -221,30 +256,32 @@ def _bring_specs(read: sqlite3.Connection, db: sqlite3.Connection) -> int:
     return count
 
 
-def _salvaged(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
+def _salvaged(db: sqlite3.Connection, path: Path) -> _Salvage:
     """Every row of every table that can be read, and the runs whose row cannot."""
-    saved: dict[str, Any] = {"rows": [], "dropped": []}
+    saved = _Salvage()
     db.text_factory = lambda raw: raw.decode("utf-8", "replace")
     if not {name for (name,) in _readable(db, "SELECT name FROM sqlite_master WHERE type = 'table'")} >= TABLES:
-        raise StoreError(f"{path} is not a headcount store that can be read: its list of tables is gone or another's")
+        words = "is not a headcount store that can be read: its list of tables is gone or another's"
+        raise StoreError(f"{path} {words}; move it away, and a sweep makes it anew")
     for row in _each(db, "rows", _texts(db)):
         if _is_as_written(row):
-            saved["rows"].append(tuple(text.decode() for text in row[:4]))
+            run, member, text, env = (text.decode() for text in row[:4])
+            saved.rows.append((run, member, text, env))
         else:
-            saved["dropped"].append(_spoken(row[0]))
-    saved["environments"] = [
+            saved.dropped.append(_spoken(row[0]))
+    saved.environments = [
         (name, text) for name, text in _each(db, "environments", "id, environment") if _is_json(text, dict)
     ]
-    saved["specs"] = _salvaged_specs(db)
+    saved.specs = _salvaged_specs(db)
     return saved
 
 
-def _salvaged_specs(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
+def _salvaged_specs(db: sqlite3.Connection) -> list[_SalvagedSpec]:
     """Name, spec and runs of every spec, in the order in which they were stated."""
     columns = {row[1] for row in _readable(db, "PRAGMA table_info(specs)")}
     if "runs" in columns:
         return [
-            (name, spec, json.loads(runs), "")
+            _SalvagedSpec(name, spec, json.loads(runs), "")
             for name, spec, runs in _each(db, "specs", "name, spec, runs")
             if _is_json(runs, list)
         ]
@@ -254,7 +291,7 @@ def _salvaged_specs(db: sqlite3.Connection) -> list[tuple[Any, ...]]:
             asked.setdefault(row[1], {})[row[2]] = row[0]
     specs = [row for row in _each(db, "specs", "turn, id, name, spec, content") if _are(row, int, int, str, str, str)]
     return [
-        (name, spec, [asked.get(n, {})[i] for i in sorted(asked.get(n, {}))], content)
+        _SalvagedSpec(name, spec, [asked.get(n, {})[i] for i in sorted(asked.get(n, {}))], content)
         for _, n, name, spec, content in sorted(specs)
         if _is_json(spec, dict)
     ]
@@ -264,29 +301,32 @@ def _each(db: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[An
     """The rows of a table one by one by their number, past the pages that cannot be read."""
     try:
         (most,) = db.execute(f"SELECT coalesce(max(rowid), 0) FROM {table}").fetchone()
-    except sqlite3.DatabaseError:
-        most = 0
-    last = 0
-    while last < most:
+    except DAMAGE:  # the page with the last of them is gone
+        most = None
+    last = failed = 0
+    while most is None or last < most:
         try:
             found = db.execute(f"SELECT rowid, {columns} FROM {table} WHERE rowid > ? ORDER BY rowid", (last,))
             for number, *rest in found:
-                last = number
+                last, failed = number, 0
                 yield tuple(rest)
             return
-        except sqlite3.DatabaseError:
+        except DAMAGE:
             last += 1  # a page that cannot be read: go on behind it
+            failed += 1
+            if most is None and failed > GAP:
+                return
 
 
 def _readable(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
-    with contextlib.suppress(sqlite3.DatabaseError):
+    with contextlib.suppress(*DAMAGE):
         yield from db.execute(query)
 
 
-def _write_salvaged(db: sqlite3.Connection, saved: dict[str, Any]) -> None:
-    db.executemany("INSERT OR IGNORE INTO environments VALUES (?, ?)", saved["environments"])
-    insert_rows(db, ((run, m, row, env, _status(row)) for run, m, row, env in saved["rows"]))
-    for turn, (name, spec, runs, content) in enumerate(saved["specs"], 1):
+def _write_salvaged(db: sqlite3.Connection, saved: _Salvage) -> None:
+    db.executemany("INSERT OR IGNORE INTO environments VALUES (?, ?)", saved.environments)
+    insert_rows(db, ((run, m, row, env, _status(row)) for run, m, row, env in saved.rows))
+    for turn, (name, spec, runs, content) in enumerate(saved.specs, 1):
         content = content or address({"name": name, "spec": spec, "runs": runs})
         insert = "INSERT OR IGNORE INTO specs (content, name, spec, turn, asked) VALUES (?, ?, ?, ?, ?)"
         number = db.execute(insert, (content, name, spec, turn, len(runs))).lastrowid
@@ -297,11 +337,6 @@ def _write_salvaged(db: sqlite3.Connection, saved: dict[str, Any]) -> None:
 def _status(row: str) -> str | None:
     status = json.loads(row).get("status")
     return status if isinstance(status, str) else None
-
-
-def _file(folder: str | Path) -> Path:
-    path = Path(folder)
-    return path if path.suffix == ".sqlite" else path / FILE
 
 
 def _free_name(path: Path) -> Path:

@@ -76,7 +76,7 @@ class WorstRecord:
         """
         return worst_claim(self, f"tokens in [{self.low:g}, {self.high:g}]", subject)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, str | float]]:
         """The errors side by side."""
         return [
             {"error": "root mean square", "size": self.rms, "basis": f"{self.samples:,} samples"},

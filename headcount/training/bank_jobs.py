@@ -8,12 +8,13 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import nn
 
 from headcount._version import __version__
+from headcount.limits import is_refused_memory
 from headcount.nets import Architecture, Transformer
 from headcount.nets.saved import net_bytes
 from headcount.results.store import address
@@ -25,7 +26,7 @@ from headcount.training.kept_networks import Save, saved_members
 from headcount.training.loop import Outcome, StepsMade, train
 from headcount.training.member import Member, Recipe
 
-__all__ = ["BankJob", "Start", "TrainedBank", "environment", "train_bank_job"]
+__all__ = ["BankJob", "RowEnvironment", "Start", "TrainedBank", "environment", "train_bank_job"]
 
 Start = Callable[[Task, Architecture], Transformer | None]  # a network in the units of the target, where one is known
 
@@ -61,12 +62,24 @@ class BankJob:
         return replace(self, members=first), replace(self, members=second)
 
 
+class RowEnvironment(TypedDict):
+    """Where rows were made, under the names that stores have kept since the first version."""
+
+    headcount: str
+    python: str
+    torch: str
+    device: str
+    threads: int
+    platform: str
+    path: str
+
+
 @dataclass(frozen=True)
 class TrainedBank:
     """What comes back: rows in the order of the members, networks by run, and files of states that are done with."""
 
     rows: tuple[Row, ...]
-    environment: dict[str, Any]
+    environment: RowEnvironment
     networks: dict[str, bytes]
     states: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
@@ -101,7 +114,7 @@ def train_bank_job(
     try:
         return _trained(job, steps_made, termination)
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as problem:
-        if len(job.members) == 1 or not _out_of_memory(problem):
+        if len(job.members) == 1 or not is_refused_memory(problem):
             raise
     # Outside the handler: the traceback holds the tensors that did not fit.
     if torch.device(job.device).type == "cuda":
@@ -166,11 +179,7 @@ def _begun(member: Member, job: BankJob) -> nn.Module:
     return net
 
 
-def _out_of_memory(problem: BaseException) -> bool:
-    return isinstance(problem, torch.OutOfMemoryError | MemoryError) or "not enough memory" in str(problem)
-
-
-def environment(device: str, backend: str) -> dict[str, Any]:
+def environment(device: str, backend: str) -> RowEnvironment:
     """Where rows were made: enough to understand a difference between two machines."""
     name = torch.cuda.get_device_name() if torch.device(device).type == "cuda" else platform.processor() or "cpu"
     return {

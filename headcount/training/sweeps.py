@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 
@@ -25,7 +25,6 @@ from headcount.training.bank_jobs import BankJob, Start, TrainedBank, environmen
 from headcount.training.checkpoints import EVERY, Termination, heeding_termination
 from headcount.training.kept_networks import NetworksHeld, NetworksIn, Save, drop_beaten, write_networks
 from headcount.training.leased_banks import LeasedBank
-from headcount.training.loop import Outcome
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
 from headcount.training.progress import OnProgress, Progress, automatic, silent
@@ -43,12 +42,15 @@ ROUNDS = 3  # how often rows are trained that were kept and are gone
 POLL = 0.2  # seconds between two looks at banks that other processes are training
 
 Share = Callable[[list[LeasedBank], Leases, Progress], None]
-Trained = TypeVar("Trained", Outcome, TrainedBank)
 
 
-def never(finished: int, left: int) -> bool:
-    """Go on to the end."""
-    return False
+@dataclass(frozen=True)
+class BankTraining:
+    """Who trains a bank and keeps what came of it; with `share`, others train all that is left."""
+
+    train: Callable[[Sequence[Member], Progress], TrainedBank]
+    keep: Callable[[Sequence[Member], TrainedBank], None]
+    share: Share | None = None
 
 
 def sweep(
@@ -152,18 +154,8 @@ def run(
     with contextlib.ExitStack() as stack:
         heeds = checkpoint is not None or workers is not None
         termination = stack.enter_context(heeding_termination()) if heeds else Termination()
-        spec = train_banks(
-            asked,
-            asked.to_json(),
-            groups,
-            store,
-            train_bank,
-            device=device,
-            on_progress=on_progress,
-            keep=keep,
-            share=share if workers is not None else None,
-            take_over=take_over,
-        )
+        training = BankTraining(train_bank, keep, share=share if workers is not None else None)
+        spec = train_banks(asked, groups, store, training, on_progress=on_progress, take_over=take_over)
     study = store.study(spec)
     if save == "best":
         drop_beaten(folder, asked.members, study.rows, written)
@@ -171,15 +163,11 @@ def run(
 
 
 def add_rows(
-    store: Store, members: Sequence[Member], recipe: Recipe, rows: Sequence[Row], where: dict[str, Any]
+    store: Store, members: Sequence[Member], recipe: Recipe, rows: Sequence[Row], where: Mapping[str, object]
 ) -> None:
     """Add the rows of a trained bank to the store, with where they were made."""
     finished = [(row["run"], member.content(recipe), row) for member, row in zip(members, rows, strict=True)]
     store.add(finished, where)
-
-
-def _added(store: Store, recipe: Recipe, device: str, members: Sequence[Member], bank: Any) -> None:
-    add_rows(store, members, recipe, bank.rows, environment(device, bank.backend.name))
 
 
 def searched(asked: Sweep, search: RateSearch, trained: Callable[[Sweep], Study]) -> Sweep:
@@ -192,29 +180,21 @@ def searched(asked: Sweep, search: RateSearch, trained: Callable[[Sweep], Study]
 
 def train_banks(
     asked: Sweep,
-    spec: dict[str, Any],
     groups: Sequence[Sequence[Member]],
     store: Store,
-    train_bank: Callable[[Sequence[Member], Progress], Trained],
+    training: BankTraining,
     *,
-    device: str,
     on_progress: OnProgress = silent,
-    stop: Callable[[int, int], bool] = never,
-    keep: Callable[[Sequence[Member], Trained], None] | None = None,
-    share: Share | None = None,
     take_over: bool = False,
 ) -> str:
     """Train what the store lacks of every group and add each bank as it is finished: the loop of every study.
 
-    `spec` is what the store keeps beside the rows; its address comes back. Before each bank, `stop` hears how many
-    are finished and how many are left, and may end the loop. Processes that share the store share the work: a bank
-    is trained by the one that holds its lease, the others wait for its rows, and take it over should that one die or
-    stand still. `keep` adds a trained bank to the store, in the plain way unless given; with `share`, others train what
-    is left. At the end what was asked for is compared with what stands there: rows that something took away are trained
-    again, and refused by number should they still be missing.
+    The address of the spec that the store keeps beside the rows comes back. Processes that share the store share the
+    work: a bank is trained by the one that holds its lease, the others wait for its rows, and take it over should that
+    one die or stand still. At the end what was asked for is compared with what stands there: rows that something took
+    away are trained again, and refused by number should they still be missing.
     """
-    recipe = asked.recipe
-    keep = keep or partial(_added, store, recipe, device)
+    recipe, spec = asked.recipe, asked.to_json()
     runs = [member.run(recipe) for member in asked.members]
     notes = [*store.try_disk()]
     address_of_spec = store.state(asked.name, spec, runs)
@@ -232,10 +212,10 @@ def train_banks(
             progress.note(note)
         for _ in range(ROUNDS):
             left = [bank for bank in claimed if missing.intersection(bank.runs)]
-            if share is not None:
-                share(left, leases, progress)
-            elif not _train_left(left, leases, store, train_bank, keep, stop, progress, len(groups)):
-                return address_of_spec
+            if training.share is not None:
+                training.share(left, leases, progress)
+            else:
+                _train_left(left, leases, store, training, progress)
             missing = set(store.missing(runs))
             if not missing:
                 return address_of_spec
@@ -248,26 +228,17 @@ def train_banks(
 
 
 def _train_left(
-    left: list[LeasedBank],
-    leases: Leases,
-    store: Store,
-    train_bank: Callable[[Sequence[Member], Progress], Trained],
-    keep: Callable[[Sequence[Member], Trained], None],
-    stop: Callable[[int, int], bool],
-    progress: Progress,
-    count: int,
-) -> bool:
-    """Train all that is left and that nobody else trains, wait for the others'; False where `stop` ended it."""
+    left: list[LeasedBank], leases: Leases, store: Store, training: BankTraining, progress: Progress
+) -> None:
+    """Train all that is left and that nobody else trains, and wait for the others'."""
     while left:
         waiting = []
-        for number, bank in enumerate(left):
-            if stop(count - len(left) + number - len(waiting), len(left) - number + len(waiting)):
-                return False
+        for bank in left:
             if not leases.take(bank.address):
                 waiting.append(bank)
                 continue
             members = bank.lacking(set(store.missing(bank.runs)))  # another process may have brought them
-            if members and not _kept(bank, members, train_bank(members, progress), leases, keep, progress):
+            if members and not _kept(bank, members, training, leases, progress):
                 waiting.append(bank)
                 continue
             leases.give_back(bank.address)
@@ -277,20 +248,19 @@ def _train_left(
                 progress.note(line)
             time.sleep(POLL)
         left = waiting
-    return True
 
 
 def _kept(
     bank: LeasedBank,
     members: Sequence[Member],
-    trained: Trained,
+    training: BankTraining,
     leases: Leases,
-    keep: Callable[[Sequence[Member], Trained], None],
     progress: Progress,
 ) -> bool:
-    """Keep a trained bank, unless it was taken over meanwhile: then its rows are those of the new holder."""
+    """Train and keep a bank, unless it was taken over meanwhile: then its rows are those of the new holder."""
+    trained = training.train(members, progress)
     if leases.holds(bank.address):
-        keep(members, trained)
+        training.keep(members, trained)
         return True
     progress.note(f"a bank was taken over by {leases.holder(bank.address)} while this process stood still")
     leases.give_back(bank.address)

@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from headcount.limits import is_refused_memory
 from headcount.refusals import RefusalError
 from headcount.training.bank_jobs import BankJob, TrainedBank, train_bank_job
 from headcount.training.checkpoints import Terminated, heeding_termination
@@ -175,6 +176,6 @@ def _end_with_the_driver() -> None:
 
 def _sendable(problem: Exception) -> Exception:
     """The error without what holds it here: another process makes it again from its words."""
-    if isinstance(problem, torch.OutOfMemoryError | MemoryError):
+    if is_refused_memory(problem):
         return MemoryError(str(problem))
     return RefusalError(str(problem)) if isinstance(problem, ValueError) else RuntimeError(f"{problem!r} in a worker")

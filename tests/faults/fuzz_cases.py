@@ -13,10 +13,11 @@ import typer
 from headcount.cli import app
 from headcount.tasks.catalogue import SHIPPED
 from tests.faults.fuzz_pool import mutated_spec, spoil_file, spoil_folder
+from tests.faults.fuzz_sweeps import leave_store, sweep_words
 
 __all__ = ["KINDS", "Case", "case_of"]
 
-KINDS = ("specs", "arguments", "files", "folders")
+KINDS = ("specs", "arguments", "files", "folders", "sweeps")
 FILES = {  # which kinds of file a command reads as its first argument, or after an option
     "sweep": ("SPEC",), "runs list": ("STORE",), "runs export": ("STORE", "STUDY"),
     "fit": ("STORE", "STUDY", "MEASURED"), "report": ("STORE", "STUDY", "MEASURED"), "measure": ("DATA", "TABLE"),
@@ -52,6 +53,9 @@ def case_of(number: int, pool: dict[str, Path], where: Path) -> Case:
     if kind == "specs":
         (where / "x.toml").write_text(mutated_spec(rng), encoding="utf-8")
         return Case(kind, ("sweep", "x.toml", "--store", "s"))
+    if kind == "sweeps":
+        leave_store(rng, pool["STORE"], where)
+        return Case(kind, sweep_words(rng, where))
     if kind == "arguments":
         return Case(kind, tuple(_arguments(rng, pool, commands, where)))
     return Case(kind, tuple(_spoilt(rng, pool, where, kind)))

@@ -1,9 +1,13 @@
-"""`python -m tests.faults.fuzzing COUNT [FIRST]`: random specs, arguments, files and folders at every command.
+"""Random specs, arguments, files and folders at every command: `python -m tests.faults.fuzzing COUNT [FIRST] [...]`.
+
+After the first number come how many processes share the work, and seconds after which none begins another case.
 
 Every case runs in a process of its own, which is forked from one that has loaded everything and done nothing: no case
 can meet what another left behind, and one that dies is known by its number. Its folder, its outputs and its memory are
 its own; what runs in it is `headcount.__main__`, as a user's command. A case that takes longer than `PATIENCE` seconds
 of processor, three of ten after a random share of it, is interrupted as by Ctrl-C and must end with 130 at once.
+Sweeps that can be trained are interrupted or killed at random moments, on stores that others left; every sweep that
+begins is run to its end and compared with one on a fresh store.
 
 A case that breaks is run once more alone, by `python -m headcount` in a process that nobody forked. It is `broken` when
 it breaks there too, and else `broken_in_company`, with what it said. Prints the counts of both and of all outcomes as
@@ -16,6 +20,7 @@ import faulthandler
 import gc
 import importlib
 import json
+import math
 import os
 import random
 import resource
@@ -29,7 +34,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -43,14 +48,16 @@ import typer
 from headcount.__main__ import main
 from tests.faults.fuzz_cases import KINDS, Case, case_of
 from tests.faults.fuzz_pool import SOUND
+from tests.faults.fuzz_sweeps import Strike, Struck, after_a_strike, strike_of
 
-__all__ = ["GRACE", "IDLE", "KINDS", "MEMORY", "in_parts"]
+__all__ = ["GRACE", "IDLE", "KINDS", "MEMORY", "Outcomes", "forked", "in_parts", "left_alone", "typed_words"]
 
 PATIENCE = 1.0  # seconds of processor until a case is interrupted
 IDLE, GRACE = 15.0, 60.0  # seconds by the clock until the same, and from then on until it counts as stuck
 MEMORY = 4 * 2**30  # bytes that a case may add to what the process has at its beginning
 ALLOWED = (0, 2, 130)
 ALONE = 20.0  # seconds of processor for a case that is run alone and has to load everything first
+LEFT_ALONE = Strike(20.0)  # a sweep that is to be compared is interrupted no sooner
 HERE = Path(__file__).parents[2]
 
 
@@ -77,9 +84,13 @@ class Outcomes:
     counts: dict[str, collections.Counter[str]] = field(
         default_factory=lambda: {kind: collections.Counter() for kind in KINDS}
     )
+    threads: int = 1  # of the process that is forked; where a library began some, a case may break in company alone
     slowest_s: float = 0.0
     peak_mb: int = 0
     processor_s: float = 0.0
+    compared: int = 0
+    unfinished: list[str] = field(default_factory=list)
+    differing: list[dict[str, Any]] = field(default_factory=list)
     broken: list[dict[str, Any]] = field(default_factory=list)
     broken_in_company: list[dict[str, Any]] = field(default_factory=list)
 
@@ -90,15 +101,29 @@ class Outcomes:
         self.peak_mb = max(self.peak_mb, ending.peak_mb)
         self.processor_s += ending.processor
 
+    def compare(self, number: int, case: Case, struck: Struck) -> None:
+        """Count a sweep that was run to its end; one whose rows are others' than a fresh one's is told."""
+        self.compared += struck.same is not None
+        self.unfinished += [f"{number}: {struck.said[-200:].strip()}"] if struck.same is None else []
+        if struck.same is False or not set(struck.codes) <= set(ALLOWED):
+            self.differing.append({"number": number, "kind": case.kind, "words": list(case.words), **asdict(struck)})
 
-def fuzzed(numbers: range, pool: dict[str, Path], folder: Path) -> Outcomes:
-    """How the cases of these numbers ended."""
-    assert threads() == 1, "a process with several threads cannot be forked soundly"
-    outcomes = Outcomes()
+
+def fuzzed(numbers: range, pool: dict[str, Path], folder: Path, seconds: float = math.inf) -> Outcomes:
+    """How the cases of these numbers ended; none is begun after so many seconds."""
+    outcomes, until = Outcomes(threads=threads()), time.monotonic() + seconds
     for number in numbers:
+        if time.monotonic() > until:
+            break
         with _laid_out(number, pool, folder) as case:
-            ending = _forked(lambda number=number, case=case: _as_typed(case.words, _patience(number)), folder)
-        if not ending.allowed:
+            strike = strike_of(number) if case.kind == "sweeps" else Strike(_patience(number))
+            fresh = not Path("s").exists()
+            ending = forked(lambda strike=strike, case=case: typed_words(case.words, strike), folder)
+            killed = signal.SIGKILL in strike.signals and ending.code == -signal.SIGKILL
+            if _is_sweep(case) and (killed or ending.code in (0, 130)):
+                alone = partial(left_alone, outcomes, folder)
+                outcomes.compare(number, case, after_a_strike(case.words, alone, exactly=fresh))
+        if not ending.allowed and not killed:
             found = {"number": number, "kind": case.kind, "words": list(case.words), **asdict(ending)}
             with _laid_out(number, pool, folder) as case:
                 again = _alone(case.words, folder)
@@ -109,6 +134,18 @@ def fuzzed(numbers: range, pool: dict[str, Path], folder: Path) -> Outcomes:
                 outcomes.broken.append({**found, "alone": asdict(again)})
         outcomes.add(case.kind, ending)
     return outcomes
+
+
+def _is_sweep(case: Case) -> bool:
+    """Whether rows of its own can be asked for: a spec trained into a store of the case's folder."""
+    return case.kind in ("specs", "sweeps") and case.words[0] == "sweep"
+
+
+def left_alone(outcomes: Outcomes, folder: Path, words: tuple[str, ...]) -> tuple[int | str, str]:
+    """Exit code and stderr of a command that nobody interrupts."""
+    ending = forked(lambda: typed_words(words, LEFT_ALONE), folder)
+    outcomes.processor_s += ending.processor
+    return ending.code, ending.said
 
 
 def threads() -> int:
@@ -135,7 +172,7 @@ def _laid_out(number: int, pool: dict[str, Path], folder: Path) -> Iterator[Case
 # A process of its own ------------------------------------------------------------------------------------------------
 
 
-def _forked(work: Callable[[], NoReturn], folder: Path) -> Ending:
+def forked(work: Callable[[], NoReturn], folder: Path) -> Ending:
     """How a forked process ends that does `work`."""
     with (folder / "out").open("wb") as out, (folder / "err").open("w+b") as err:
         began = time.monotonic()
@@ -180,12 +217,12 @@ def _patience(number: int) -> float:
     return PATIENCE * 10 ** rng.uniform(-2.4, 0) if rng.random() < 0.3 else PATIENCE
 
 
-def _as_typed(words: tuple[str, ...], patience: float) -> NoReturn:
+def typed_words(words: tuple[str, ...], strike: Strike) -> NoReturn:
     """What `headcount WORDS` does from here on, ending the process; all but the interpreter's own leave-taking."""
     faulthandler.enable()
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     _limit_memory(pages * resource.getpagesize() + MEMORY)
-    _interrupt_after(patience)
+    _strike_after(strike)
     sys.argv = ["headcount", *words]
     code = 1
     try:
@@ -205,15 +242,19 @@ def _limit_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (size, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
-def _interrupt_after(patience: float) -> None:
+def _strike_after(strike: Strike) -> None:
     def late(number: int, frame: FrameType | None) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        os.kill(os.getpid(), signal.SIGINT)
+        first, *more = strike.signals
+        for one in more:  # soon after the first, wherever that has led
+            command = f"sleep {strike.apart:.4f}; kill -{int(one)} {os.getpid()}"
+            os.posix_spawn("/bin/sh", ["sh", "-c", command], os.environ)
+        os.kill(os.getpid(), first)
 
     signal.signal(signal.SIGALRM, late)
     signal.signal(signal.SIGPROF, late)
-    signal.setitimer(signal.ITIMER_PROF, patience)
+    signal.setitimer(signal.ITIMER_PROF, strike.seconds)
     signal.setitimer(signal.ITIMER_REAL, IDLE)
 
 
@@ -226,7 +267,7 @@ def _alone(words: tuple[str, ...], folder: Path) -> Ending:
         os.environ["PYTHONPATH"] = str(HERE)
         os.execv(sys.executable, [sys.executable, "-X", "faulthandler", "-c", _INTERRUPTED, *words])
 
-    return _forked(work, folder)
+    return forked(work, folder)
 
 
 _INTERRUPTED = """
@@ -247,8 +288,8 @@ def _kept_traceback(said: str) -> str:
 # Shared among processes ----------------------------------------------------------------------------------------------
 
 
-def in_parts(count: int, processes: int = 2, first: int = 0) -> dict[str, Any]:
-    """The outcomes of so many cases, shared among processes."""
+def in_parts(count: int, first: int = 0, processes: int = 2, seconds: float = math.inf) -> dict[str, Any]:
+    """The outcomes of so many cases from the first number on, shared among processes."""
     size = -(-count // processes)
     parts = [(n, min(size, first + count - n)) for n in range(first, first + count, size)]
     with tempfile.TemporaryDirectory() as scratch:
@@ -256,11 +297,12 @@ def in_parts(count: int, processes: int = 2, first: int = 0) -> dict[str, Any]:
         subprocess.run(run, check=True, cwd=HERE, stderr=subprocess.DEVNULL)
         command = [sys.executable, "-m", "tests.faults.fuzzing", "--part", scratch]
         running = [
-            subprocess.Popen([*command, str(n), str(k)], stdout=subprocess.PIPE, cwd=HERE, text=True) for n, k in parts
+            subprocess.Popen([*command, *map(str, (*part, seconds))], stdout=subprocess.PIPE, cwd=HERE, text=True)
+            for part in parts
         ]
         said = [process.communicate()[0] for process in running]
     assert [process.returncode for process in running] == [0] * len(running), "the fuzz itself died"
-    return merged([json.loads(text) for text in said])
+    return {"first": first, **merged([json.loads(text) for text in said])}
 
 
 def merged(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -271,15 +313,19 @@ def merged(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "cases": sum(sum(by.values()) for by in counts.values()),
         "counts": {kind: dict(sorted(by.items())) for kind, by in counts.items()},
+        "threads": max(o["threads"] for o in outcomes),
         "slowest_s": max(o["slowest_s"] for o in outcomes),
         "peak_mb": max(o["peak_mb"] for o in outcomes),
         "processor_s": round(sum(o["processor_s"] for o in outcomes)),
+        "compared": sum(o["compared"] for o in outcomes),
+        "unfinished": [line for o in outcomes for line in o["unfinished"]],
+        "differing": [line for o in outcomes for line in o["differing"]],
         "broken": [line for o in outcomes for line in o["broken"]],
         "broken_in_company": [line for o in outcomes for line in o["broken_in_company"]],
     }
 
 
-def _part(shared: Path, first: int, count: int) -> None:
+def _part(shared: Path, first: int, count: int, seconds: float) -> None:
     typer.main.get_command = cache(typer.main.get_command)  # the same each time, and dear
     for name in json.loads((shared / "modules").read_text()):
         with contextlib.suppress(Exception):
@@ -287,13 +333,13 @@ def _part(shared: Path, first: int, count: int) -> None:
     pool = {word: shared / "pool" / name for word, name in SOUND.items() if (shared / "pool" / name).exists()}
     gc.freeze()  # what all cases share is not looked through, so not copied, in each of them
     with tempfile.TemporaryDirectory(dir=shared) as folder:
-        print(json.dumps(vars(fuzzed(range(first, first + count), pool, Path(folder)))), flush=True)  # noqa: T201
+        outcomes = fuzzed(range(first, first + count), pool, Path(folder), seconds)
+        print(json.dumps(vars(outcomes)), flush=True)  # noqa: T201
     os._exit(0)  # frozen objects would be reported as leaks
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--part":
-        _part(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+        _part(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
     else:
-        numbers = [int(word) for word in sys.argv[1:]]
-        print(json.dumps(in_parts(numbers[0], first=sum(numbers[1:])), indent=1))  # noqa: T201
+        print(json.dumps(in_parts(*(int(word) for word in sys.argv[1:])), indent=1))  # noqa: T201

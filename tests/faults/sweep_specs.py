@@ -1,6 +1,7 @@
 """A small sweep that every fault is tried on, and ways to run it."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -46,12 +47,18 @@ def start(
     stdin: int | None = None,
     **settings: str,
 ) -> subprocess.Popen[str]:
-    """`headcount ...`, or another program of Python, as a process of its own, with one thread."""
+    """`headcount ...`, or another program of Python, as a process of its own, with one thread; it hears Ctrl-C."""
     here = Path(__file__).parents[2]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(here), **settings}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, *program, *map(str, words)]
-    return subprocess.Popen(command, env=environment, cwd=cwd, preexec_fn=preexec_fn, stdin=stdin, **pipes)
+
+    def prepare() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background would have it ignored
+        if preexec_fn is not None:
+            preexec_fn()
+
+    return subprocess.Popen(command, env=environment, cwd=cwd, preexec_fn=prepare, stdin=stdin, **pipes)
 
 
 def wait_until(happened: Callable[[], object], process: subprocess.Popen[str]) -> None:

@@ -1,5 +1,6 @@
 """Kills and many writers: no row lost, none twice, every row bit for bit that of a sweep left alone."""
 
+import contextlib
 import os
 import random
 import signal
@@ -166,7 +167,7 @@ def test_a_store_whose_making_was_cut_short_is_made_by_the_next_sweep(tmp_path):
     path = tmp_path / "rows.sqlite"
     for statements in ((), ("CREATE TABLE x (y)", "DROP TABLE x")):
         path.touch()
-        with sqlite3.connect(path) as db:
+        with contextlib.closing(sqlite3.connect(path)) as db, db:
             for statement in statements:
                 db.execute(statement)
         store = Store.open(tmp_path, create=True)

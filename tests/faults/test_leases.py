@@ -1,5 +1,6 @@
 """Who holds a bank has a name; one that is dead holds nothing, one that stands still can be taken over."""
 
+import contextlib
 import os
 import re
 import signal
@@ -256,7 +257,7 @@ def test_rows_that_are_taken_away_are_trained_again_before_a_sweep_ends(tmp_path
             if taker == "store":
                 store.path.unlink()
             else:
-                with sqlite3.connect(store.path) as db:
+                with contextlib.closing(sqlite3.connect(store.path)) as db, db:
                     db.execute("DELETE FROM rows")
 
     monkeypatch.setattr(sweeps, "add_rows", add_and_take)

@@ -60,6 +60,7 @@ class RayCluster:
             self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self.process.kill()
+        self.process.stdout.close()
         for pid in self.pids(""):
             os.kill(pid, signal.SIGKILL)
 
@@ -88,7 +89,8 @@ def alone(folder, spec):
 
 @needs_ray
 @pytest.mark.soak
-def test_a_cluster_whose_head_is_killed_is_one_line_and_the_same_command_goes_on(tmp_path):
+def test_a_cluster_whose_head_is_killed_is_one_line_and_the_same_command_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADCOUNT_COMPILED", "0")  # of whoever trains alone, as of the cluster
     (tmp_path / "spec.toml").write_text(LONG)
     words = ("sweep", tmp_path / "spec.toml", "--store", tmp_path / "s", "--backend", "ray", "--address")
     with RayCluster(tmp_path / "a") as cluster:
@@ -139,7 +141,7 @@ def test_rows_of_a_cluster_whose_workers_are_killed_are_those_of_one_process(tmp
             assert code in (0, 2)
             if code == 0:
                 break
-    assert code == 0
+    assert code == 0 and kills
     assert rows_of(tmp_path / "s") == alone(tmp_path / "alone", spec)
     assert verify_store(tmp_path / "s").rows == 8 * seeds
 

@@ -1,5 +1,6 @@
 """A store says what it holds and nothing else: specs apart, damage named, reading that changes nothing."""
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -45,7 +46,7 @@ def fingerprint(folder):
 
 def spoilt(store, name):
     """Change one row behind the store's back."""
-    with sqlite3.connect(store.path) as db:
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
         db.execute("UPDATE rows SET row = replace(row, '0.5', '0.4') WHERE run = ?", (name,))
 
 
@@ -95,7 +96,7 @@ def test_a_store_of_the_first_version_is_read_without_being_changed_and_written_
 
 
 def test_a_database_of_somebody_elses_is_refused_and_not_touched(tmp_path, capsys):
-    with sqlite3.connect(tmp_path / "rows.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(tmp_path / "rows.sqlite")) as db, db:
         db.execute("CREATE TABLE photographs (id)")
     before = fingerprint(tmp_path)
     for words in (["runs", "export", tmp_path], ["fit", tmp_path], ["runs", "repair", tmp_path]):
@@ -110,7 +111,7 @@ def test_a_database_of_somebody_elses_is_refused_and_not_touched(tmp_path, capsy
 
 def test_a_store_of_a_newer_version_is_refused(tmp_path):
     store = filled(tmp_path)
-    with sqlite3.connect(store.path) as db:
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="newer headcount"):
         store.study()
@@ -135,7 +136,7 @@ def test_whoever_reads_a_study_with_a_damaged_row_is_told_and_the_sweep_says_wha
     assert call(capsys, *sweep)[0] == 0
     store = Store.open(tmp_path / "s")
     name = store.study().rows[3]["run"]
-    with sqlite3.connect(store.path) as db:
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
         db.execute("UPDATE rows SET row = replace(row, 'nmse', 'NMSE') WHERE run = ?", (name,))
     for words in (["fit"], ["report"], ["report", "--figure", "svg"], ["runs", "export"]):
         out = () if words == ["fit"] else ("--out", tmp_path / "out")
@@ -152,7 +153,7 @@ def test_a_sweep_whose_store_holds_errors_that_are_no_numbers_names_the_best_of_
     asked = Sweep.from_toml(SPEC)
     study = run(asked, Store.open(tmp_path / "s", create=True))
     best = min(study, key=lambda r: r["nmse"])
-    with sqlite3.connect(tmp_path / "s" / "rows.sqlite") as db:
+    with contextlib.closing(sqlite3.connect(tmp_path / "s" / "rows.sqlite")) as db, db:
         for name, member, text, env in db.execute("SELECT run, member, row, environment FROM rows").fetchall():
             if name != best["run"]:
                 new = json.dumps({**json.loads(text), "nmse": json.loads(odd), "status": "diverged"})
@@ -217,7 +218,7 @@ def test_repair_drops_damaged_rows_alone_and_keeps_the_file_as_it_was(tmp_path, 
 @pytest.mark.parametrize("odd", ['"text"', "2.5", "[]", "null"])
 def test_a_row_that_is_no_table_is_damage_even_where_its_checksum_fits(tmp_path, odd):
     store = filled(tmp_path)
-    with sqlite3.connect(store.path) as db:
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
         (member, env) = db.execute("SELECT member, environment FROM rows WHERE run = 'b'").fetchone()
         db.execute("UPDATE rows SET row = ?, checksum = ? WHERE run = 'b'", (odd, checksum("b", member, odd, env)))
     assert verify_store(tmp_path).damaged == ("b",)
@@ -229,7 +230,7 @@ def test_repair_saves_what_stands_on_pages_that_can_be_read(tmp_path):
     names = [f"{i:04d}" for i in range(400)]
     store = filled(tmp_path, names)
     content = bytearray(store.path.read_bytes())
-    with sqlite3.connect(store.path) as db:
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
         (page,) = db.execute("PRAGMA page_size").fetchone()
     marked = content.index(b'"run": "0200"') // page
     content[marked * page : (marked + 1) * page] = bytes(page)
@@ -242,6 +243,36 @@ def test_repair_saves_what_stands_on_pages_that_can_be_read(tmp_path):
     assert all(r["nmse"] == 0.5 for r in store.study())
 
 
+@pytest.mark.parametrize(
+    "share", [0.02, 0.3, 0.5, 0.9, 0.999, *(pytest.param(n / 40, marks=pytest.mark.soak) for n in range(40))]
+)
+def test_a_store_cut_short_is_repaired_or_refused_with_what_to_do_and_never_in_a_ring(tmp_path, capsys, share):
+    names = [f"{i:04d}" for i in range(400)]
+    store = filled(tmp_path, names)
+    content = store.path.read_bytes()
+    left = content[: int(share * len(content))]
+    store.path.write_bytes(left)
+    code, _, err = call(capsys, "runs", "repair", tmp_path)
+    if code == 0 and store.path.stat().st_size:
+        kept = [run for run in names if run not in set(store.missing(names))]
+        whole = sum(b'{"run": "%s"' % run.encode() in left for run in names)
+        assert verify_store(tmp_path).sound and len(kept) >= whole - 15, "those of the page that was cut may be lost"
+        assert not store.specs() or {run["run"] for run in store.study()} <= set(names)
+    else:
+        assert "runs repair" not in err and err.count("\n") <= 1, err
+
+
+def test_a_list_of_tables_in_no_encoding_is_damage_and_repair_says_what_to_do(tmp_path, capsys):
+    store = filled(tmp_path)
+    content = store.path.read_bytes()
+    at = content.index(b"CREATE TABLE rows (run TEXT PRIMARY KEY")
+    store.path.write_bytes(content[: at + 30] + b"\xbb\xd5(" + content[at + 33 :])
+    code, _, err = call(capsys, "runs", "export", tmp_path)
+    assert code == 2 and "it is damaged" in err and "codec" not in err, err
+    code, _, err = call(capsys, "runs", "repair", tmp_path)
+    assert code == 0 or ("move it away" in err and "runs repair" not in err), err
+
+
 def test_merging_brings_rows_and_specs_once_and_names_those_that_differ(tmp_path, capsys):
     filled(tmp_path / "one", "ab")
     other = filled(tmp_path / "two", "bc", spec="second")
@@ -250,7 +281,7 @@ def test_merging_brings_rows_and_specs_once_and_names_those_that_differ(tmp_path
     merged = Store.open(tmp_path / "one")
     assert [r["run"] for r in merged.study("second")] == ["b", "c"]
     assert merge_stores(tmp_path / "one", tmp_path / "two").added == 0
-    with sqlite3.connect(other.path) as db:
+    with contextlib.closing(sqlite3.connect(other.path)) as db, db:
         db.execute("DELETE FROM rows WHERE run = 'b'")
     other.add([row("b", nmse=0.25)], {"torch": "2"})
     assert merge_stores(tmp_path / "one", tmp_path / "two").differing == ("b",)

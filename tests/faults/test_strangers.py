@@ -1,5 +1,6 @@
 """Files of strangers steer nothing: no terminal, no spreadsheet, no page, no copy of what they do not hold, no code."""
 
+import contextlib
 import csv
 import json
 import re
@@ -75,10 +76,10 @@ ODD = ["x'fffe'", "NULL", "7", "2.5", "''", "'{'", "'[]'", "'null'", "x'7b7d'", 
 @pytest.mark.parametrize("fitting", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_a_damaged_value_of_any_type_is_foreseen_by_every_reader(tmp_path, capsys, column, odd, fitting):
     store = filled(tmp_path)
-    with sqlite3.connect(store.path) as db:
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
         db.execute("PRAGMA writable_schema = ON")
         db.execute("UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') WHERE name = 'rows'")
-    with sqlite3.connect(store.path) as db:
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
         db.execute(f"UPDATE rows SET {column} = {odd} WHERE run = 'b'")
         if fitting and column != "checksum":
             db.create_function("fit", 4, lambda *t: checksum(*(x if isinstance(x, str) else "" for x in t)))
@@ -248,12 +249,14 @@ def test_an_export_that_is_ended_leaves_no_scratch_file_and_says_so(tmp_path, nu
     assert not list((tmp_path / "out").glob("*.part"))
 
 
-def test_a_signal_that_is_ignored_by_whoever_started_us_stays_so(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_that_is_ignored_by_whoever_started_us_stays_so(tmp_path, number):
+    """As with nohup; and a script of the shell has Ctrl-C ignored by what it runs in the background."""
     filled(tmp_path / "s", [f"{i:06d}" for i in range(5000)])
-    nohup = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
+    nohup = lambda: signal.signal(number, signal.SIG_IGN)  # noqa: E731
     export = start("runs", "export", tmp_path / "s", "--out", tmp_path / "out", preexec_fn=nohup)
     wait_until(lambda: list((tmp_path / "out").glob("*.part")), export)
-    export.send_signal(signal.SIGHUP)
+    export.send_signal(number)
     assert export.communicate(timeout=LIMIT)[1] == "" and export.returncode == 0
 
 

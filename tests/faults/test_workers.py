@@ -136,13 +136,21 @@ def test_a_worker_whose_driver_is_killed_keeps_its_state_and_ends(tmp_path):
     assert in_time, "it trains on, for nobody"
 
 
-def test_a_bank_that_does_not_fit_is_trained_in_halves_and_says_so(monkeypatch):
+@pytest.mark.parametrize(
+    "refused",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to"),
+        MemoryError(),
+    ],
+)
+def test_a_bank_that_does_not_fit_is_trained_in_halves_and_says_so(monkeypatch, refused):
     members = tuple(next(iter(banks(ASKED, "cpu"))))
     whole, true_train = train_bank_job(BankJob(members, ASKED.recipe)), bank_jobs.train
 
     def small(bank, *rest, **more):
         if len(bank) > 1:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise refused
         return true_train(bank, *rest, **more)
 
     monkeypatch.setattr(bank_jobs, "train", small)

@@ -19,7 +19,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from headcount.code_cache import code_cache
+from headcount.code_cache import code_cache, loaded_code
 
 __all__ = ["native_compiler", "native_library", "native_name"]
 
@@ -57,7 +57,7 @@ def native_library(dtype: str = "float32", program: str = "bank") -> ctypes.CDLL
     if compiler is None:
         return None
     try:
-        return ctypes.CDLL(str(_built(compiler, dtype, program)))
+        return loaded_code(_built(compiler, dtype, program))
     except (OSError, subprocess.SubprocessError) as problem:
         _say(_spoken(problem))
         return None
