@@ -22,6 +22,7 @@ from headcount.shrinking import (  # noqa: E402
     compared,
     compress,
     cut_to,
+    Lessons,
     learn_from,
     losses_of,
     size,
@@ -404,7 +405,7 @@ def test_distillation_lowers_the_divergence_and_moves_attention_alone():
     model.float()
     student = carried_out(load("tiny-llama"), loss_plan(units, 0.4, means))
     fixed = {n: p.clone() for n, p in student.named_parameters() if "self_attn" not in n}
-    losses = learn_from(student, load("tiny-llama"), ids(16, 24, seed=3), steps=60, batch=4, lr=3e-3)
+    losses = learn_from(student, load("tiny-llama"), ids(16, 24, seed=3), Lessons(60, lr=3e-3), batch=4)
     assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
     assert all(torch.equal(p, fixed[n]) for n, p in student.named_parameters() if n in fixed)
 

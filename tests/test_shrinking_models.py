@@ -11,7 +11,7 @@ from headcount.nets.pretrained.batches import TextBatch, answers, pooled, states
 from headcount.nets.pretrained.families import family_of
 from headcount.papers.allocation.units import rewrite, survey
 from headcount.shrinking.calibration import corrected
-from headcount.shrinking.distillation import distil
+from headcount.shrinking.distillation import Lessons, distil
 from headcount.shrinking.rank_plan import plan
 from headcount.shrinking.surgery import reduce, shrink_model
 from headcount.shrinking.weight_and_time import gap, latencies, size
@@ -292,12 +292,12 @@ def test_self_distillation_moves_the_outputs_towards_the_original():
     shrink_model(model, 0.3, batches=data, read=pooled)
     before = gap(model, original, data, pooled)
     kept = {n: p.clone() for n, p in model.named_parameters() if "attention" not in n}
-    losses = distil(model, original, data, pooled, epochs=15, lr=3e-3)
+    losses = distil(model, original, data, pooled, Lessons(60, lr=3e-3))
     assert gap(model, original, data, pooled) < 0.7 * before
     assert len(losses) == 60
     assert all(torch.equal(p, kept[n]) for n, p in model.named_parameters() if n in kept)
     with pytest.raises(ValueError, match="this one was not reduced"):
-        distil(copy.deepcopy(original), original, data, pooled)
+        distil(copy.deepcopy(original), original, data, pooled, Lessons(1))
 
 
 def _float(batch):

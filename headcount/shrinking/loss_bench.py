@@ -85,13 +85,17 @@ def benched(
     keeps: tuple[float, ...] = (0.75, 0.5),
     out: Path | None = None,
     say: Progress = lambda _: None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Measure every trial on the windows kept for judging: all methods at the first split's length, three at others."""
+    """Measure every trial on the windows kept for judging: all methods at the first split's length, three at others.
+
+    It ends before a trial where `enough` says so; called again with the same file it goes on there.
+    """
     lengths = tuple(split.judging.shape[1] for split in splits)
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out and out.exists() else {"rows": []}
     for length, split in zip(lengths, splits, strict=True):
         todo = [t for t in trials(lengths, keeps) if t.length == length and not _there(found, t)]
-        if not todo:
+        if not todo or enough():
             continue
         began = time.perf_counter()
         seen = calibrate(split)
@@ -103,6 +107,8 @@ def benched(
             "tokens to judge on": split.judging.numel(),
         }
         for trial in todo:
+            if enough():
+                break
             if (row := measured_row(seen, trial)) is not None:
                 found["rows"].append(row)
                 say(f"{trial.method}, {trial.part}, {trial.keep:g}, {length} tokens: x {row['ratio']:.3f}")

@@ -17,7 +17,7 @@ from headcount.papers.allocation.units import Survey, survey
 from headcount.shrinking.calibration import corrected
 from headcount.shrinking.card import card_of
 from headcount.shrinking.checkpoint import save_compact, save_padded
-from headcount.shrinking.distillation import distil
+from headcount.shrinking.distillation import Lessons, distil
 from headcount.shrinking.embedding_agreement import (
     EmbeddingAgreement,
     RankingChange,
@@ -205,7 +205,8 @@ def _encoder(
     if way.distil_minutes > 0 and text is not None:
         say("self-distillation")
         again = batches_of(passages(text, 2000, seed=1), tokenizer_of(name), length=LENGTH, tokens=512)
-        distil(net, load(name).float(), again, read, epochs=10, seconds=60 * way.distil_minutes, on_progress=say)
+        lessons = Lessons(10 * len(again), seconds=60 * way.distil_minutes)
+        distil(net, load(name).float(), again, read, lessons, say)
     after = size(net)
     if after.attention > before.attention:
         raise ValueError(

@@ -1,0 +1,67 @@
+"""`python -m studies.language_model`: see the package's first lines."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from studies.language_model.device_steps import Measured, Sizes
+from studies.language_model.quantised_parts import TEXTS, pack, unpack
+from studies.language_model.teaching import teach
+
+PARTS = Path(".gpu")
+SMALL = Sizes((32, 64), calibration=256, choosing=128, judged=256, others=128, steps=6, batch=2, written=4)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("job", choices=("pack", "run", "check", "page"))
+    parser.add_argument("--texts", type=Path, help="folder of the texts (pack)")
+    parser.add_argument("--out", type=Path, default=Path("out/language_model"))
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--seconds", type=float, default=480.0, help="all of it, at most")
+    parser.add_argument("--small", action="store_true", help="few tokens in short windows, to see that it runs")
+    options = parser.parse_args()
+    path = options.out / "language_model.json"
+    if options.job == "pack":
+        pack(options.texts, PARTS)
+    elif options.job == "page":
+        from studies.language_model.page import write_page
+
+        print(write_page(path if path.exists() else None))
+    elif options.job == "check":
+        g = torch.Generator().manual_seed(0)
+        texts = {name: torch.randint(0, 250, (4096,), generator=g) for name in TEXTS}
+        measure(Measured("tiny-llama", texts, path, "cpu", options.seconds, SMALL))
+    else:
+        torch.set_num_threads(min(8, torch.get_num_threads()))
+        sizes = SMALL if options.small else Sizes()
+        measure(Measured(*unpack(PARTS), path, options.device, options.seconds, sizes))
+
+
+def measure(measured: Measured) -> None:
+    """Everything, the most wanted first, in the time that there is."""
+    measured.step("facts", measured.facts)
+    measured.methods(until=0.62 * measured.seconds)
+    teach(measured, reserve=0.08 * measured.seconds)
+    measured.methods(until=5.0)
+    measured.step("budgets", measured.budgets, least=10.0)
+    measured.step("four bits again", measured.four_bits, least=5.0)
+    measured.step("costs", measured.costs, least=10.0)
+    print(summary(measured.known()))
+
+
+def summary(known: dict[str, list[dict[str, object]]]) -> str:
+    """The bench's rows and the taught ones, in a few lines."""
+    lines = [f"{r['method']}, {r['part']}, {r['keep']}, {r['length']}: x {r['ratio']:.3f}" for r in known["rows"]]
+    for step in ("taught", "control"):
+        some: object = known.get(step)
+        if isinstance(some, dict):
+            lines += [f"{r['model']}, {r['text']}, {r['length']}: x {r['ratio']:.3f}" for r in some["rows"]]
+    return "\n".join([*lines, f"failed: {[name for name in known if name.endswith(' failed')] or 'nothing'}"])
+
+
+if __name__ == "__main__":
+    main()
