@@ -28,6 +28,7 @@ from headcount.reproduction.index import listing
 from headcount.reproduction.side_by_side import html, markdown
 from headcount.results import read_study
 from headcount.tasks.catalogue import catalogue
+from studies.language_model import page as compress_page
 from studies.measure import page as measure_bench
 from studies.measure import picture as measure_picture
 from studies.shape import page as shape_page
@@ -66,6 +67,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/coverage.md": lambda: coverage.page(_json("coverage.json")),
     "docs/measure.md": lambda: measure_bench.page(DATA),
     "docs/images/measure_heads.svg": lambda: measure_picture.picture(_json("measure_bench.json")).standalone(),
+    "docs/compress.md": compress_page.page,
+    "docs/images/compress_methods.svg": compress_page.picture,
     "docs/performance.md": lambda: performance_page.page(_json("bank_speed.json")),
     "docs/images/bank_speed.svg": lambda: performance_page.picture(_json("bank_speed.json")).standalone(),
     "docs/images/head_count.svg": lambda: figure(read_study(DATA / "head_count.json")).standalone(),

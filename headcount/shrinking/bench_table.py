@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headcount.numerals import counted
+
 __all__ = ["bench_lines", "bench_verdict", "beaten"]
 
 OURS = "headcount"
@@ -44,11 +46,11 @@ def bench_verdict(rows: Sequence[Row]) -> str:
 
     >>> row = {"part": "both", "keep": 0.75, "length": 512, "method": "headcount", "losses": [1.0, 1.1, 1.2]}
     >>> bench_verdict([row, row | {"method": "other", "losses": [2.0, 2.2, 2.2]}])
-    'ours comes first at equal budget in all 1 comparisons'
+    'ours comes first at equal budget in the 1 comparison made'
     """
     behind, rest = beaten(rows)
     if not rest:
-        return f"ours comes first at equal budget in all {len(behind)} comparisons"
+        return f"ours comes first at equal budget in the {counted(len(behind), 'comparison')} made"
     where = "; ".join(f"{r['method']} ({r['part']}, {r['keep']:g}, {r['length']} tokens)" for r in rest)
     compared = len(behind) + len(rest)
     return f"ours comes first in {len(behind)} of {compared} comparisons at equal budget, and not against {where}"

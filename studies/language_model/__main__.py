@@ -8,8 +8,10 @@ from pathlib import Path
 import torch
 
 from studies.language_model.device_steps import Measured, Sizes
+from studies.language_model.encoder_part import compressed_encoder, pack_encoder
 from studies.language_model.quantised_parts import TEXTS, pack, unpack
 from studies.language_model.teaching import teach
+from studies.language_model.two_cores import two_cores
 
 PARTS = Path(".gpu")
 SMALL = Sizes((32, 64), calibration=256, choosing=128, judged=256, others=128, steps=6, batch=2, written=4)
@@ -17,7 +19,7 @@ SMALL = Sizes((32, 64), calibration=256, choosing=128, judged=256, others=128, s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("job", choices=("pack", "run", "check", "page"))
+    parser.add_argument("job", choices=("pack", "run", "check", "two-cores", "encoder", "page"))
     parser.add_argument("--texts", type=Path, help="folder of the texts (pack)")
     parser.add_argument("--out", type=Path, default=Path("out/language_model"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -27,14 +29,20 @@ def main() -> None:
     path = options.out / "language_model.json"
     if options.job == "pack":
         pack(options.texts, PARTS)
+        pack_encoder(options.texts, PARTS)
     elif options.job == "page":
         from studies.language_model.page import write_page
 
-        print(write_page(path if path.exists() else None))
+        print(*write_page(), sep="\n")
     elif options.job == "check":
         g = torch.Generator().manual_seed(0)
         texts = {name: torch.randint(0, 250, (4096,), generator=g) for name in TEXTS}
         measure(Measured("tiny-llama", texts, path, "cpu", options.seconds, SMALL))
+    elif options.job == "encoder":
+        found = Measured("", {}, options.out / "encoder.json", "cpu", options.seconds)
+        compressed_encoder(PARTS, found, pieces=8 if options.small else 128)
+    elif options.job == "two-cores":
+        two_cores(Measured(*unpack(PARTS), options.out / "two_cores.json", "cpu", options.seconds))
     else:
         torch.set_num_threads(min(8, torch.get_num_threads()))
         sizes = SMALL if options.small else Sizes()

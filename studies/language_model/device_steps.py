@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from headcount.files import whole
 from headcount.nets.pretrained.families import family_of
+from headcount.nets.pretrained.gguf_files import origin_of
+from headcount.nets.pretrained.model_places import folder_of
 from headcount.shrinking.block_rounding import block_bytes, in_blocks
 from headcount.shrinking.language_model import Calibrated, calibrated
 from headcount.shrinking.loss_bench import benched
@@ -132,8 +134,8 @@ class Measured:
 
     def four_bits(self) -> Figures:
         """The attention rounded to the source's blocks of 4 bits once more, as it is and cut: what a file would hold."""
-        length = self.sizes.lengths[0]
-        seen, found = self.calibrated(length), {}
+        length, origin = self.sizes.lengths[0], origin_of(folder_of(self.name))
+        seen, found = self.calibrated(length), Figures({"source bytes": origin.bytes if origin else None})
         for title, model in (("original", seen.model), ("cut", self.cut(length))):
             matrices = attention_matrices(model)
             with in_blocks(matrices):

