@@ -25,6 +25,7 @@ ASKED = (
     ("both", "both", 0.75, 1.10),
 )
 TAUGHT = 1.03
+COLUMNS = ("part", "keep", "length", "method", "perplexity x", "interval", "cache")
 INTRODUCTION = """# A trained model made smaller, every method beside the others
 
 Written by `python -m benchmarks.docs` from `docs/data/`; measured by `headcount compress MODEL --bench` and
@@ -90,16 +91,18 @@ def _language_model(found: Found) -> Iterable[str]:
     facts, rows = found.get("facts", {}), found["rows"]
     yield f"## {found['setup']['model']}\n"
     yield f"{_setup(found['setup'])} On {facts.get('device', 'a CPU')}, {facts.get('date', 'no date')}. {_open(facts)}\n"
-    columns = ("part", "keep", "length", "method", "perplexity x", "interval", "cache")
-    yield _table(columns, ([str(line[c]) for c in columns] for line in bench_lines(rows)))
-    verdict = bench_verdict(rows)
-    yield f"\n{verdict[0].upper()}{verdict[1:]}: by the paired 95% interval over windows, row by row.\n"
+    yield _table(COLUMNS, ([str(line[c]) for c in COLUMNS] for line in bench_lines(rows)))
+    yield f"\n{_sentence(bench_verdict(rows))}: by the paired 95% interval over windows, row by row.\n"
     yield f"![What every method loses, with intervals]({PICTURE})\n"
     yield from _asked(found)
     yield from _taught(found)
     yield from _budgets(found)
     yield from _four_bits(found)
     yield from _costs(found)
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def _open(facts: Found) -> str:
@@ -196,10 +199,14 @@ def _two_cores(found: Found) -> Iterable[str]:
     yield "### On two cores\n"
     for name, part in found.items():
         if "took" in part:
-            yield (
-                f"The {name} bench: {len(part['rows'])} of {part['of']} rows in {part['took']['seconds']:.0f} s on "
-                f"{part['threads']} cores ({part['took']['cpu seconds']:.0f} CPU seconds).\n"
-            )
+            took, clock = part["took"], ""
+            if "seconds" in took:
+                clock = f"{took['seconds']:.0f} s on {part['threads']} cores, "
+            yield f"The {name} bench: {part['of']} rows, of which {len(part['rows'])} in {clock}{took['cpu seconds']:.0f} "
+            yield f"CPU seconds; {_setup(part['setup'])}\n"
+            if name == "quick":
+                yield _table(COLUMNS, ([str(line[c]) for c in COLUMNS] for line in bench_lines(part["rows"]))) + "\n"
+                yield f"{_sentence(bench_verdict(part['rows']))}.\n"
 
 
 def _encoder(found: Found) -> Iterable[str]:
