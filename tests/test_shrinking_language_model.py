@@ -17,12 +17,12 @@ from headcount.nets.pretrained import load, tokenizer_of  # noqa: E402
 from headcount.papers.allocation.slopes import loss_slopes  # noqa: E402
 from headcount.papers.allocation.units import rewrite  # noqa: E402
 from headcount.shrinking import (  # noqa: E402
+    Lessons,
     calibrated,
     carried_out,
     compared,
     compress,
     cut_to,
-    Lessons,
     learn_from,
     losses_of,
     size,

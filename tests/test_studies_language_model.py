@@ -19,7 +19,7 @@ from headcount.shrinking.loss_plan import carried_means, loss_plan  # noqa: E402
 from headcount.shrinking.loss_units import loss_units  # noqa: E402
 from headcount.shrinking.surgery import at_full_rank  # noqa: E402
 from studies.language_model.__main__ import SMALL, measure  # noqa: E402
-from studies.language_model.device_steps import Measured  # noqa: E402
+from studies.language_model.device_steps import DeviceRun  # noqa: E402
 from studies.language_model.quantised_parts import TEXTS, _apart, _numbers  # noqa: E402
 
 PARTS = ("query-key", "value-output")
@@ -83,15 +83,15 @@ def test_every_step_is_kept_and_not_taken_again(tmp_path, capsys):
     g = torch.Generator().manual_seed(0)
     texts = {name: torch.randint(0, 250, (4096,), generator=g) for name in TEXTS}
     path = tmp_path / "language_model.json"
-    measure(Measured("tiny-llama", texts, path, "cpu", 0.0, SMALL))
+    measure(DeviceRun("tiny-llama", texts, path, "cpu", 0.0, SMALL))
     assert not path.exists(), "nothing is begun without time"
-    measure(Measured("tiny-llama", texts, path, "cpu", 600.0, SMALL))
+    measure(DeviceRun("tiny-llama", texts, path, "cpu", 600.0, SMALL))
     known = json.loads(path.read_text())
     steps = {"facts", "cut, not taught", "taught", "control", "budgets", "four bits again", "costs"}
     assert steps <= known.keys() and not [name for name in known if name.endswith("failed")]
     assert {row["length"] for row in known["taught"]["rows"]} == set(SMALL.lengths)
     assert known["control"]["steps"] == known["taught"]["steps"]
     stamp = path.read_bytes()
-    measure(Measured("tiny-llama", texts, path, "cpu", 600.0, SMALL))
+    measure(DeviceRun("tiny-llama", texts, path, "cpu", 600.0, SMALL))
     assert path.read_bytes() == stamp
     assert "failed: nothing" in capsys.readouterr().out

@@ -113,14 +113,16 @@ def _benched(judged: JudgedText, out: Path | None, tell: Callable[[str], None], 
 
 
 def _told(made: Compressed | CutModel) -> list[str | Listing]:
-    report = made.as_row()
+    from headcount.shrinking import Compressed
+
     told: list[str | Listing] = [made.headline, "\nBefore and after"]
     told.append(Listing(map(_exact, made.rows()), ("", "original", "compact", "ratio")))
-    if beside := report.get("beside"):
+    if beside := made.beside if isinstance(made, Compressed) else ():
         told += ["\nBeside a cast and 8 bits, alone and combined", Listing(map(_exact, beside), tuple(beside[0]))]
-    ranks = [{**row, "ranks": " ".join(map(str, row["ranks"]))} for row in report["plan"]]
+    ranks = [{**row, "ranks": " ".join(map(str, row["ranks"]))} for row in made.plan.rows()]
     told += ["\nRanks kept, head by head", Listing(ranks, ("layer", "part", "sum", "of", "ranks"))]
-    return told + [f"layer {layer}: {part} left as it is: {why}" for layer, part, why in report.get("refused", ())]
+    refused = made.plan.survey.refused if isinstance(made, Compressed) else ()
+    return told + [f"layer {layer}: {part} left as it is: {why}" for layer, part, why in refused]
 
 
 def _windows(length: int, tokens: tuple[int, int]) -> tuple[int, int, int]:

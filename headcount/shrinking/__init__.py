@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headcount.shrinking.perplexity import PairedLoss, compared, losses_of
     from headcount.shrinking.pipeline import Compressed, compress
     from headcount.shrinking.rank_plan import RankPlan, plan
-    from headcount.shrinking.surgery import reduce, shrink_model
+    from headcount.shrinking.surgery import ShrinkWay, reduce, shrink_model
     from headcount.shrinking.text_windows import TextSplit, split_text
     from headcount.shrinking.weight_and_time import gap, latencies, size
 
@@ -33,6 +33,7 @@ __all__ = [
     "LossPlan",
     "PairedLoss",
     "RankPlan",
+    "ShrinkWay",
     "Spending",
     "TextSplit",
     "benched",
@@ -89,6 +90,7 @@ __getattr__, __dir__ = lazily(
             "plan",
         ),
         "surgery": (
+            "ShrinkWay",
             "reduce",
             "shrink_model",
         ),

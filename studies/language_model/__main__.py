@@ -7,14 +7,14 @@ from pathlib import Path
 
 import torch
 
-from studies.language_model.device_steps import Measured, Sizes
+from studies.language_model.device_steps import DeviceRun, Figures, StudySizes
 from studies.language_model.encoder_part import compressed_encoder, pack_encoder
 from studies.language_model.quantised_parts import TEXTS, pack, unpack
 from studies.language_model.teaching import teach
 from studies.language_model.two_cores import two_cores
 
 PARTS = Path(".gpu")
-SMALL = Sizes((32, 64), calibration=256, choosing=128, judged=256, others=128, steps=6, batch=2, written=4)
+SMALL = StudySizes((32, 64), calibration=256, choosing=128, judged=256, others=128, steps=6, batch=2, written=4)
 
 
 def main() -> None:
@@ -37,19 +37,19 @@ def main() -> None:
     elif options.job == "check":
         g = torch.Generator().manual_seed(0)
         texts = {name: torch.randint(0, 250, (4096,), generator=g) for name in TEXTS}
-        measure(Measured("tiny-llama", texts, path, "cpu", options.seconds, SMALL))
+        measure(DeviceRun("tiny-llama", texts, path, "cpu", options.seconds, SMALL))
     elif options.job == "encoder":
-        found = Measured("", {}, options.out / "encoder.json", "cpu", options.seconds)
+        found = DeviceRun("", {}, options.out / "encoder.json", "cpu", options.seconds)
         compressed_encoder(PARTS, found, pieces=8 if options.small else 128)
     elif options.job == "two-cores":
-        two_cores(Measured(*unpack(PARTS), options.out / "two_cores.json", "cpu", options.seconds))
+        two_cores(DeviceRun(*unpack(PARTS), options.out / "two_cores.json", "cpu", options.seconds))
     else:
         torch.set_num_threads(min(8, torch.get_num_threads()))
-        sizes = SMALL if options.small else Sizes()
-        measure(Measured(*unpack(PARTS), path, options.device, options.seconds, sizes))
+        sizes = SMALL if options.small else StudySizes()
+        measure(DeviceRun(*unpack(PARTS), path, options.device, options.seconds, sizes))
 
 
-def measure(measured: Measured) -> None:
+def measure(measured: DeviceRun) -> None:
     """Everything, the most wanted first, in the time that there is."""
     measured.step("facts", measured.facts)
     measured.methods(until=0.62 * measured.seconds)
@@ -61,13 +61,12 @@ def measure(measured: Measured) -> None:
     print(summary(measured.known()))
 
 
-def summary(known: dict[str, list[dict[str, object]]]) -> str:
+def summary(known: Figures) -> str:
     """The bench's rows and the taught ones, in a few lines."""
     lines = [f"{r['method']}, {r['part']}, {r['keep']}, {r['length']}: x {r['ratio']:.3f}" for r in known["rows"]]
     for step in ("taught", "control"):
-        some: object = known.get(step)
-        if isinstance(some, dict):
-            lines += [f"{r['model']}, {r['text']}, {r['length']}: x {r['ratio']:.3f}" for r in some["rows"]]
+        rows = known.get(step, {}).get("rows", ())
+        lines += [f"{r['model']}, {r['text']}, {r['length']}: x {r['ratio']:.3f}" for r in rows]
     return "\n".join([*lines, f"failed: {[name for name in known if name.endswith(' failed')] or 'nothing'}"])
 
 

@@ -29,16 +29,16 @@ from headcount.shrinking.perplexity import compared, losses_of
 from headcount.shrinking.running_costs import running_costs
 from headcount.shrinking.text_windows import TextSplit
 
-__all__ = ["KEEP", "Measured", "Sizes", "say", "sometimes", "spread", "windows"]
+__all__ = ["KEEP", "DeviceRun", "Figures", "StudySizes", "say", "sometimes", "spread", "windows"]
 
 KEEP = 0.75
 KEEPS = (0.95, 0.9, 0.875, 0.8, 0.75, 0.7, 0.6, 0.5)
 LOSSES = (0.01, 0.03, 0.05)
-Figures = dict[str, Any]
+Figures = dict[str, Any]  # what was measured, as JSON keeps it
 
 
 @dataclass(frozen=True)
-class Sizes:
+class StudySizes:
     """How much of everything: tokens a window, to calibrate on, to choose by and to judge on; steps of teaching."""
 
     lengths: tuple[int, int] = (512, 2048)
@@ -52,7 +52,7 @@ class Sizes:
 
 
 @dataclass
-class Measured:
+class DeviceRun:
     """Everything that is known so far, in one file, and the time that is left."""
 
     name: str
@@ -60,7 +60,7 @@ class Measured:
     path: Path
     device: str
     seconds: float
-    sizes: Sizes = field(default_factory=Sizes)
+    sizes: StudySizes = field(default_factory=StudySizes)
     began: float = field(default_factory=time.monotonic)
     seen: dict[int, Calibrated] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class Measured:
         return self.seconds - (time.monotonic() - self.began)
 
     def known(self) -> Figures:
-        return json.loads(self.path.read_text()) if self.path.exists() else {"rows": []}
+        return json.loads(self.path.read_text()) if self.path.exists() else {"rows": [], "setup": {}}
 
     def step(self, name: str, make: Callable[[], Any], least: float = 0.0) -> None:
         """One step's figures under its name, unless they are there or there is no time; others go on if it fails."""
@@ -133,7 +133,7 @@ class Measured:
         return carried_out(copy.deepcopy(seen.model).cpu(), seen.plan(KEEP)).eval().to(self.device)
 
     def four_bits(self) -> Figures:
-        """The attention rounded to the source's blocks of 4 bits once more, as it is and cut: what a file would hold."""
+        """The attention rounded to the source's blocks of 4 bits again, as it is and cut: what a file would hold."""
         length, origin = self.sizes.lengths[0], origin_of(folder_of(self.name))
         seen, found = self.calibrated(length), Figures({"source bytes": origin.bytes if origin else None})
         for title, model in (("original", seen.model), ("cut", self.cut(length))):

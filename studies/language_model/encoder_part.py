@@ -10,7 +10,6 @@ import gzip
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from headcount.files import kept_folder
 from headcount.nets.pretrained import tokenizer_of
 from headcount.nets.pretrained.model_places import folder_of
 from headcount.shrinking.ranking import collection_of
-from studies.language_model.device_steps import Measured, say, sometimes
+from studies.language_model.device_steps import DeviceRun, Figures, say, sometimes
 
 __all__ = ["compressed_encoder", "pack_encoder", "unpack_encoder"]
 
@@ -109,19 +108,19 @@ def _write_encoder(place: Path, made: Path) -> None:
     (made / "valid.txt").write_bytes(gzip.decompress((place / "valid.txt.gz").read_bytes()))
 
 
-def compressed_encoder(folder: Path, measured: Measured, pieces: int = 128) -> None:
+def compressed_encoder(folder: Path, measured: DeviceRun, pieces: int = 128) -> None:
     """`headcount compress` at its default, and with a minute and a half of self-distillation, on both sets."""
     from headcount.shrinking import compress
+    from headcount.shrinking.pipeline import CompressSettings
 
     name = unpack_encoder(folder)
-    more: dict[str, dict[str, Any]] = {"default": {}, "taught": {"distil_minutes": TAUGHT}}
 
-    def figures(way: str) -> dict[str, Any]:
+    def figures(minutes: float) -> Figures:
         rankings = [folder / PLACE / path for path in SETS]
-        text = Path(name) / "valid.txt"
-        made = compress(name, text=text, pieces=pieces, rankings=rankings, on_progress=sometimes(20), **more[way])
+        given: CompressSettings = {"pieces": pieces, "rankings": rankings, "distil_minutes": minutes}
+        made = compress(name, text=Path(name) / "valid.txt", on_progress=sometimes(20), **given)
         say(made.headline)
         return {n: v for n, v in made.as_row().items() if n not in ("plan", "written")}
 
-    for way in more:
-        measured.step(way, lambda way=way: figures(way))
+    measured.step("default", lambda: figures(0.0))
+    measured.step("taught", lambda: figures(TAUGHT))

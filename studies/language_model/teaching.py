@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -18,9 +17,9 @@ from torch import Tensor, nn
 from headcount.shrinking.distillation import Lessons, learn_from
 from headcount.shrinking.perplexity import PairedLoss, compared, losses_of
 from headcount.shrinking.surgery import at_full_rank
-from studies.language_model.device_steps import Measured, quick_products, say, sometimes, spread, windows
+from studies.language_model.device_steps import DeviceRun, Figures, quick_products, say, sometimes, spread, windows
 
-__all__ = ["Schedule", "teach"]
+__all__ = ["TeachingTimes", "teach"]
 
 APART = 10  # one window of so many of every text is never taught on
 RATES = (2e-4, 6e-4, 1.8e-3)
@@ -30,7 +29,7 @@ WIKITEXT = "WikiText-2"
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TeachingTimes:
     """Seconds: of each try of a rate, of the teaching itself, and of the control with the same number of steps."""
 
     trial: float
@@ -38,11 +37,11 @@ class Schedule:
     control: float
 
     @classmethod
-    def within(cls, seconds: float) -> Schedule:
+    def within(cls, seconds: float) -> TeachingTimes:
         """Shares of the time that is left.
 
-        >>> Schedule.within(300.0)
-        Schedule(trial=18.0, whole=120.0, control=126.0)
+        >>> TeachingTimes.within(300.0)
+        TeachingTimes(trial=18.0, whole=120.0, control=126.0)
         """
         return cls(0.06 * seconds, 0.40 * seconds, 0.42 * seconds)
 
@@ -50,7 +49,7 @@ class Schedule:
 class Classroom:
     """The texts that are taught on and judged on, and the original's losses."""
 
-    def __init__(self, measured: Measured) -> None:
+    def __init__(self, measured: DeviceRun) -> None:
         self.measured, self.length = measured, measured.sizes.lengths[-1]
         self.seen = measured.calibrated(self.length)
         pieces = {name: windows(measured.texts[name], self.length) for name in TAUGHT}
@@ -68,7 +67,7 @@ class Classroom:
         model = self.measured.cut(self.length).cpu() if cut else copy.deepcopy(self.seen.model)
         return at_full_rank(model).eval().to(self.measured.device)
 
-    def taught(self, student: nn.Module, rate: float, steps: int, seconds: float) -> dict[str, Any]:
+    def taught(self, student: nn.Module, rate: float, steps: int, seconds: float) -> Figures:
         """Teach in place; what was done, and the validation text's perplexity afterwards."""
         began, batch = time.monotonic(), self.measured.sizes.batch
         with quick_products():
@@ -87,7 +86,7 @@ class Classroom:
     def on_validation(self, student: nn.Module) -> PairedLoss:
         return compared(losses_of(student, self.seen.split.choosing), self.seen.chosen_by, self.length)
 
-    def rows(self, title: str, model: nn.Module) -> list[dict[str, Any]]:
+    def rows(self, title: str, model: nn.Module) -> list[Figures]:
         """Every text at every length."""
         found = []
         for (name, length), some in self.sets.items():
@@ -97,11 +96,11 @@ class Classroom:
         return found
 
 
-def teach(measured: Measured, reserve: float = 0.0) -> None:
+def teach(measured: DeviceRun, reserve: float = 0.0) -> None:
     """Rates tried shortly, the best taught longer, judged, and the control: each kept as soon as it is there."""
     if measured.left() < LEAST or {"taught", "control"} <= measured.known().keys():
         return
-    times = Schedule.within(measured.left() - reserve)
+    times = TeachingTimes.within(measured.left() - reserve)
     room = Classroom(measured)
     measured.step("cut, not taught", lambda: room.rows("cut", room.student(cut=True)))
     for rate in RATES:
@@ -112,13 +111,13 @@ def teach(measured: Measured, reserve: float = 0.0) -> None:
     measured.step("control", lambda: _lesson(room, "original taught alike", best, times.control), least=LEAST)
 
 
-def _trial(room: Classroom, rate: float, seconds: float) -> dict[str, Any]:
+def _trial(room: Classroom, rate: float, seconds: float) -> Figures:
     found = room.taught(room.student(cut=True), rate, room.measured.sizes.steps, seconds)
     say(f"rate {rate:g}: {found['steps']} steps, validation x {found['valid']['ratio']:.4f}")
     return found
 
 
-def _lesson(room: Classroom, title: str, rate: float, seconds: float) -> dict[str, Any]:
+def _lesson(room: Classroom, title: str, rate: float, seconds: float) -> Figures:
     cut = title.startswith("cut")
     student, steps = room.student(cut=cut), room.measured.sizes.steps
     if not cut:

@@ -1,4 +1,4 @@
-"""The bench as a user runs it, on two cores of a processor: its quick form whole, then as much of the full one as fits."""
+"""The bench as a user runs it, on two cores: its quick form whole, then as much of the full one as fits."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import json
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from headcount.shrinking.language_model import calibrated
 from headcount.shrinking.loss_bench import benched, trials
 from headcount.shrinking.text_windows import TextSplit
-from studies.language_model.device_steps import KEEP, Measured, say, sometimes, spread, windows
+from studies.language_model.device_steps import KEEP, DeviceRun, Figures, say, sometimes, spread, windows
 
 __all__ = ["two_cores"]
 
@@ -21,7 +20,7 @@ QUICK, FULL = (2048, 2048), (8192, 20_480)  # tokens to calibrate and to judge o
 CHOSEN = 2  # windows
 
 
-def two_cores(measured: Measured, lengths: tuple[int, int] = (512, 2048)) -> None:
+def two_cores(measured: DeviceRun, lengths: tuple[int, int] = (512, 2048)) -> None:
     """Rows with their seconds, and the seconds of the clock and of the processor that everything took together."""
     torch.set_num_threads(2)
     with tempfile.TemporaryDirectory() as scratch:
@@ -31,7 +30,7 @@ def two_cores(measured: Measured, lengths: tuple[int, int] = (512, 2048)) -> Non
                 measured.keep(way, _timed(measured, splits, Path(scratch) / f"{way}.json"))
 
 
-def _timed(measured: Measured, splits: list[TextSplit], path: Path) -> dict[str, Any]:
+def _timed(measured: DeviceRun, splits: list[TextSplit], path: Path) -> Figures:
     clock, processor = time.perf_counter(), time.process_time()
     found = benched(
         lambda split: calibrated(measured.name, split, keep=KEEP, say=sometimes(16)),
@@ -46,7 +45,7 @@ def _timed(measured: Measured, splits: list[TextSplit], path: Path) -> dict[str,
     return found | {"took": took, "of": whole, "threads": torch.get_num_threads()}
 
 
-def split(measured: Measured, length: int, tokens: tuple[int, int]) -> TextSplit:
+def split(measured: DeviceRun, length: int, tokens: tuple[int, int]) -> TextSplit:
     valid = windows(measured.texts["valid"], length)
     part = max(1, len(valid) // 5)
     found = (valid[:-part], tokens[0]), (valid[-part:], CHOSEN * length)
