@@ -52,27 +52,33 @@ def page(data: Path = DATA) -> str:
     found = read(data, "language_model.json", "language_model_cpu.json")
     cores = read(data, "two_cores.json", "language_model_two_cores.json")
     encoder = read(data, "encoder.json", "compress_minilm.json")
-    parts = [INTRODUCTION, *(_language_model(found) if found else ())]
+    shown = f"What every method loses on {_drawn(data)[0]['tokens']:,} tokens, with intervals"
+    parts = [INTRODUCTION, f"![{shown}]({PICTURE})\n\n{shown}.\n", *(_language_model(found) if found else ())]
     parts += [*(_two_cores(cores) if cores else ()), *(_encoder(encoder) if encoder else ()), REPEAT]
     return "\n".join(parts)
 
 
 def picture(data: Path = DATA) -> str:
     """Loss of perplexity by method, part and budget, with intervals."""
-    found = read(data, "language_model.json", "language_model_cpu.json") or {"rows": []}
-    cells = dict.fromkeys((r["length"], r["part"], r["keep"]) for r in found["rows"] if r["keep"] < 1)
+    rows = _drawn(data)
+    cells = dict.fromkeys((r["length"], r["part"], r["keep"]) for r in rows if r["keep"] < 1)
     groups = [
         ForestGroup(
             f"{part}, {keep:.0%} kept, {length:,} tokens",
-            tuple(_line(r) for r in _best_first(found["rows"], length, part, keep) if r["ratio"] < BEYOND),
+            tuple(_line(r) for r in _best_first(rows, length, part, keep) if r["ratio"] < BEYOND),
         )
         for length, part, keep in sorted(cells, key=lambda c: (c[0], -c[2], c[1]))
     ]
     words = "For every method what is lost of perplexity, with a 95% interval over windows; ours in the first colour."
-    drawn = [group for group in groups if group.lines]
-    return forest(
-        drawn, title="What a smaller attention loses", words=words, axis="perplexity lost, %; less is better"
-    ).standalone()
+    title = f"What a smaller attention loses, on {rows[0]['tokens']:,} tokens"
+    axis = f"perplexity lost, %; less is better, and above {100 * (BEYOND - 1):.0f}% nothing is drawn"
+    return forest([group for group in groups if group.lines], title=title, words=words, axis=axis).standalone()
+
+
+def _drawn(data: Path) -> list[Found]:
+    """The rows of the picture: the device's, or else the quick bench's, or else what there is."""
+    quick = (read(data, "two_cores.json", "language_model_two_cores.json") or {}).get("quick")
+    return (read(data, "language_model.json") or quick or read(data, "language_model_cpu.json") or {})["rows"]
 
 
 def _best_first(rows: Sequence[Found], length: int, part: str, keep: float) -> list[Found]:
@@ -94,7 +100,6 @@ def _language_model(found: Found) -> Iterable[str]:
     yield f"{_setup(found['setup'])} {where} {_open(facts)}\n"
     yield _table(COLUMNS, ([str(line[c]) for c in COLUMNS] for line in bench_lines(rows)))
     yield f"\n{_sentence(bench_verdict(rows))}: by the paired 95% interval over windows, row by row.\n"
-    yield f"![What every method loses, with intervals]({PICTURE})\n"
     yield from _asked(found)
     yield from _taught(found)
     yield from _budgets(found)
