@@ -14,7 +14,7 @@ from headcount.cli.printing import Listing, Printout, status_line
 if TYPE_CHECKING:
     from headcount.shrinking import Compressed, CutModel
 
-BUDGET = ("keep", "perplexity x", "low", "high", "file MB", "cache bytes/token", "prefill ms", "token ms")
+BUDGET = ("keep", "perplexity x", "low", "high", "file MB", "cache B/token", "prefill ms", "token ms")
 METHOD = ("part", "keep", "length", "method", "perplexity x", "interval", "cache")
 
 
@@ -92,7 +92,7 @@ def _curve(judged: JudgedText, kinds: tuple[str, ...], cast: str, out: Path | No
     model, text, test, length, tokens = judged
     split = split_text(text, tokenizer_of(model), length, _windows(length, tokens), test)
     found = keep_curve(calibrated(model, split, parts=kinds, say=tell), cast, tell)
-    told = [f"{found.model}: from one calibration on {found.tokens:,} tokens", Listing(found.rows, BUDGET)]
+    told = [f"{found.model}: from one calibration on {found.tokens:,} tokens", Listing(map(_three_places, found.rows), BUDGET)]
     return Printout(found.to_json(), told, found.sentence, [] if out is None else found.files(out))
 
 
@@ -148,6 +148,12 @@ def _two(words: str) -> tuple[int, int]:
     if min(first, second) < 1:
         raise ValueError(f"--tokens must be at least 1, got {words!r}")
     return first, second
+
+
+def _three_places(row: dict[str, float]) -> dict[str, float | str]:
+    """Ratios near 1 with their third digit, and the rest as it is; bytes of the cache under a shorter name."""
+    ratios = {name: f"{row[name]:.3f}" for name in ("perplexity x", "low", "high")}
+    return {**row, **ratios, "cache B/token": row["cache bytes/token"]}
 
 
 def _exact(row: dict[str, Any]) -> dict[str, Any]:
