@@ -92,7 +92,8 @@ def _curve(judged: JudgedText, kinds: tuple[str, ...], cast: str, out: Path | No
     model, text, test, length, tokens = judged
     split = split_text(text, tokenizer_of(model), length, _windows(length, tokens), test)
     found = keep_curve(calibrated(model, split, parts=kinds, say=tell), cast, tell)
-    told = [f"{found.model}: from one calibration on {found.tokens:,} tokens", Listing(map(_three_places, found.rows), BUDGET)]
+    first = f"{found.model}: from one calibration on {found.tokens:,} tokens"
+    told = [first, Listing(map(_three_places, found.rows), BUDGET)]
     return Printout(found.to_json(), told, found.sentence, [] if out is None else found.files(out))
 
 
