@@ -62,7 +62,7 @@ bench: $(READY)
 	$(RUN) -m benchmarks
 
 docs: $(READY)
-	$(RUN) -m benchmarks.docs
+	$(RUN) -m studies.docs
 
 clean:
 	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis

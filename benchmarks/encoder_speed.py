@@ -35,8 +35,6 @@ from headcount.kernels.loss import squared
 from headcount.kernels.optimiser import AdamW, schedule
 from headcount.nets.standard import EncoderShape
 
-__all__ = ["Case", "Course", "contestants", "main", "peak", "race"]
-
 LR, DECAY, STEPS, WARMUP = 2e-3, 1e-4, 10_000, 0.05
 COMPARED = 20  # steps before losses are compared
 OURS, PRODUCTS = "compiled C++", "batched products (bmm)"

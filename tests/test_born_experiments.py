@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.alternation import missing
 from headcount.fits.agreement import compare
 from headcount.nets.causal import CausalTransformer, DecoderShape
 from headcount.papers.born.ablations import AblationSetting, ablation, ablation_summary
@@ -27,6 +26,7 @@ from headcount.results import Store
 from headcount.tasks import Neighbour
 from headcount.training.spec import Sweep
 from headcount.training.sweeps import run
+from studies.born.alternation import missing
 
 SHAPE = DecoderShape(((2, 4), (1, 8)), embed_dim=8, width=16, vocab=8, context=30)
 

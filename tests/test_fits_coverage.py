@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.coverage import DATA, DESIGNS, PAGE, WANTED, gradual, law, measure, merged, page, turn
 from headcount.fits import knee, power_law
 from headcount.results import Study
+from studies.coverage import DATA, DESIGNS, PAGE, WANTED, gradual, law, measure, merged, page, turn
 from tests import planted
 from tests.effort import lines_run
 
@@ -99,7 +99,7 @@ def studied(name, cases=12):
         return found[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("benchmarks.coverage.knee", keep)
+        patch.setattr("studies.coverage.knee", keep)
         for i in range(cases):
             BY_NAME[name].trial(np.random.default_rng([11, i]))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,32 +33,38 @@ To = Annotated[
 ]
 
 
-def fit(
-    run: Run,
-    law: Law = None,
-    learning_rate: LearningRate = False,
-    predicted: Predicted = None,
-    confidence: Confidence = 0.95,
-    norm: Norm = "nmse",
-    out: To = None,
-    spec: SpecName = None,
-) -> Printout:
+@dataclass(frozen=True)
+class FitOptions:
+    """What `headcount fit` takes."""
+
+    run: Run
+    law: Law = None
+    learning_rate: LearningRate = False
+    predicted: Predicted = None
+    confidence: Confidence = 0.95
+    norm: Norm = "nmse"
+    out: To = None
+    spec: SpecName = None
+
+
+def fit(options: FitOptions) -> Printout:
     """Say how many heads are enough, or fit a law of scale.
 
     With intervals; --law fits a power law, --learning-rate the law of the best rate, also from a CSV of your own with
     the columns parameters, steps, lr and loss.
     """
-    if learning_rate:
-        _refuse_beside(law, predicted)
-        return _learning_rate(_losses(run, spec, norm), confidence, out, f"headcount fit {run} --learning-rate")
-    if run.suffix == ".csv":
-        raise ValueError(f"{run.name} is a table of losses: it is read with --learning-rate")
-    if out is not None:
+    if options.learning_rate:
+        _refuse_beside(options.law, options.predicted)
+        losses = _losses(options.run, options.spec, options.norm)
+        return _learning_rate(losses, options.confidence, options.out, f"headcount fit {options.run} --learning-rate")
+    if options.run.suffix == ".csv":
+        raise ValueError(f"{options.run.name} is a table of losses: it is read with --learning-rate")
+    if options.out is not None:
         raise ValueError("--out writes the page of --learning-rate; for the page of a study see `headcount report`")
-    study = _in_norm(opened(run, spec), norm)
-    if law is None:
-        return _knees_printed(_knees(study, predicted, confidence))
-    return _laws_printed(_laws(study, law, predicted, confidence))
+    study = _in_norm(opened(options.run, options.spec), options.norm)
+    if options.law is None:
+        return _knees_printed(_knees(study, options.predicted, options.confidence))
+    return _laws_printed(_laws(study, options.law, options.predicted, options.confidence))
 
 
 def _losses(run: Path, spec: str | None, norm: str) -> Study:
@@ -75,8 +82,6 @@ def _losses(run: Path, spec: str | None, norm: str) -> Study:
 
 def _in_norm(study: Study, norm: str) -> Study:
     """The study with the error that is asked for in the place of the NMSE."""
-    from dataclasses import replace
-
     from headcount.refusals import nearest
 
     if norm not in ("nmse", "worst"):

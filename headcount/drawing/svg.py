@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from headcount.drawing.palette import PLAIN_FONT, plain_stylesheet, stylesheet
 
-__all__ = ["Figure", "Scale", "dodged", "inches", "path", "power_of_ten", "tag", "text"]
-
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

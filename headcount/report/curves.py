@@ -12,8 +12,6 @@ from headcount.drawing.axes import Frame, across, axis_name, decades, end_labels
 from headcount.drawing.svg import Figure, Scale, dodged, path, tag, text
 from headcount.fits import Cells, Knee
 
-__all__ = ["curves"]
-
 MOST_DOTS = 4000
 ROW = 24  # pixels of a line of the lower panel
 

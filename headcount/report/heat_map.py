@@ -10,8 +10,6 @@ from headcount.drawing.svg import Figure, path, power_of_ten, tag, text
 from headcount.fits import Cells
 from headcount.numerals import counted, short
 
-__all__ = ["heat_map"]
-
 LEFT, TOP = 54, 40
 FITS = 46  # pixels that a number needs; a narrower cell shows its logarithm
 

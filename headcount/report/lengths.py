@@ -10,8 +10,6 @@ from headcount.drawing.axes import Frame, across, decades, end_labels, log_axis,
 from headcount.drawing.svg import Figure, dodged, path, tag, text
 from headcount.fits import Cells
 
-__all__ = ["against_length"]
-
 
 def against_length(cells: Cells, *, width: int = 520) -> Figure:
     """The level of every cell over length, on logarithmic scales."""

@@ -23,8 +23,6 @@ from headcount.results.attention_record import AttentionRecord
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["figure", "paper_figure", "report", "write"]
-
 WIDE, NARROW = (760, 500), (372, 372)  # pixels: the main figure, and each of the two below it
 SIZES = WIDE, NARROW
 LETTERS = 117  # pixels drawn per inch of paper: letters of 12 and 11 pixels are then 7.4 and 6.8 points

@@ -9,8 +9,6 @@ from headcount.drawing.svg import Figure
 from headcount.report.article import Exhibit, Passage, article
 from headcount.results.worst_record import WorstRecord
 
-__all__ = ["worst_page"]
-
 
 def worst_page(record: WorstRecord, *, command: str = "", date: str = "") -> str:
     """One network, as a page."""

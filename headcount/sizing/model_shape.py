@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from headcount.refusals import at_least, at_least_one
 
-__all__ = ["LayerShape", "ModelShape", "Wiring"]
-
 
 @dataclass(frozen=True)
 class LayerShape:

@@ -22,8 +22,6 @@ from headcount.sizing.grouped_bank import GroupedBank, Pace
 from headcount.sizing.model_shape import ModelShape
 from headcount.sizing.windows import TokenWindows
 
-__all__ = ["PairedTrial", "TrialRows", "banks", "run"]
-
 Member = tuple[int, float]  # seed and rate
 
 CHECKS = 4  # looks at the held-out windows, evenly spaced

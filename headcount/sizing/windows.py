@@ -11,8 +11,6 @@ from jaxtyping import Int, Integer, Shaped
 
 from headcount.files import arrays_in
 
-__all__ = ["TokenWindows"]
-
 
 @dataclass(frozen=True, eq=False)
 class TokenWindows:

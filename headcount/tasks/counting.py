@@ -15,21 +15,6 @@ from jaxtyping import Bool, Int
 
 from headcount.sources import Source
 
-__all__ = [
-    "AllOf",
-    "AnyOf",
-    "AtLeast",
-    "Before",
-    "Condition",
-    "CountingProgram",
-    "Is",
-    "LengthVerdict",
-    "Negation",
-    "chosen_by",
-    "nodes",
-    "seen",
-]
-
 
 @dataclass(frozen=True)
 class Is:

@@ -28,7 +28,7 @@ TAUGHT = 1.03
 COLUMNS = ("part", "keep", "length", "method", "perplexity x", "interval", "cache")
 INTRODUCTION = """# A trained model made smaller, every method beside the others
 
-Written by `python -m benchmarks.docs` from `docs/data/`; measured by `headcount compress MODEL --bench` and
+Written by `make docs` from `docs/data/`; measured by `headcount compress MODEL --bench` and
 `python -m studies.language_model`.
 
 A key head may lose whole rotary frequencies, with the query rows that read them, and a value head directions, with the

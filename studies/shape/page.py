@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.report import Exhibit, Passage
+from headcount.report.tabular import table_lines
 from headcount.sizing.evidence import EvidenceTable, parsed
 from headcount.sizing.forest import ForestGroup, ForestLine, forest
 from headcount.sizing.meta_analysis import left_out, pooled_change
@@ -17,9 +18,8 @@ from headcount.sizing.ranked_shapes import ShapeAnswer, shape
 from headcount.sizing.shape_page import evidence_figure, evidence_page
 from studies.shape.entering import own_rows, read
 from studies.shape.grid import BASE
+from studies.stored import DATA
 
-ROOT = Path(__file__).parent.parent.parent
-DATA = ROOT / "docs/data"
 COMMAND = "headcount shape --evidence --out DIR"
 QUESTIONS: dict[str, dict[str, Any]] = {
     "a 10 M time-series encoder, context 512": {"budget": "10M", "context": 512, "encoder": True},
@@ -89,9 +89,9 @@ def answer(data: Path = DATA) -> str:
 
 
 def _lines(words: str, found: ShapeAnswer) -> str:
-    beside = "\n".join(f"| {r['model']} | {r['heads']} | {r['why it differs']} |" for r in found.beside())
+    rows = [(r["model"], r["heads"], r["why it differs"]) for r in found.beside()]
     head = f"**{words[:1].upper() + words[1:]}.** {found.sentence}"
-    return f"{head}\n\n| model in use | heads | how it differs |\n|---|---|---|\n{beside}\n"
+    return "\n".join([head, "", *table_lines(("model in use", "heads", "how it differs"), rows), ""])
 
 
 def _counted(held: EvidenceTable, change: str, words: str, sign: int) -> str:
@@ -102,19 +102,17 @@ def _counted(held: EvidenceTable, change: str, words: str, sign: int) -> str:
 
 
 def _pooled(held: EvidenceTable) -> str:
-    lines = ["| change | sources | percent of the loss for one step | a further source |", "|---|---:|---|---|"]
+    rows = []
     for change in held.changes:
         p = pooled_change(held, change)
         if p.mean is not None and p.interval is not None and p.prediction is not None:
-            lines.append(
-                "| {} | {} | {:+.2f} [{:+.2f}, {:+.2f}] | [{:+.2f}, {:+.2f}] |".format(
-                    change, p.sources, p.mean, *p.interval, *p.prediction
-                )
-            )
+            mean = "{:+.2f} [{:+.2f}, {:+.2f}]".format(p.mean, *p.interval)
+            rows.append((change, p.sources, mean, "[{:+.2f}, {:+.2f}]".format(*p.prediction)))
         elif p.effects:
             seen = ", ".join(f"{e.value:+.2f} ({e.source.partition(', arXiv')[0]})" for e in p.effects)
-            lines.append(f"| {change} | {p.sources} | no number: {seen} | - |")
-    return "\n".join(lines)
+            rows.append((change, p.sources, f"no number: {seen}", "-"))
+    head = ("change", "sources", "percent of the loss for one step", "a further source")
+    return "\n".join(table_lines(head, rows))
 
 
 def _left(held: EvidenceTable) -> str:
@@ -131,21 +129,14 @@ def _own(grid: Mapping[str, Any] | None) -> str:
         return "The grid of our own has not been run yet: `python -m studies.shape`."
     found = sorted(paired_differences(grid["rows"], BASE), key=lambda d: d.mean)
     deviation, free = pooled_deviation(found)
-    lines = [f"| shape | against {BASE} | best rate |", "|---|---|---:|"]
+    rows = []
     for d in found:
         low, high = d.interval()
-        lines.append(
-            f"| {d.shape} | {d.mean:+.2f}% [{low:+.2f}, {high:+.2f}] | {d.rate:g}{' (end)' if d.edge else ''} |"
-        )
+        rows.append((d.shape, f"{d.mean:+.2f}% [{low:+.2f}, {high:+.2f}]", f"{d.rate:g}{' (end)' if d.edge else ''}"))
     alone, together = (sum(_away(d, n) for d in found) for n in (1, len(found)))
-    lines += [
-        "",
-        f"Of {len(found)} comparisons {alone} lie away from zero one by one, {together} all at once (Bonferroni).",
-    ]
-    return (
-        "\n".join(lines)
-        + f"\n\nOne seed's paired difference has a deviation of {deviation:.2f}% ({free} degrees of freedom)."
-    )
+    said = f"Of {len(found)} comparisons {alone} lie away from zero one by one, {together} all at once (Bonferroni)."
+    spread = f"One seed's paired difference has a deviation of {deviation:.2f}% ({free} degrees of freedom)."
+    return "\n".join([*table_lines(("shape", f"against {BASE}", "best rate"), rows, numbers=1), "", said, "", spread])
 
 
 def _away(found: PairedDifference, comparisons: int) -> bool:

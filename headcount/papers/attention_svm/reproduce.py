@@ -22,8 +22,6 @@ from headcount.papers.attention_svm.relu_heads import mixing_rows
 from headcount.papers.attention_svm.selection import Instances, Selection
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
-__all__ = ["ATTENTION_SVM"]
-
 COLUMNS = ("cosine to Frobenius", "cosine to nuclear", "chosen = best token")
 
 

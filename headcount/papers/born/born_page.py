@@ -19,8 +19,6 @@ from headcount.papers.born.reproduce import table_rows
 from headcount.report import Exhibit, Passage, article
 from headcount.results.claim import conclusion
 
-__all__ = ["born_page", "length_page"]
-
 LIMIT = "The proof is about the limit of long training lengths; it names no length. A missing proof predicts nothing."
 EDGE = "An induction edge leads to the place after an earlier copy of the letter, an anti-induction edge to the copy."
 CUT = "With keys cut the edge is masked; with values cut it keeps its attention and brings nothing."
@@ -66,7 +64,7 @@ def born_page(
     lead = f"of {len(proved)} rows with a proof, {len(held)} are right in the longest range tested"
     lead = conclusion(lead if lines else "the table has not been measured yet")
     headline = "Retrieval and copying: what is proved at every length, and what small networks learn"
-    return article(headline, lead, parts, subject="born", date=date, command="python -m benchmarks.born_table")
+    return article(headline, lead, parts, subject="born", date=date, command="python -m studies.born.table")
 
 
 def _verdicts() -> Passage:

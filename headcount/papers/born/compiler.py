@@ -15,8 +15,6 @@ from headcount.certificates import Certificate, Term
 from headcount.sources import Source, implements
 from headcount.tasks.counting import AllOf, AnyOf, AtLeast, Before, Condition, CountingProgram, Is, Negation
 
-__all__ = ["CompiledProgram", "CountingNet", "certified_length", "compile"]
-
 SOURCE = Source("headcount", "compiling counting programs")
 Precision = Literal["float32", "float64"]
 ROUNDOFF = {"float32": 2.0**-24, "float64": 2.0**-53}

@@ -23,8 +23,6 @@ from headcount.tasks.letters import Lengths, LetterTask, Strings
 from headcount.training.loop import train
 from headcount.training.strings import string_recipe
 
-__all__ = ["SMALL", "Judged", "LengthStudy", "generalise", "letter_task", "own_task"]
-
 SMALL = BornSetting(train=(4, 12), tests=((13, 18), (19, 24), (25, 36)), depth=2, heads=2, embed_dim=32, steps=1500,
                     batch=32, lr=4e-3)  # fmt: skip
 BAR = 0.95

@@ -18,12 +18,10 @@ from headcount.papers.born.published import BINS, FROM_SCRATCH, KNEE_DEEP, MISLA
 from headcount.results.literature import Cells
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
-__all__ = ["BORN", "alternation_measured", "scratch_measured", "table_rows"]
-
 PROVED = ("UR", "UL", "NRFirst", "NLFirst")
 OPEN = ("NRLast", "NLLast")
 BAR = 0.95
-CPU = "networks of width 16 were trained on a core of a CPU by benchmarks.alternation"
+CPU = "networks of width 16 were trained on a core of a CPU by studies.born.alternation"
 OTHER_TASK = (
     f"{MISLABELLED} is another task: in a quarter of its samples the answer is the last letter of the context; ours is "
     "the corrected one, in its own table"
@@ -33,7 +31,7 @@ OTHER_TASK = (
 def table_rows(stored: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A line for every task measured, short and long: our medians beside the published, the verdict of both kinds.
 
-    `stored` is what `benchmarks.born_table` wrote; what is not in it yet is left out.
+    `stored` is what `studies.born.table` wrote; what is not in it yet is left out.
     """
     made = []
     for setting in ("short", "long", "wide"):

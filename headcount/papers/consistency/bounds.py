@@ -6,8 +6,6 @@ from headcount.refusals import at_least_one
 from headcount.results import Bound
 from headcount.sources import Source, implements
 
-__all__ = ["consistency_rate", "lipschitz_rate", "spacing_rate"]
-
 
 @implements(
     Source("ghosh2025consistent", "the rate of consistency"),

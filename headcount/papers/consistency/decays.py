@@ -17,8 +17,6 @@ from scipy.stats import t as student
 from headcount.fits.verdict import Estimate
 from headcount.papers.consistency.bounds import consistency_rate, lipschitz_rate
 
-__all__ = ["NOISY", "QUIET", "Decay", "DecayCase", "decay", "decay_of", "of_our_reading", "one_sided"]
-
 Errors = Float[np.ndarray, "repetitions lengths"]
 Answer = Callable[[np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]
 Function = Callable[[np.ndarray], np.ndarray]

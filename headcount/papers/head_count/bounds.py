@@ -13,17 +13,6 @@ from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
 from headcount.structure import Structure
 
-__all__ = [
-    "bites_from",
-    "enough_heads_rate",
-    "few_heads_exponent",
-    "few_heads_table",
-    "intrinsic_from",
-    "linear_max_exponent",
-    "log_mean_rate",
-    "memorise_rate",
-]
-
 QUANTITY = "exponent k of eps^-k feed-forward parameters"
 NETWORK = "Assumption 1 (embeddings of norm at most 1, attention and read-out weights at most 1)"
 TWO_LAYERS = "a read-out of two layers with a Lipschitz activation, as ReLU and GELU are"

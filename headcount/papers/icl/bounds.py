@@ -10,17 +10,6 @@ from headcount.refusals import at_least, at_least_one, positive
 from headcount.results import Bound
 from headcount.sources import Checked, Source, implements
 
-__all__ = [
-    "CLAIMED",
-    "BestShape",
-    "best_shape",
-    "effective_step",
-    "icl_exponent",
-    "icl_transition",
-    "parameters",
-    "product",
-]
-
 CLAIMED = "claimed, not proved here"
 PAPER = "mehta2025icl"
 

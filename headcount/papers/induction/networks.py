@@ -19,16 +19,6 @@ from headcount.sources import Source, implements
 from headcount.structure import Structure
 from headcount.tasks.ngrams import NGram, following_counts
 
-__all__ = [
-    "InductionShape",
-    "MatchedMean",
-    "MatchingNet",
-    "generalised_induction",
-    "matched_mean",
-    "soft_match_error",
-    "unmatched",
-]
-
 ROUNDING = 2.0**-53
 
 

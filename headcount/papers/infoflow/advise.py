@@ -19,8 +19,6 @@ from headcount.papers.infoflow.schedule import Job
 from headcount.results import Claim
 from headcount.structure import Structure
 
-__all__ = ["Advice", "Choice", "Frontier", "advise"]
-
 HEAD_DIMS = (1, 2, 4, 8, 16, 32, 64)
 
 

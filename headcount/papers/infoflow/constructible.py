@@ -12,8 +12,6 @@ from typing import Any
 
 from headcount.nets.architecture import Architecture
 
-__all__ = ["Blueprint", "blueprints", "fitting", "own_kind"]
-
 Layers = tuple[tuple[int, int], ...]
 
 

@@ -13,8 +13,6 @@ from headcount.papers.infoflow.prediction import KnownSet, Step
 from headcount.papers.infoflow.schedule import Job
 from headcount.structure import Structure
 
-__all__ = ["knowledge", "steps"]
-
 
 @dataclass
 class _Heads:

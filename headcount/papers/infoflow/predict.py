@@ -20,8 +20,6 @@ from headcount.papers.infoflow.statements import statements_for
 from headcount.results import Basis, Bound, Hypothesis
 from headcount.structure import Retrieval, Structure
 
-__all__ = ["cheap_exponent", "cheap_shape", "limiting", "predict", "structure_of"]
-
 MOST_HEADS, MOST_LAYERS, MOST_DIMS, MOST_WIDTH = 64, 12, 256, 1024  # more than that is no fix
 POSITIONS = 3  # t/T and one turn of the circle
 THE_BAG = "the bag of tokens"

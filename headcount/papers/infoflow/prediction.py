@@ -17,8 +17,6 @@ from headcount.results import Basis, Bound, Claim, Hypothesis, Predicate
 from headcount.sources import Source
 from headcount.structure import Structure
 
-__all__ = ["KnownSet", "Prediction", "Statement", "Step"]
-
 Status = Literal["proved", "claimed", "conjectured", "reconstructed"]
 BAG = Source("headcount", "A network without position features sees a bag")
 Deed = Literal[

@@ -9,8 +9,6 @@ from headcount.nets.architecture import Architecture
 from headcount.numerals import counted, power
 from headcount.results import Hypothesis
 
-__all__ = ["Caution", "Fix", "Limit"]
-
 
 @dataclass(frozen=True)
 class Limit:

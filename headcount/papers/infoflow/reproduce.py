@@ -26,8 +26,6 @@ from headcount.training.loop import train
 from headcount.training.member import Member, Recipe
 from headcount.training.progress import bar
 
-__all__ = ["INFOFLOW", "PAIR_TABLE", "PLACES_TABLE", "TRIANGLE_TABLE"]
-
 QUICK_PAIRS = (4000, 4096, 64, 1024)  # steps, samples of an epoch, batch, validation
 THROUGH = "pair tasks, tokens through a feed-forward"
 RANKS = ("largest weight", "second largest")

@@ -22,8 +22,6 @@ from headcount.training.kept_networks import Save
 from headcount.training.progress import OnProgress, automatic
 from headcount.training.rate_search import RateSearch
 
-__all__ = ["built_start", "sweep"]
-
 SAMPLES = 400  # sequences on which the spread of the target is taken
 FINEST = 8  # eps is the spread over 2^1, ..., 2^8: the finest that the architecture's width holds
 

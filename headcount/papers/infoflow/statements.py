@@ -8,8 +8,6 @@ from headcount.papers.infoflow.prediction import Statement
 from headcount.sources import Source
 from headcount.structure import Structure
 
-__all__ = ["statements_for"]
-
 INFOFLOW, HEADS, HERE = "yu2026infoflow", "yu2025heads", "headcount"
 
 ENOUGH = Statement(

@@ -9,8 +9,6 @@ from headcount.numerals import counted
 if TYPE_CHECKING:
     from headcount.papers.infoflow.prediction import Step
 
-__all__ = ["attends", "knows", "place", "score"]
-
 ORDINAL = {1: "largest", 2: "second largest", 3: "third largest"}
 PLACES = {"tokens": "every token", "cls": "the class token", "both": "every token and the class token"}
 

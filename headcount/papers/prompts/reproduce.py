@@ -17,8 +17,6 @@ from headcount.papers.prompts.experiments import (
 from headcount.papers.prompts.lookup import prompt_memory
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
-__all__ = ["PROMPTS"]
-
 
 def floors(setting: Setting) -> Measured:
     """The hard pair in random layers: every trained prompt beside the floor at its length."""
