@@ -21,6 +21,7 @@ from studies.born import page as born
 from studies.claims import page as claims_page
 from studies.induction import page as induction
 from studies.infoflow import page as infoflow
+from studies.language_model import page as compress_page
 from studies.laws import page as laws
 from studies.lens import families, masking, smollm2
 from studies.measure import page as measure_bench
@@ -66,6 +67,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/coverage.md": lambda: coverage.page(_json("coverage.json")),
     "docs/measure.md": lambda: measure_bench.page(DATA),
     "docs/images/measure_heads.svg": lambda: measure_picture.picture(_json("measure_bench.json")).standalone(),
+    "docs/compress.md": compress_page.page,
+    "docs/images/compress_methods.svg": compress_page.picture,
     "docs/performance.md": lambda: performance_page.page(_json("bank_speed.json")),
     "docs/images/bank_speed.svg": lambda: performance_page.picture(_json("bank_speed.json")).standalone(),
     "docs/images/head_count.svg": lambda: figure(read_study(DATA / "head_count.json")).standalone(),

@@ -29,7 +29,7 @@ from headcount.nets.pretrained.batches import batches_of, passages, pooled
 from headcount.nets.pretrained.folders import load, tokenizer_of
 from headcount.papers.allocation.units import rewrite, survey
 from headcount.shrinking.calibration import corrected
-from headcount.shrinking.distillation import distil
+from headcount.shrinking.distillation import Lessons, distil
 from headcount.shrinking.rank_plan import RankPlan, plan
 from headcount.shrinking.ranking import Encoded, cranfield, interval, trec_dl
 from headcount.shrinking.surgery import reduce
@@ -141,7 +141,8 @@ def shrink(
         files = [options.calibrate, *options.distil]
         texts = [piece for at, file in enumerate(files) for piece in passages(file, options.pieces, seed=1 + at)]
         batches = batches_of(texts, tokenizer, tokens=512)
-        losses = distil(model, load(options.model).float(), batches, pooled, epochs=options.epochs, lr=options.lr)
+        lessons = Lessons(options.epochs * len(batches), options.lr)
+        losses = distil(model, load(options.model).float(), batches, pooled, lessons)
         facts |= {"distil_seconds": round(time.perf_counter() - began, 1), "distil_steps": len(losses)}
     return model, chosen, facts
 

@@ -17,6 +17,7 @@ from headcount.nets.pretrained import load, tokenizer_of  # noqa: E402
 from headcount.papers.allocation.slopes import loss_slopes  # noqa: E402
 from headcount.papers.allocation.units import rewrite  # noqa: E402
 from headcount.shrinking import (  # noqa: E402
+    Lessons,
     calibrated,
     carried_out,
     compared,
@@ -274,10 +275,11 @@ def test_every_door(name, text, tmp_path):
             torch.testing.assert_close(torch.tensor(session.run(None, given)[0]), full(x).logits, atol=1e-4, rtol=0)
 
 
-def test_what_compress_wrote_is_read_by_compress_saturation_and_lens(text, tmp_path, capsys):
+@pytest.mark.parametrize("name", ["tiny-llama", "tiny-qwen2", "tiny-gemma", "tiny-gpt2"])
+def test_what_compress_wrote_is_read_by_compress_saturation_and_lens(name, text, tmp_path, capsys):
     common = ["--text", str(text), "--length", "32", "--tokens", "128,96", "--json"]
     for words in (
-        ["compress", "tiny-llama", "--keep", "0.8", *common, "--out", str(tmp_path / "one")],
+        ["compress", name, "--keep", "0.8", *common, "--out", str(tmp_path / "one")],
         ["compress", str(tmp_path / "one/compact"), "--keep", "0.6", *common, "--out", str(tmp_path / "two")],
         [
             "saturation",
@@ -296,6 +298,10 @@ def test_what_compress_wrote_is_read_by_compress_saturation_and_lens(text, tmp_p
             main(words)
         said = capsys.readouterr()
         assert left.value.code == 0, said.err
+    if name == "tiny-gpt2":  # products of keys never price at exactly nothing, so what was cut would be filled up
+        with pytest.raises(ValueError, match="keep less"):
+            compress(tmp_path / "two/compact", 0.9, text=text, length=32, windows=(2, 1, 2))
+        return
     again = compress(tmp_path / "two/compact", 0.9, text=text, length=32, windows=(2, 1, 2))
     assert again.sizes[1].attention <= again.sizes[0].attention, "what was cut before is not filled up again"
     assert again.quality.loss < 0.01
@@ -404,7 +410,7 @@ def test_distillation_lowers_the_divergence_and_moves_attention_alone():
     model.float()
     student = carried_out(load("tiny-llama"), loss_plan(units, 0.4, means))
     fixed = {n: p.clone() for n, p in student.named_parameters() if "self_attn" not in n}
-    losses = learn_from(student, load("tiny-llama"), ids(16, 24, seed=3), steps=60, batch=4, lr=3e-3)
+    losses = learn_from(student, load("tiny-llama"), ids(16, 24, seed=3), Lessons(60, lr=3e-3), batch=4)
     assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
     assert all(torch.equal(p, fixed[n]) for n, p in student.named_parameters() if n in fixed)
 

@@ -10,7 +10,7 @@ import torch
 
 from headcount.nets.pretrained import load, tokenizer_of
 from headcount.nets.pretrained.batches import batches_of, pooled
-from headcount.shrinking import load_compact, save_compact, save_padded, shrink_model, tensor_bytes
+from headcount.shrinking import ShrinkWay, load_compact, save_compact, save_padded, shrink_model, tensor_bytes
 
 transformers = pytest.importorskip("transformers")
 
@@ -42,7 +42,7 @@ def wanted(batches):
 @torch.no_grad()
 def test_at_full_rank_the_embeddings_are_the_original_ones(batches, wanted):
     model = load(NAME)
-    shrink_model(model, 1.0, batches=batches, read=pooled, measure="inputs")
+    shrink_model(model, 1.0, batches=batches, read=pooled, way=ShrinkWay("inputs"))
     for batch, embeddings in zip(batches, wanted, strict=True):
         torch.testing.assert_close(pooled(model, batch), embeddings, atol=1e-5, rtol=0)
 
@@ -51,7 +51,7 @@ def test_at_full_rank_the_embeddings_are_the_original_ones(batches, wanted):
 def test_checkpoints_keep_the_outputs_and_the_plan_keeps_its_word(batches, tmp_path):
     model = load(NAME)
     before = tensor_bytes(model)
-    plan = shrink_model(model, 0.75, batches=batches, read=pooled, measure="inputs", parts=("query-key",))
+    plan = shrink_model(model, 0.75, batches=batches, read=pooled, way=ShrinkWay("inputs", parts=("query-key",)))
     assert before - tensor_bytes(model) == 4 * plan.saved
     save_compact(model, tmp_path / "compact")
     save_padded(model, tmp_path / "padded", 32)

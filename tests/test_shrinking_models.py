@@ -11,9 +11,9 @@ from headcount.nets.pretrained.batches import TextBatch, answers, pooled, states
 from headcount.nets.pretrained.families import family_of
 from headcount.papers.allocation.units import rewrite, survey
 from headcount.shrinking.calibration import corrected
-from headcount.shrinking.distillation import distil
+from headcount.shrinking.distillation import Lessons, distil
 from headcount.shrinking.rank_plan import plan
-from headcount.shrinking.surgery import reduce, shrink_model
+from headcount.shrinking.surgery import ShrinkWay, reduce, shrink_model
 from headcount.shrinking.weight_and_time import gap, latencies, size
 
 transformers = pytest.importorskip("transformers")
@@ -78,7 +78,7 @@ def test_at_full_rank_the_outputs_are_the_original_ones(name, measure):
     make, batch, read = MODELS[name]
     model, data = make(), batch()
     wanted = read(model, data)
-    done = shrink_model(model, 1.0, batches=[data], read=read, measure=measure)
+    done = shrink_model(model, 1.0, batches=[data], read=read, way=ShrinkWay(measure))
     assert done.error < 1e-9
     torch.testing.assert_close(read(model, data), wanted, atol=1e-9, rtol=0)
 
@@ -105,7 +105,7 @@ def test_reducing_one_part_alone_is_counted_exactly_too(name, part):
         pytest.skip("rotary layers refuse this part")
     model, data = make(), batch()
     before = size(model).parameters
-    done = shrink_model(model, 0.6, batches=[data], read=read, parts=(part,))
+    done = shrink_model(model, 0.6, batches=[data], read=read, way=ShrinkWay(parts=(part,)))
     assert before - size(model).parameters == done.saved
 
 
@@ -164,7 +164,7 @@ def test_data_aware_ranks_move_the_outputs_less_than_weight_only_ones():
     for measure in ("weights", "inputs", "outputs"):
         model = bert()
         original = copy.deepcopy(model)
-        shrink_model(model, 0.6, batches=data, read=pooled, measure=measure)
+        shrink_model(model, 0.6, batches=data, read=pooled, way=ShrinkWay(measure))
         moved[measure] = gap(model, original, other, pooled)
     assert moved["outputs"] < moved["weights"] and moved["inputs"] < moved["weights"]
 
@@ -277,7 +277,7 @@ def test_decoding_with_a_cache_gives_the_same_tokens():
     for make in (gpt2, llama):
         model = make()
         reduced = copy.deepcopy(model)
-        shrink_model(reduced, 0.6, measure="weights")
+        shrink_model(reduced, 0.6, way=ShrinkWay("weights"))
         ids = tokens().inputs["input_ids"][:2]
         settings = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
         assert torch.equal(
@@ -292,12 +292,12 @@ def test_self_distillation_moves_the_outputs_towards_the_original():
     shrink_model(model, 0.3, batches=data, read=pooled)
     before = gap(model, original, data, pooled)
     kept = {n: p.clone() for n, p in model.named_parameters() if "attention" not in n}
-    losses = distil(model, original, data, pooled, epochs=15, lr=3e-3)
+    losses = distil(model, original, data, pooled, Lessons(60, lr=3e-3))
     assert gap(model, original, data, pooled) < 0.7 * before
     assert len(losses) == 60
     assert all(torch.equal(p, kept[n]) for n, p in model.named_parameters() if n in kept)
     with pytest.raises(ValueError, match="this one was not reduced"):
-        distil(copy.deepcopy(original), original, data, pooled)
+        distil(copy.deepcopy(original), original, data, pooled, Lessons(1))
 
 
 def _float(batch):

@@ -15,7 +15,7 @@ from headcount.cli.printing import Listing, Printout, status_line
 if TYPE_CHECKING:
     from headcount.shrinking import Compressed, CutModel
 
-BUDGET = ("keep", "perplexity x", "low", "high", "file MB", "cache bytes/token", "prefill ms", "token ms")
+BUDGET = ("keep", "perplexity x", "low", "high", "file MB", "cache B/token", "prefill ms", "token ms")
 METHOD = ("part", "keep", "length", "method", "perplexity x", "interval", "cache")
 
 
@@ -109,7 +109,8 @@ def _curve(judged: JudgedText, kinds: tuple[str, ...], options: CompressOptions,
     model, text, test, length, tokens = judged
     split = split_text(text, tokenizer_of(model), length, _windows(length, tokens), test)
     found = keep_curve(calibrated(model, split, parts=kinds, say=tell), options.cast, tell)
-    told = [f"{found.model}: from one calibration on {found.tokens:,} tokens", Listing(found.rows, BUDGET)]
+    first = f"{found.model}: from one calibration on {found.tokens:,} tokens"
+    told = [first, Listing(map(_three_places, found.rows), BUDGET)]
     return Printout(found.to_json(), told, found.sentence, [] if options.out is None else found.files(options.out))
 
 
@@ -130,14 +131,16 @@ def _benched(judged: JudgedText, options: CompressOptions, tell: Callable[[str],
 
 
 def _told(made: Compressed | CutModel) -> list[str | Listing]:
-    report = made.as_row()
+    from headcount.shrinking import Compressed
+
     told: list[str | Listing] = [made.headline, "\nBefore and after"]
     told.append(Listing(map(_exact, made.rows()), ("", "original", "compact", "ratio")))
-    if beside := report.get("beside"):
+    if beside := made.beside if isinstance(made, Compressed) else ():
         told += ["\nBeside a cast and 8 bits, alone and combined", Listing(map(_exact, beside), tuple(beside[0]))]
-    ranks = [{**row, "ranks": " ".join(map(str, row["ranks"]))} for row in report["plan"]]
+    ranks = [{**row, "ranks": " ".join(map(str, row["ranks"]))} for row in made.plan.rows()]
     told += ["\nRanks kept, head by head", Listing(ranks, ("layer", "part", "sum", "of", "ranks"))]
-    return told + [f"layer {layer}: {part} left as it is: {why}" for layer, part, why in report.get("refused", ())]
+    refused = made.plan.survey.refused if isinstance(made, Compressed) else ()
+    return told + [f"layer {layer}: {part} left as it is: {why}" for layer, part, why in refused]
 
 
 def _windows(length: int, tokens: tuple[int, int]) -> tuple[int, int, int]:
@@ -163,6 +166,12 @@ def _two(words: str) -> tuple[int, int]:
     if min(first, second) < 1:
         raise ValueError(f"--tokens must be at least 1, got {words!r}")
     return first, second
+
+
+def _three_places(row: dict[str, float]) -> dict[str, float | str]:
+    """Ratios near 1 with their third digit, and the rest as it is; bytes of the cache under a shorter name."""
+    ratios = {name: f"{row[name]:.3f}" for name in ("perplexity x", "low", "high")}
+    return {**row, **ratios, "cache B/token": row["cache bytes/token"]}
 
 
 def _exact(row: dict[str, Any]) -> dict[str, Any]:

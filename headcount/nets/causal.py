@@ -129,17 +129,24 @@ class CausalTransformer(nn.Module):
             places = torch.arange(length, device=ids.device)
             x = x + p["place"][places if offset is None else offset[:, None] + places]
         for i, (heads, _) in enumerate(self.shape.layers):
-            x = x + self._attend(p, i, heads, _normed(p, f"layer{i}.norm", x))
+            x = x + self.added(self._attend(p, i, heads, _normed(p, f"layer{i}.norm", x)))
             hidden = gelu(_normed(p, f"layer{i}.before", x) @ p[f"layer{i}.inner.weight"].T + p[f"layer{i}.inner.bias"])
-            x = x + hidden @ p[f"layer{i}.outer.weight"].T + p[f"layer{i}.outer.bias"]
+            x = x + self.added(hidden @ p[f"layer{i}.outer.weight"].T + p[f"layer{i}.outer.bias"])
         return _normed(p, "last", x) @ p["logits"].T
+
+    def added(self, branch: Tensor) -> Tensor:
+        """What of a branch goes to the residual stream: all of it, unless a kind of network says otherwise."""
+        return branch
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Every place's mean of the values before it, weighed by softmax."""
+        return scaled_dot_product_attention(q, k, v, is_causal=True)
 
     def _attend(self, p: dict[str, Tensor], i: int, heads: int, x: Tensor) -> Tensor:
         q, k, v = (x @ p[f"layer{i}.read"].T).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
         if self.shape.positions == "rotary":
             q, k = rotated(q), rotated(k)
-        mixed = scaled_dot_product_attention(q, k, v, is_causal=True)
-        return mixed.transpose(1, 2).flatten(2) @ p[f"layer{i}.write"].T
+        return self.mixed(q, k, v).transpose(1, 2).flatten(2) @ p[f"layer{i}.write"].T
 
 
 def _attribute(name: str) -> str:

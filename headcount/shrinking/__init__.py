@@ -11,16 +11,15 @@ if TYPE_CHECKING:
     from headcount.shrinking.budget import Curve, Spending, spend
     from headcount.shrinking.calibration import corrected
     from headcount.shrinking.checkpoint import save_compact, save_padded
-    from headcount.shrinking.distillation import distil
+    from headcount.shrinking.distillation import Lessons, distil, learn_from
     from headcount.shrinking.file_bytes import FileBytes, tensor_bytes
     from headcount.shrinking.language_model import Calibrated, CutModel, calibrated, cut_to
     from headcount.shrinking.loss_bench import benched
     from headcount.shrinking.loss_plan import LossPlan, carried_out
-    from headcount.shrinking.next_token_distillation import learn_from
     from headcount.shrinking.perplexity import PairedLoss, compared, losses_of
     from headcount.shrinking.pipeline import Compressed, compress
     from headcount.shrinking.rank_plan import RankPlan, plan
-    from headcount.shrinking.surgery import reduce, shrink_model
+    from headcount.shrinking.surgery import ShrinkWay, reduce, shrink_model
     from headcount.shrinking.text_windows import TextSplit, split_text
     from headcount.shrinking.weight_and_time import gap, latencies, size
 
@@ -30,9 +29,11 @@ __all__ = [
     "Curve",
     "CutModel",
     "FileBytes",
+    "Lessons",
     "LossPlan",
     "PairedLoss",
     "RankPlan",
+    "ShrinkWay",
     "Spending",
     "TextSplit",
     "benched",
@@ -75,7 +76,6 @@ __getattr__, __dir__ = lazily(
         "language_model": ("Calibrated", "CutModel", "calibrated", "cut_to"),
         "loss_bench": ("benched",),
         "loss_plan": ("LossPlan", "carried_out"),
-        "next_token_distillation": ("learn_from",),
         "perplexity": ("PairedLoss", "compared", "losses_of"),
         "text_windows": ("TextSplit", "split_text"),
         "weight_and_time": (
@@ -84,12 +84,13 @@ __getattr__, __dir__ = lazily(
             "size",
         ),
         "calibration": ("corrected",),
-        "distillation": ("distil",),
+        "distillation": ("Lessons", "distil", "learn_from"),
         "rank_plan": (
             "RankPlan",
             "plan",
         ),
         "surgery": (
+            "ShrinkWay",
             "reduce",
             "shrink_model",
         ),

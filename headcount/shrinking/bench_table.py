@@ -3,22 +3,60 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypedDict
 
-__all__ = ["bench_lines", "bench_verdict", "beaten"]
+from headcount.numerals import counted
+
+__all__ = ["BenchRow", "BenchSetup", "MethodBench", "bench_lines", "bench_verdict", "beaten"]
 
 OURS = "headcount"
-Row = Mapping[str, Any]
 
 
-def bench_lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
+class BenchRow(TypedDict):
+    """One method at one budget and length: perplexity over the original's, its interval, every window's loss."""
+
+    method: str
+    source: str
+    part: str
+    keep: float
+    length: int
+    ratio: float
+    low: float
+    high: float
+    original: float
+    windows: int
+    tokens: int
+    cache: float
+    seconds: float
+    losses: list[float]
+
+
+BenchSetup = TypedDict(
+    "BenchSetup",
+    {
+        "seconds of calibration": float,
+        "perplexity": float,
+        "tokens to calibrate on": int,
+        "tokens to judge on": int,
+    },
+)
+
+
+class MethodBench(TypedDict):
+    """All rows of a bench, the model they are of, and how it was calibrated at each length (`at 512`)."""
+
+    rows: list[BenchRow]
+    setup: dict[str, str | BenchSetup]
+
+
+def bench_lines(rows: Sequence[BenchRow]) -> list[dict[str, str]]:
     """Rows for people: by length, part and budget, the best first."""
     order = sorted(rows, key=lambda r: (r["length"], r["part"], -r["keep"], r["ratio"]))
     return [
         {
             "part": r["part"],
-            "keep": r["keep"],
+            "keep": f"{r['keep']:g}",
             "length": str(r["length"]),
             "method": r["method"],
             "perplexity x": f"{r['ratio']:.3f}",
@@ -29,9 +67,10 @@ def bench_lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def beaten(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+def beaten(rows: Sequence[BenchRow]) -> tuple[list[BenchRow], list[BenchRow]]:
     """The rows of others at a budget that we have too: those behind us by their paired interval, and all others."""
-    behind, rest = [], []
+    behind: list[BenchRow] = []
+    rest: list[BenchRow] = []
     for row in rows:
         ours = [r for r in rows if r["method"] == OURS and _cell(r) == _cell(row)]
         if ours and row["method"] != OURS:
@@ -39,22 +78,22 @@ def beaten(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     return behind, rest
 
 
-def bench_verdict(rows: Sequence[Row]) -> str:
+def bench_verdict(rows: Sequence[BenchRow]) -> str:
     """Ours first at equal budget, or where not.
 
     >>> row = {"part": "both", "keep": 0.75, "length": 512, "method": "headcount", "losses": [1.0, 1.1, 1.2]}
     >>> bench_verdict([row, row | {"method": "other", "losses": [2.0, 2.2, 2.2]}])
-    'ours comes first at equal budget in all 1 comparisons'
+    'ours comes first at equal budget in the 1 comparison made'
     """
     behind, rest = beaten(rows)
     if not rest:
-        return f"ours comes first at equal budget in all {len(behind)} comparisons"
+        return f"ours comes first at equal budget in the {counted(len(behind), 'comparison')} made"
     where = "; ".join(f"{r['method']} ({r['part']}, {r['keep']:g}, {r['length']} tokens)" for r in rest)
     compared = len(behind) + len(rest)
     return f"ours comes first in {len(behind)} of {compared} comparisons at equal budget, and not against {where}"
 
 
-def _cell(row: Row) -> tuple[Any, ...]:
+def _cell(row: BenchRow) -> tuple[str, float, int]:
     return row["part"], row["keep"], row["length"]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headcount.shrinking.report_rows import BeforeAfter
+
 __all__ = ["card_of"]
 
 
-def card_of(title: str, headline: str, sentence: str, rows: Sequence[dict[str, Any]], causal: bool) -> str:
+def card_of(title: str, headline: str, sentence: str, rows: Sequence[BeforeAfter], causal: bool) -> str:
     """A README in the form that model hubs read.
 
     >>> card_of("tiny", "x 1.01", "less is left", [], causal=True).splitlines()[5]

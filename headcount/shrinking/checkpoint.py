@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def _cast(state: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[str, T
     return {name: t.to(dtype) if dtype and t.is_floating_point() else t for name, t in state.items()}
 
 
-def _write_code(model: Any, scratch: Path, layouts: list[dict[str, Any]]) -> None:
+def _write_code(model: Any, scratch: Path, layouts: Sequence[Mapping[str, object]]) -> None:
     """The modelling file, with one class for this architecture and one for what lies inside it, and where they are."""
     outer, inner = type(model).__name__, type(model.base_model).__name__
     code = CODE.read_text(encoding="utf-8") + f"\n\nimport transformers  # noqa: E402\n{_class(inner)}"
@@ -85,7 +85,7 @@ def _write_code(model: Any, scratch: Path, layouts: list[dict[str, Any]]) -> Non
     config["auto_map"] = {"AutoModel": f"{CODE.stem}.Smaller{inner}"}
     if outer != inner:
         config["auto_map"]["AutoModelForCausalLM"] = f"{CODE.stem}.Smaller{outer}"
-    path.write_text(json.dumps(config | {"headcount": layouts}, indent=1), encoding="utf-8")
+    path.write_text(json.dumps(config | {"headcount": list(layouts)}, indent=1), encoding="utf-8")
 
 
 def _class(stock: str) -> str:

@@ -1,20 +1,82 @@
-"""Short self-distillation: the reduced model learns to give back the original's outputs on unlabelled text."""
+"""Self-distillation: a cut model learns to give back the original's outputs on text without labels, attention alone
+moving. One loop; what is compared (next-token probabilities, or any read-out) is the loss that it is given."""
 
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
 from headcount.nets.pretrained.batches import Readout, TextBatch
 from headcount.nets.pretrained.families import family_of
 
-__all__ = ["attention_parameters", "distil"]
+__all__ = ["Lessons", "attention_parameters", "distil", "learn_from", "taught"]
+
+Progress = Callable[[str], None]
+WARM_UP = 20  # steps
+CLIP = 1.0
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """How long and how fast: so many steps or seconds, whichever ends first, at the rate `lr` at its height."""
+
+    steps: int
+    lr: float = 3e-4
+    seconds: float = math.inf
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"self-distillation takes at least 1 step, got {self.steps}")
+
+    def rate(self, step: int, done: float) -> float:
+        """A linear warm-up, and half a cosine to nothing at `done` = 1.
+
+        >>> Lessons(100, lr=2.0).rate(step=50, done=0.5)
+        1.0
+        """
+        return self.lr * min(1.0, (step + 1) / WARM_UP) * 0.5 * (1 + math.cos(math.pi * done))
+
+    def order(self, pieces: int) -> Int[Tensor, " steps"]:
+        """Which piece each step is taught on: all of them once, in a new order, before any comes again."""
+        draw = torch.Generator().manual_seed(self.seed)
+        rounds = [torch.randperm(pieces, generator=draw) for _ in range(-(-self.steps // pieces))]
+        return torch.cat(rounds)[: self.steps]
+
+
+def taught(
+    student: nn.Module,
+    pieces: int,
+    loss_of: Callable[[int], Float[Tensor, ""]],
+    lessons: Lessons,
+    say: Progress = lambda _: None,
+) -> list[float]:
+    """Train the attention of `student` on the losses of so many pieces of text by Adam; returns every step's loss."""
+    trained = attention_parameters(student)
+    optimiser = torch.optim.Adam(trained, lr=lessons.lr, betas=(0.9, 0.98))
+    began, losses = time.monotonic(), list[float]()
+    for step, piece in enumerate(lessons.order(pieces).tolist()):
+        done = max((step + 1) / lessons.steps, (time.monotonic() - began) / lessons.seconds)
+        if done > 1:
+            break
+        for group in optimiser.param_groups:
+            group["lr"] = lessons.rate(step, done)
+        loss = loss_of(piece)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(trained, CLIP)
+        optimiser.step()
+        losses.append(float(loss.detach()))
+        say(f"self-distillation, step {step + 1} of {lessons.steps}, loss {losses[-1]:.4f}")
+    student.requires_grad_(False)
+    return losses
 
 
 def distil(
@@ -22,43 +84,60 @@ def distil(
     teacher: nn.Module,
     batches: Sequence[TextBatch],
     read: Readout,
-    *,
-    epochs: int = 1,
-    lr: float = 3e-4,
-    seconds: float = math.inf,
-    seed: int = 0,
-    on_progress: Callable[[str], None] = lambda _: None,
+    lessons: Lessons,
+    say: Progress = lambda _: None,
 ) -> list[float]:
-    """Train the reduced attention of `student` towards the teacher's read-out; returns the loss of every step.
+    """Towards the teacher's read-outs, which are computed once.
 
-    The loss is the mean squared distance of the read-outs, that is twice one minus the cosine for sentence
-    embeddings. Only the attention matrices and biases move; Adam with a linear warm-up and cosine decay. The teacher's
-    outputs are computed once. Stops after `seconds`, the rate having been lowered to nothing by then.
+    The loss is the mean squared distance of the read-outs, that is twice one minus the cosine for sentence embeddings.
     """
     if not batches:
         raise ValueError("self-distillation needs text: no batches were given")
     with torch.no_grad():
         wanted = [read(teacher, batch).clone() for batch in batches]
-    trained = attention_parameters(student)
-    optimiser = torch.optim.Adam(trained, lr=lr, betas=(0.9, 0.98))
-    steps, began = epochs * len(batches), time.monotonic()
-    order = [i for e in range(epochs) for i in random.Random(seed + e).sample(range(len(batches)), len(batches))]
-    losses: list[float] = []
-    for step, i in enumerate(order):
-        done = max((step + 1) / steps, (time.monotonic() - began) / seconds)
-        if done > 1:
-            break
-        for group in optimiser.param_groups:
-            group["lr"] = lr * min(1.0, (step + 1) / 20) * 0.5 * (1 + math.cos(math.pi * done))
-        loss = (read(student, batches[i]) - wanted[i]).square().flatten(1).sum(1).mean()
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(trained, 1.0)
-        optimiser.step()
-        losses.append(float(loss.detach()))
-        on_progress(f"self-distillation, step {step + 1} of {steps}, loss {losses[-1]:.4f}")
-    student.requires_grad_(False)
-    return losses
+
+    def loss_of(piece: int) -> Tensor:
+        return (read(student, batches[piece]) - wanted[piece]).square().flatten(1).sum(1).mean()
+
+    return taught(student, len(batches), loss_of, lessons, say)
+
+
+def learn_from(
+    student: nn.Module,
+    teacher: nn.Module,
+    windows: Int[Tensor, "windows length"],
+    lessons: Lessons,
+    batch: int = 8,
+    say: Progress = lambda _: None,
+) -> list[float]:
+    """Towards the teacher's next-token probabilities, `batch` windows a step, other ones together in every round."""
+    if not 0 < batch <= len(windows):
+        raise ValueError(f"a batch must have from 1 to the {len(windows)} windows that there are, got {batch}")
+    there, count = next(student.parameters()).device, len(windows) // batch
+    rounds = -(-lessons.steps // count)
+    draw = torch.Generator().manual_seed(lessons.seed)
+    pieces = torch.cat([torch.randperm(len(windows), generator=draw)[: count * batch] for _ in range(rounds)])
+
+    def loss_of(piece: int) -> Tensor:
+        return _divergence(student, teacher, windows[pieces[piece * batch : (piece + 1) * batch]].to(there))
+
+    return taught(student, count * rounds, loss_of, lessons, say)
+
+
+def _divergence(student: Any, teacher: Any, windows: Int[Tensor, "batch length"]) -> Float[Tensor, ""]:
+    """Mean over tokens of KL(teacher || student)."""
+    with torch.no_grad():
+        wanted = _logits(teacher, windows).log_softmax(-1)
+    return nn.functional.kl_div(_logits(student, windows).log_softmax(-1), wanted, reduction="sum", log_target=True) / (
+        windows.numel()
+    )
+
+
+def _logits(model: Any, windows: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length words"]:
+    """On a GPU in bfloat16 up to the last product: 16 bits of a logit would be coarser than what is to be learnt."""
+    with torch.autocast(windows.device.type, torch.bfloat16, enabled=windows.is_cuda):
+        states = model.base_model(input_ids=windows, use_cache=False).last_hidden_state
+    return model.get_output_embeddings()(states.float())
 
 
 def attention_parameters(student: nn.Module) -> list[nn.Parameter]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from headcount.nets.pretrained.batches import Readout, TextBatch
 from headcount.shrinking.ranking import Encoded, interval
+from headcount.shrinking.report_rows import JsonRow
 
 __all__ = ["EmbeddingAgreement", "RankingChange", "agreement", "ranking_change"]
 
@@ -39,7 +39,7 @@ class EmbeddingAgreement:
         """
         return f"cosine to the original {self.cosine:.3f} [{self.low:.3f}, {self.high:.3f}] over {self.texts} texts"
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, float]:
         return asdict(self)
 
 
@@ -65,10 +65,14 @@ class RankingChange:
         >>> RankingChange("Cranfield", 0.436, 0.431, -0.009, -0.001, 225).sentence
         'nDCG@10 0.431, -0.005 [-0.009, -0.001] on Cranfield'
         """
-        span = f"[{self.low:+.3f}, {self.high:+.3f}]"
-        return f"nDCG@10 {self.ndcg:.3f}, {self.change:+.3f} {span} on {self.collection}"
+        return f"nDCG@10 {self.short} on {self.collection}"
 
-    def as_row(self) -> dict[str, Any]:
+    @property
+    def short(self) -> str:
+        """The level, and its change with the interval."""
+        return f"{self.ndcg:.3f}, {self.change:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+    def as_row(self) -> JsonRow:
         return {**asdict(self), "change": self.change}
 
 

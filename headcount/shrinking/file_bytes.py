@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from headcount.nets.pretrained.gguf_files import Origin, origin_of
+from headcount.shrinking.report_rows import JsonRow
 
 __all__ = ["CASTS", "FileBytes", "file_bytes", "rounded_to", "tensor_bytes"]
 
@@ -69,7 +69,7 @@ class FileBytes:
             else f"{words}; its source of {self.source.bits or '?'} bits has {megabytes(self.source.bytes)}"
         )
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> JsonRow:
         return {**asdict(self), "saved": self.saved}
 
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headcount.drawing.panels import figure_of, frames, plain_panel
 from headcount.drawing.svg import Figure
 from headcount.files import write_text
 from headcount.shrinking.language_model import Calibrated, CutModel, cut_to
+from headcount.shrinking.report_rows import JsonRow
 
 __all__ = ["KeepCurve", "curve_picture", "curve_row", "keep_curve"]
 
@@ -32,7 +32,7 @@ class KeepCurve:
 
     model: str
     tokens: int
-    rows: list[dict[str, Any]]
+    rows: list[dict[str, float]]
 
     @property
     def sentence(self) -> str:
@@ -42,7 +42,7 @@ class KeepCurve:
             return f"none of these budgets loses at most {LOST:.0%} of perplexity"
         return f"keeping {min(shares):g} of the attention loses at most {LOST:.0%} of perplexity"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonRow:
         """A JSON-ready dictionary."""
         return {"model": self.model, "rows": self.rows}
 
@@ -58,7 +58,7 @@ def keep_curve(seen: Calibrated, cast: str = "bf16", say: Callable[[str], None] 
     return KeepCurve(seen.title, seen.split.calibration.numel(), rows)
 
 
-def curve_row(cut: CutModel, keep: float) -> dict[str, Any]:
+def curve_row(cut: CutModel, keep: float) -> dict[str, float]:
     """One budget."""
     costs = cut.costs[1]
     return {
@@ -73,7 +73,7 @@ def curve_row(cut: CutModel, keep: float) -> dict[str, Any]:
     }
 
 
-def curve_picture(title: str, rows: Sequence[dict[str, Any]]) -> Figure:
+def curve_picture(title: str, rows: Sequence[dict[str, float]]) -> Figure:
     """Four panels over the share that is kept; perplexity with its interval."""
     found = sorted(rows, key=lambda r: r["keep"])
     shares = [100 * r["keep"] for r in found]

@@ -20,6 +20,7 @@ from headcount.shrinking.file_bytes import CASTS, FileBytes, file_bytes, rounded
 from headcount.shrinking.loss_plan import LossPlan, carried_means, carried_out, held_against_truth, loss_plan, putting
 from headcount.shrinking.loss_units import LossUnit, loss_units
 from headcount.shrinking.perplexity import PairedLoss, compared, losses_of
+from headcount.shrinking.report_rows import BeforeAfter, JsonRow, before_after
 from headcount.shrinking.running_costs import RunningCosts, running_costs
 from headcount.shrinking.surgery import at_full_rank
 from headcount.shrinking.text_windows import TextSplit
@@ -122,28 +123,28 @@ class CutModel:
         words += f" {self.quality.loss:+.1%} of perplexity, and {self.bytes.saved:.1%} of the whole file is saved"
         return words if self.bytes.worthwhile else f"{words}; {self.better}"
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[BeforeAfter]:
         (a, b), (before, after) = self.sizes, self.costs
         rows = [
-            _row("perplexity", self.quality.original, self.quality.original * self.quality.ratio),
-            _row(
+            before_after("perplexity", self.quality.original, self.quality.original * self.quality.ratio),
+            before_after(
                 f"perplexity, {self.bytes.cast} alone",
                 self.quality.original,
                 self.quality.original * self.cast_alone.ratio,
             ),
-            _row("bytes of the file", self.bytes.found, self.bytes.compact),
-            _row("bytes, same cast alone", self.bytes.cast_alone, self.bytes.compact),
-            _row("parameters", a.parameters, b.parameters),
-            _row("attention parameters", a.attention, b.attention),
-            _row(f"cache bytes at {before.tokens:,} tokens", before.cache_bytes, after.cache_bytes),
-            _row("ms to read the prompt", 1000 * before.prefill, 1000 * after.prefill),
-            _row("ms to write a token", 1000 * before.decode, 1000 * after.decode),
+            before_after("bytes of the file", self.bytes.found, self.bytes.compact),
+            before_after("bytes, same cast alone", self.bytes.cast_alone, self.bytes.compact),
+            before_after("parameters", a.parameters, b.parameters),
+            before_after("attention parameters", a.attention, b.attention),
+            before_after(f"cache bytes at {before.tokens:,} tokens", before.cache_bytes, after.cache_bytes),
+            before_after("ms to read the prompt", 1000 * before.prefill, 1000 * after.prefill),
+            before_after("ms to write a token", 1000 * before.decode, 1000 * after.decode),
         ]
         if self.bytes.source is not None:
-            rows.insert(3, _row("bytes, source file", self.bytes.source.bytes, self.bytes.compact))
-        return rows if self.bytes.cast != "none" else [r for r in rows if "cast" not in r[""]]
+            rows.insert(3, before_after("bytes, source file", self.bytes.source.bytes, self.bytes.compact))
+        return rows if self.bytes.cast != "none" else [r for r in rows if "cast" not in str(r[""])]
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> JsonRow:
         """Everything but the model, ready for JSON."""
         return {
             "headline": self.headline,
@@ -227,7 +228,3 @@ def cut_to(
         )
     bytes_ = file_bytes(folder_of(seen.name), given, smaller, cast)
     return CutModel(seen.title, smaller, plan, quality, alone, bytes_, sizes, (costs[0], costs[1]))
-
-
-def _row(what: str, before: float, after: float) -> dict[str, Any]:
-    return {"": what, "original": before, "compact": after, "ratio": after / before if before else None}

@@ -20,6 +20,7 @@ from torch import nn
 from headcount.files import whole
 from headcount.nets.pretrained.families import family_of
 from headcount.papers.allocation.moments import PARTS
+from headcount.shrinking.bench_table import BenchRow, MethodBench
 from headcount.shrinking.file_bytes import rounded_to
 from headcount.shrinking.language_model import Calibrated
 from headcount.shrinking.loss_plan import LossPlan, loss_plan, putting
@@ -85,17 +86,21 @@ def benched(
     keeps: tuple[float, ...] = (0.75, 0.5),
     out: Path | None = None,
     say: Progress = lambda _: None,
-) -> dict[str, Any]:
-    """Measure every trial on the windows kept for judging: all methods at the first split's length, three at others."""
+    enough: Callable[[], bool] = lambda: False,
+) -> MethodBench:
+    """Measure every trial on the windows kept for judging: all methods at the first split's length, three at others.
+
+    It ends before a trial where `enough` says so; called again with the same file it goes on there.
+    """
     lengths = tuple(split.judging.shape[1] for split in splits)
-    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out and out.exists() else {"rows": []}
+    found = _begun(out)
     for length, split in zip(lengths, splits, strict=True):
         todo = [t for t in trials(lengths, keeps) if t.length == length and not _there(found, t)]
-        if not todo:
+        if not todo or enough():
             continue
         began = time.perf_counter()
         seen = calibrate(split)
-        found.setdefault("setup", {"model": seen.title})
+        found["setup"]["model"] = seen.title
         found["setup"][f"at {length}"] = {
             "seconds of calibration": round(time.perf_counter() - began, 1),
             "perplexity": float(seen.judged_by.mean().exp()),
@@ -103,6 +108,8 @@ def benched(
             "tokens to judge on": split.judging.numel(),
         }
         for trial in todo:
+            if enough():
+                break
             if (row := measured_row(seen, trial)) is not None:
                 found["rows"].append(row)
                 say(f"{trial.method}, {trial.part}, {trial.keep:g}, {length} tokens: x {row['ratio']:.3f}")
@@ -110,7 +117,7 @@ def benched(
     return found
 
 
-def measured_row(seen: Calibrated, trial: BenchTrial) -> dict[str, Any] | None:
+def measured_row(seen: Calibrated, trial: BenchTrial) -> BenchRow | None:
     """One method judged on the windows kept for that; None where this family of models has no such part."""
     began = time.perf_counter()
     made = _applied(seen, trial)
@@ -126,7 +133,12 @@ def measured_row(seen: Calibrated, trial: BenchTrial) -> dict[str, Any] | None:
         "part": trial.part,
         "keep": trial.keep,
         "length": trial.length,
-        **found.as_row(),
+        "ratio": found.ratio,
+        "low": found.low,
+        "high": found.high,
+        "original": found.original,
+        "windows": found.windows,
+        "tokens": found.tokens,
         "cache": share,
         "seconds": round(time.perf_counter() - began, 1),
         "losses": [round(float(x), 5) for x in losses],
@@ -171,11 +183,19 @@ def _mixed(seen: Calibrated, keep: float) -> Iterator[nn.Module]:
         yield model
 
 
-def _there(found: dict[str, Any], trial: BenchTrial) -> bool:
+def _begun(out: Path | None) -> MethodBench:
+    """What a file holds already, or nothing yet."""
+    found: MethodBench = {"rows": [], "setup": {}}
+    if out and out.exists():
+        found.update(json.loads(out.read_text(encoding="utf-8")))
+    return found
+
+
+def _there(found: MethodBench, trial: BenchTrial) -> bool:
     return any((r["method"], r["part"], r["keep"], r["length"]) == trial.key for r in found["rows"])
 
 
-def _keep(found: dict[str, Any], out: Path | None) -> None:
+def _keep(found: MethodBench, out: Path | None) -> None:
     if out is not None:
         with whole(out) as scratch:
             scratch.write_text(json.dumps(found, indent=1), encoding="utf-8")

@@ -18,6 +18,7 @@ from headcount.papers.allocation.moments import PARTS, probing
 from headcount.papers.allocation.slopes import LayerSlopes
 from headcount.shrinking.budget import Curve, spend
 from headcount.shrinking.loss_units import LossUnit, PairBasis
+from headcount.shrinking.report_rows import RankRow
 
 __all__ = ["LossPlan", "Products", "carried_out", "divergence", "held_against_truth", "loss_plan", "putting"]
 
@@ -45,7 +46,7 @@ class LossPlan:
     def chosen(self) -> list[tuple[LossUnit, int]]:
         return list(zip(self.units, self.sizes, strict=True))
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[RankRow]:
         """One row per layer and part: rows kept by each head, their sum, and of how many."""
         found: dict[tuple[int, str], list[tuple[LossUnit, int]]] = {}
         for unit, size in self.chosen:

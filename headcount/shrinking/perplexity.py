@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -42,7 +41,7 @@ class PairedLoss:
         spread = f"[{self.low:.3f}, {self.high:.3f}]" if math.isfinite(self.low) else "(one window: no interval)"
         return f"perplexity x {self.ratio:.3f} {spread} of {self.original:.3g} on {self.tokens:,} tokens"
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, float]:
         return asdict(self)
 
 

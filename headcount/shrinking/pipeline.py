@@ -6,8 +6,9 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack
 
+import torch
 from torch import nn
 
 from headcount.nets.pretrained.batches import Readout, TextBatch, batches_of, passages
@@ -17,7 +18,7 @@ from headcount.papers.allocation.units import Survey, survey
 from headcount.shrinking.calibration import corrected
 from headcount.shrinking.card import card_of
 from headcount.shrinking.checkpoint import save_compact, save_padded
-from headcount.shrinking.distillation import distil
+from headcount.shrinking.distillation import Lessons, distil
 from headcount.shrinking.embedding_agreement import (
     EmbeddingAgreement,
     RankingChange,
@@ -29,15 +30,17 @@ from headcount.shrinking.file_bytes import CASTS, FileBytes, file_bytes, rounded
 from headcount.shrinking.language_model import CutModel, calibrated, cut_to, speaks
 from headcount.shrinking.rank_plan import RankPlan, check_share, plan
 from headcount.shrinking.ranking import Encoded, collection_of
+from headcount.shrinking.report_rows import BeforeAfter, JsonRow, before_after
 from headcount.shrinking.rival_cuts import in_eight_bits
 from headcount.shrinking.surgery import at_full_rank, reduce
 from headcount.shrinking.text_windows import split_text
 from headcount.shrinking.weight_and_time import gap, latencies, size, stock_head_dims, tokens_that_fit
 
-__all__ = ["Compressed", "compress"]
+__all__ = ["CompressSettings", "Compressed", "compress"]
 
 Progress = Callable[[str], None]
 LENGTH = 128  # tokens that a piece of text for an encoder is cut to
+WINDOWS = (16, 4, 8)  # of a language model: to calibrate on, to choose by, to judge on
 LOSS = 0.01  # the default bargain: at most this is lost, whatever it saves
 UNMEASURED = 0.5  # kept where there is no text to measure a loss on
 FIRST_KEEP, TRIALS, FEWEST = 0.8, 5, 0.1
@@ -50,11 +53,12 @@ class Compressed:
     title: str
     model: nn.Module
     plan: RankPlan
-    table: tuple[dict[str, Any], ...]
+    attention: tuple[int, int]  # parameters before and after
+    table: tuple[BeforeAfter, ...]
     bytes: FileBytes
     agreement: EmbeddingAgreement | None = None
     rankings: tuple[RankingChange, ...] = ()
-    beside: tuple[dict[str, Any], ...] = ()
+    beside: tuple[dict[str, str | int | float], ...] = ()
     written: tuple[Path, ...] = ()
 
     @property
@@ -79,16 +83,16 @@ class Compressed:
     @property
     def sentence(self) -> str:
         """What it comes to."""
-        share = next(row["ratio"] for row in self.table if row[""] == "attention parameters")
+        share = self.attention[1] / self.attention[0]
         words = (
             f"{share:.0%} of the attention parameters are left and {self.bytes.saved:.1%} of the whole file is saved"
         )
         return words if self.bargain else f"{words}; as a file {self._rival} is the better bargain"
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[BeforeAfter]:
         return list(self.table)
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> JsonRow:
         """Everything but the model, ready for JSON."""
         return {
             "headline": self.headline,
@@ -108,27 +112,84 @@ class Compressed:
         }
 
 
+class CompressSettings(TypedDict, total=False):
+    """What may be said besides a budget and a text; see `Order` for what each means where it is not said."""
+
+    test: str | Path | None
+    length: int
+    windows: tuple[int, int, int]
+    parts: Sequence[str]
+    measure: str
+    rule: str
+    pieces: int
+    grouping: bool
+    distil_minutes: float
+    cast: str
+    rankings: Sequence[str | Path]
+    padded: bool
+    onnx: bool
+
+
+@dataclass(frozen=True)
+class Order:
+    """Everything that was asked of `compress`; refused before anything is loaded or written where it cannot be done."""
+
+    name: str
+    keep: float | None = None
+    loss: float | None = None
+    text: Path | None = None
+    out: Path | None = None
+    say: Progress = lambda _: None
+    test: str | Path | None = None  # to judge a language model on; otherwise the last fifth of the text
+    length: int = 512  # tokens at which a language model will be used
+    windows: tuple[int, int, int] = WINDOWS
+    parts: Sequence[str] = PARTS
+    measure: str = "outputs"  # this and the next five for encoders, and where there is no text
+    rule: str = "allocated"
+    pieces: int = 128
+    grouping: bool = False
+    distil_minutes: float = 0.0
+    rankings: Sequence[str | Path] = ()
+    cast: str = "bf16"
+    padded: bool = False
+    onnx: bool = False
+
+    def __post_init__(self) -> None:
+        folder_of(self.name)
+        check_share(UNMEASURED if self.keep is None else self.keep, self.rule)
+        if self.keep is not None and self.loss is not None:
+            raise ValueError("a budget and a loss were given: one follows from the other, give one of them")
+        if self.loss is not None and not 0 < self.loss < 1:
+            raise ValueError(f"a loss must be a share above 0 and below 1, as in 0.03, got {self.loss:g}")
+        if self.cast not in CASTS:
+            raise ValueError(f"cast must be one of {', '.join(CASTS)}, got {self.cast!r}")
+        if self.text is not None and not self.text.is_file():
+            raise FileNotFoundError(f"no text file at {self.text}")
+        if self.text is None and (self.measure != "weights" or self.distil_minutes > 0):
+            raise ValueError("planning by outputs or inputs, and self-distillation, read a text, and none was given")
+        if (self.padded or self.onnx) and self.out is None:
+            raise ValueError("a padded checkpoint or a program is written, and no folder to write into was given")
+        for folder in (self.out / "compact", self.out / "padded") if self.out else ():
+            if folder.exists():
+                raise ValueError(f"{folder} exists already; give a new folder")
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        return CASTS[self.cast]
+
+    def plan(self, found: Survey, keep: float) -> RankPlan:
+        return plan(found, keep, rule=self.rule, grouping=self.grouping)
+
+
 def compress(
     model: str | Path,
     keep: float | None = None,
     *,
     loss: float | None = None,
     text: str | Path | None = None,
-    test: str | Path | None = None,
-    length: int = 512,
-    windows: tuple[int, int, int] = (16, 4, 8),
-    parts: Sequence[str] = PARTS,
-    measure: str = "outputs",
-    rule: str = "allocated",
-    pieces: int = 128,
-    grouping: bool = False,
-    distil_minutes: float = 0.0,
-    cast: str = "bf16",
-    rankings: Sequence[str | Path] = (),
     out: str | Path | None = None,
-    padded: bool = False,
-    onnx: bool = False,
     on_progress: Progress = lambda _: None,
+    **settings: Unpack[CompressSettings],
 ) -> Compressed | CutModel:
     """Shrink the model in a folder to the share `keep` of its attention, or as far as the `loss` allows.
 
@@ -138,140 +199,99 @@ def compress(
     of `length` tokens. Only planning by `measure="weights"` needs no text. `out` gets a folder `compact` that `load`,
     every command and `transformers` read, and where asked for `padded` for stock code and `model.onnx`.
     """
-    name, text, out = str(model), _path(text), _path(out)
-    _check(name, keep, loss, rule, text, measure, distil_minutes, cast, out, padded or onnx)
-    net = load(name).float()
-    if speaks(net) and measure == "outputs" and text is not None:
-        split = split_text(text, tokenizer_of(name), length, windows, test)
-        seen = calibrated(name, split, parts=parts, keep=keep, say=on_progress)
-        chosen = seen.plan(keep) if keep is not None else seen.for_loss(loss or LOSS, on_progress)
-        cut = cut_to(seen, chosen, cast=cast, say=on_progress)
-        head_dim = stock_head_dims(net)[0] if padded else None
-        return replace(cut, written=tuple(_write(cut, name, out, head_dim, onnx, CASTS[cast])))
-    return _encoder(
-        name,
-        net,
-        keep,
-        loss,
-        text,
-        _Way(tuple(parts), measure, rule, pieces, grouping, distil_minutes),
-        cast,
-        [Path(p) for p in rankings],
-        out,
-        padded,
-        onnx,
-        on_progress,
-    )
+    order = Order(str(model), keep, loss, _path(text), _path(out), on_progress, **settings)
+    net = load(order.name).float()
+    if not (speaks(net) and order.measure == "outputs" and order.text is not None):
+        return _encoder(order, net)
+    split = split_text(order.text, tokenizer_of(order.name), order.length, order.windows, order.test)
+    seen = calibrated(order.name, split, parts=order.parts, keep=keep, say=on_progress)
+    chosen = seen.plan(keep) if keep is not None else seen.for_loss(loss or LOSS, on_progress)
+    cut = cut_to(seen, chosen, cast=order.cast, say=on_progress)
+    return replace(cut, written=tuple(_write(cut, order, stock_head_dims(net)[0])))
 
 
-@dataclass(frozen=True)
-class _Way:
-    """How ranks are planned where there is no loss of next tokens to plan by."""
-
-    parts: tuple[str, ...]
-    measure: str
-    rule: str
-    pieces: int
-    grouping: bool
-    distil_minutes: float
-
-
-def _encoder(
-    name: str,
-    net: nn.Module,
-    keep: float | None,
-    loss: float | None,
-    text: Path | None,
-    way: _Way,
-    cast: str,
-    rankings: Sequence[Path],
-    out: Path | None,
-    padded: bool,
-    onnx: bool,
-    say: Progress,
-) -> Compressed:
+def _encoder(order: Order, net: nn.Module) -> Compressed:
     before, stored, head_dims = size(net), tensor_bytes(net), stock_head_dims(net)
-    at_full_rank(net)
-    calibration, others = _texts(name, net, text, way.pieces)
-    read = readout_for(name)
-    found = survey(net, way.measure, batches=calibration, read=read, parts=way.parts, say=say)
-    if way.measure == "outputs" and way.rule == "allocated":
-        first = plan(found, keep or FIRST_KEEP, rule=way.rule, grouping=way.grouping)
-        found = corrected(net, first, calibration, read, say)
-    if keep is None:
-        keep = _share_for(net, found, way, loss or LOSS, others, read, say) if others else UNMEASURED
-    chosen = plan(found, keep, rule=way.rule, grouping=way.grouping)
-    reduce(net, chosen, say)
-    if way.distil_minutes > 0 and text is not None:
-        say("self-distillation")
-        again = batches_of(passages(text, 2000, seed=1), tokenizer_of(name), length=LENGTH, tokens=512)
-        distil(net, load(name).float(), again, read, epochs=10, seconds=60 * way.distil_minutes, on_progress=say)
+    chosen, others = _cut(order, net)
     after = size(net)
     if after.attention > before.attention:
+        share = chosen.parameters / chosen.stock if order.keep is None else order.keep
         raise ValueError(
-            f"{name} has {before.attention:,} attention parameters already, and keeping {keep:g} of the stock model's "
-            f"would leave {after.attention:,}; keep less"
+            f"{order.name} has {before.attention:,} attention parameters already, and keeping {share:g} of the stock "
+            f"model's would leave {after.attention:,}; keep less"
         )
-    original = load(name).float()
-    bytes_ = file_bytes(folder_of(name), original, net, cast)
+    original = load(order.name).float()
+    bytes_ = file_bytes(folder_of(order.name), original, net, order.cast)
+    read = readout_for(order.name)
     rows = [
-        _row("bytes of the file", bytes_.found, bytes_.compact),
-        _row("attention parameters", before.attention, after.attention),
-        _row("parameters", before.parameters, after.parameters),
-        _row("bytes of tensors", stored, tensor_bytes(net)),
-        *_measured(original, net, others, read, say),
+        before_after("bytes of the file", bytes_.found, bytes_.compact),
+        before_after("attention parameters", before.attention, after.attention),
+        before_after("parameters", before.parameters, after.parameters),
+        before_after("bytes of tensors", stored, tensor_bytes(net)),
+        *_measured(original, net, others, read, order.say),
     ]
-    agreed, ranked, beside = _beside(name, original, net, cast, others, read, rankings, say)
-    title = Path(name).name
-    made = Compressed(title, net, chosen, tuple(rows), bytes_, agreed, ranked, beside)
-    return replace(made, written=tuple(_write(made, name, out, head_dims[0] if padded else None, onnx, CASTS[cast])))
+    made = Compressed(Path(order.name).name, net, chosen, (before.attention, after.attention), tuple(rows), bytes_)
+    if others:
+        made = _judged(order, made, original, others)
+    return replace(made, written=tuple(_write(made, order, head_dims[0])))
 
 
-def _share_for(
-    net: nn.Module, found: Survey, way: _Way, most: float, others: Sequence[TextBatch], read: Readout, say: Progress
-) -> float:
+def _cut(order: Order, net: nn.Module) -> tuple[RankPlan, list[TextBatch]]:
+    """Carry the plan out on the model itself; the plan, and texts that it has not seen."""
+    at_full_rank(net)
+    calibration, others = _texts(order, net)
+    read = readout_for(order.name)
+    found = survey(net, order.measure, batches=calibration, read=read, parts=order.parts, say=order.say)
+    if order.measure == "outputs" and order.rule == "allocated":
+        found = corrected(net, order.plan(found, order.keep or FIRST_KEEP), calibration, read, order.say)
+    keep = order.keep
+    if keep is None:
+        keep = _share_for(order, net, found, others) if others else UNMEASURED
+    chosen = order.plan(found, keep)
+    reduce(net, chosen, order.say)
+    if order.distil_minutes > 0 and order.text is not None:
+        order.say("self-distillation")
+        again = batches_of(passages(order.text, 2000, seed=1), tokenizer_of(order.name), length=LENGTH, tokens=512)
+        lessons = Lessons(10 * len(again), seconds=60 * order.distil_minutes)
+        distil(net, load(order.name).float(), again, read, lessons, order.say)
+    return chosen, others
+
+
+def _share_for(order: Order, net: nn.Module, found: Survey, others: Sequence[TextBatch]) -> float:
     """The smallest share whose read-outs stay within the loss of the original's, by halving."""
+    read, most = readout_for(order.name), order.loss or LOSS
     wanted = read_outs(net, others, read)
     low, high = FEWEST, 1.0
     for trial in range(TRIALS):
         keep = (low + high) / 2
-        tried = reduce(copy.deepcopy(net), plan(found, keep, rule=way.rule, grouping=way.grouping))
+        tried = reduce(copy.deepcopy(net), order.plan(found, keep))
         lost = agreement(read_outs(tried, others, read), wanted).loss
-        say(f"keeping {keep:.3f} loses {lost:.2%} of the cosine, trial {trial + 1} of {TRIALS}")
+        order.say(f"keeping {keep:.3f} loses {lost:.2%} of the cosine, trial {trial + 1} of {TRIALS}")
         low, high = (low, keep) if lost <= most else (keep, high)
     return high
 
 
-def _beside(
-    name: str,
-    original: nn.Module,
-    net: nn.Module,
-    cast: str,
-    others: Sequence[TextBatch],
-    read: Readout,
-    files: Sequence[Path],
-    say: Progress,
-) -> tuple[EmbeddingAgreement | None, tuple[RankingChange, ...], tuple[dict[str, Any], ...]]:
+def _judged(order: Order, made: Compressed, original: nn.Module, others: Sequence[TextBatch]) -> Compressed:
     """The original and ours, each as it is, in 8 bits and cast: bytes, agreement, ranking. The last is written."""
-    if not others:
-        return None, (), ()
-    texts = [Encoded(collection_of(path), tokenizer_of(name), LENGTH) for path in files]
+    read = readout_for(order.name)
+    texts = [Encoded(collection_of(Path(path)), tokenizer_of(order.name), LENGTH) for path in order.rankings]
     wanted = read_outs(original, others, read)
     firsts = [t.quality(original) for t in texts]
-    dtype, rows = CASTS[cast], []
-    kept: tuple[EmbeddingAgreement, tuple[RankingChange, ...]] | None = None
-    for title, model in (("original", original), ("ours", net)):
+    rows: list[dict[str, str | int | float]] = []
+    for title, model in (("original", original), ("ours", made.model)):
         ways = (("", tensor_bytes(model), rounded_to(model, None)), ("int8", _eight(model), in_eight_bits(model)))
-        for kind, bytes_, way in (*ways, (cast, tensor_bytes(model, dtype), rounded_to(model, dtype))):
-            say(f"{title} {kind}: agreement and ranking")
+        for kind, bytes_, way in (
+            *ways,
+            (order.cast, tensor_bytes(model, order.dtype), rounded_to(model, order.dtype)),
+        ):
+            order.say(f"{title} {kind}: agreement and ranking")
             with way:
                 agreed = agreement(read_outs(model, others, read), wanted)
                 ranked = tuple(ranking_change(t, model, f) for t, f in zip(texts, firsts, strict=True))
-            row = {"": f"{title} {kind}".strip(), "bytes": bytes_, "cosine": agreed.cosine}
-            rows.append(row | {f"nDCG {r.collection}": r.sentence.removeprefix("nDCG@10 ") for r in ranked})
-            kept = agreed, ranked
-    assert kept is not None
-    return kept[0], kept[1], tuple(rows)
+            nouns = {f"nDCG {r.collection}": r.short for r in ranked}
+            rows.append({"": f"{title} {kind}".strip(), "bytes": bytes_, "cosine": agreed.cosine, **nouns})
+            made = replace(made, agreement=agreed, rankings=ranked)
+    return replace(made, beside=tuple(rows))
 
 
 def _eight(model: nn.Module) -> int:
@@ -284,77 +304,39 @@ def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def _check(
-    name: str,
-    keep: float | None,
-    loss: float | None,
-    rule: str,
-    text: Path | None,
-    measure: str,
-    distil_minutes: float,
-    cast: str,
-    out: Path | None,
-    more: bool,
-) -> None:
-    """Refuse before anything is loaded or written."""
-    folder_of(name)
-    check_share(UNMEASURED if keep is None else keep, rule)
-    if keep is not None and loss is not None:
-        raise ValueError("a budget and a loss were given: one follows from the other, give one of them")
-    if loss is not None and not 0 < loss < 1:
-        raise ValueError(f"a loss must be a share above 0 and below 1, as in 0.03, got {loss:g}")
-    if cast not in CASTS:
-        raise ValueError(f"cast must be one of {', '.join(CASTS)}, got {cast!r}")
-    if text is not None and not text.is_file():
-        raise FileNotFoundError(f"no text file at {text}")
-    if text is None and (measure != "weights" or distil_minutes > 0):
-        raise ValueError("planning by outputs or inputs, and self-distillation, read a text, and none was given")
-    if more and out is None:
-        raise ValueError("a padded checkpoint or a program is written, and no folder to write into was given")
-    for folder in (out / "compact", out / "padded") if out else ():
-        if folder.exists():
-            raise ValueError(f"{folder} exists already; give a new folder")
-
-
-def _texts(name: str, net: nn.Module, text: Path | None, pieces: int) -> tuple[list[TextBatch], list[TextBatch]]:
+def _texts(order: Order, net: nn.Module) -> tuple[list[TextBatch], list[TextBatch]]:
     """Batches to calibrate on, and others to measure on: pieces drawn with another seed."""
-    if text is None:
+    if order.text is None:
         return [], []
-    tokenizer, fit = tokenizer_of(name), tokens_that_fit(net, LENGTH)
-    seen = batches_of(passages(text, pieces), tokenizer, length=LENGTH, tokens=fit)
-    return seen, batches_of(passages(text, 32, seed=97), tokenizer, length=LENGTH, tokens=fit)
+    tokenizer, fit = tokenizer_of(order.name), tokens_that_fit(net, LENGTH)
+    seen = batches_of(passages(order.text, order.pieces), tokenizer, length=LENGTH, tokens=fit)
+    return seen, batches_of(passages(order.text, 32, seed=97), tokenizer, length=LENGTH, tokens=fit)
 
 
-def _write(
-    made: Compressed | CutModel, name: str, out: Path | None, head_dim: int | None, onnx: bool, dtype: Any
-) -> list[Path]:
-    if out is None:
+def _write(made: Compressed | CutModel, order: Order, head_dim: int) -> list[Path]:
+    if order.out is None:
         return []
-    source, causal = folder_of(name), isinstance(made, CutModel)
+    source, causal = folder_of(order.name), isinstance(made, CutModel)
     card = card_of(made.title, made.headline, made.sentence, made.rows(), causal)
-    written = [save_compact(made.model, out / "compact", source, dtype=dtype, card=card)]
-    if head_dim is not None:
-        written.append(save_padded(made.model, out / "padded", head_dim, source, dtype=dtype, card=card))
-    if onnx:
+    written = [save_compact(made.model, order.out / "compact", source, dtype=order.dtype, card=card)]
+    if order.padded:
+        written.append(save_padded(made.model, order.out / "padded", head_dim, source, dtype=order.dtype, card=card))
+    if order.onnx:
         from headcount.shrinking.program import write_onnx
 
-        written.append(write_onnx(made.model, out / "model.onnx", {"headline": made.headline}))
+        written.append(write_onnx(made.model, order.out / "model.onnx", {"headline": made.headline}))
     return written
 
 
 def _measured(
     original: nn.Module, net: nn.Module, others: Sequence[TextBatch], read: Readout, say: Progress
-) -> list[dict[str, Any]]:
+) -> list[BeforeAfter]:
     """Latency, and how far the outputs moved on text that was not calibrated on."""
     if not others:
         return []
     say("measuring latency and outputs")
     slow, fast = latencies([original, net], max(others, key=lambda b: b.present.numel()))
     return [
-        _row("milliseconds per batch", 1000 * slow, 1000 * fast),
+        before_after("milliseconds per batch", 1000 * slow, 1000 * fast),
         {"": "outputs moved", "original": 0.0, "compact": gap(net, original, others, read)},
     ]
-
-
-def _row(what: str, before: float, after: float) -> dict[str, Any]:
-    return {"": what, "original": before, "compact": after, "ratio": after / before if before else None}

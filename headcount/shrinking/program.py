@@ -38,7 +38,7 @@ class _Program(nn.Module):
         return out.logits if self.speaks else out.last_hidden_state
 
 
-def write_onnx(model: nn.Module, path: Path, facts: dict[str, Any]) -> Path:
+def write_onnx(model: nn.Module, path: Path, facts: dict[str, str]) -> Path:
     """Write a stock or a cut model as one .onnx file; batch and length are free."""
     most = getattr(getattr(model, "config", None), "max_position_embeddings", 512)
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length", min=2, max=most)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headcount.papers.allocation.units import Survey, Unit
 from headcount.shrinking.budget import Curve, spend
 from headcount.shrinking.grouping import Grouping, best_grouping
+from headcount.shrinking.report_rows import RankRow
 
 __all__ = ["RULES", "RankPlan", "plan"]
 
@@ -61,9 +61,9 @@ class RankPlan:
                 return unit
         return None
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[RankRow]:
         """One row per layer and part: the ranks of its heads, their sum, and of how many."""
-        rows = []
+        rows: list[RankRow] = []
         for layer in sorted({u.layer for u in self.survey.units}):
             for part in ("query-key", "value-output"):
                 mine = [(u, r) for u, r in zip(self.survey.units, self.ranks, strict=True) if _is(u, layer, part)]

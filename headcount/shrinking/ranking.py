@@ -58,7 +58,7 @@ def collection_of(path: Path) -> RankingSet:
 
 def trec_dl(path: Path) -> RankingSet:
     """TREC-DL 2019 + 2020 over MS MARCO passages: rerank BM25's top 100."""
-    data: dict[str, Any] = _unpacked(path)
+    data = _unpacked(path)
     needed = {p for q in data["queries"] for p in data["bm25_top100"][q]}
     passages = {p: data["passages"][p] for p in sorted(needed)}
     return RankingSet("TREC-DL 19+20", data["queries"], passages, data["qrels"], data["bm25_top100"])
@@ -66,7 +66,7 @@ def trec_dl(path: Path) -> RankingSet:
 
 def cranfield(path: Path) -> RankingSet:
     """Cranfield 1400: rank all documents. Grades 1 (best) to 4 become 4 to 1; the undefined -1 is dropped."""
-    data: dict[str, Any] = _unpacked(path)
+    data = _unpacked(path)
     documents = {d: entry["text"] or entry["title"] or "." for d, entry in data["docs"].items()}
     grades = {q: {d: 5 - g for d, g in found.items() if g > 0} for q, found in data["qrels"].items()}
     return RankingSet("Cranfield", data["queries"], documents, grades, {q: list(documents) for q in data["queries"]})
@@ -139,7 +139,7 @@ def _batch(rows: list[list[int]], device: str) -> TextBatch:
     return TextBatch({"input_ids": ids, "attention_mask": present.long()}, present)
 
 
-def _unpacked(path: Path) -> dict[str, Any]:
+def _unpacked(path: Path) -> dict[str, dict[str, Any]]:
     try:
         with gzip.open(path) as packed:
             return json.load(packed)

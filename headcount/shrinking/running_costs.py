@@ -28,7 +28,7 @@ class RunningCosts:
     def cache_per_token(self) -> float:
         return self.cache_bytes / self.tokens
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, float]:
         return asdict(self)
 
 

@@ -14,12 +14,12 @@ from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Weights
 from headcount.papers.allocation.lowrank import Factors
 from headcount.papers.allocation.moments import PARTS, members
-from headcount.papers.allocation.units import survey
+from headcount.papers.allocation.units import Survey, survey
 from headcount.shrinking.calibration import corrected
 from headcount.shrinking.rank_plan import RankPlan, plan
 from headcount.shrinking.weight_and_time import stock_head_dims
 
-__all__ = ["at_full_rank", "reduce", "shrink_model"]
+__all__ = ["ShrinkWay", "at_full_rank", "reduce", "shrink_model"]
 
 Progress = Callable[[str], None]
 
@@ -34,32 +34,45 @@ class _Group:
     factors: Factors | None
 
 
+@dataclass(frozen=True)
+class ShrinkWay:
+    """How ranks are found: by which measure and rule, in which parts, whether heads may go or share keys.
+
+    Planning by outputs, the curves are `rounds` times held against the truth and the budget divided again.
+    """
+
+    measure: str = "outputs"
+    rule: str = "allocated"
+    parts: Sequence[str] = PARTS
+    removal: bool = True
+    grouping: bool = False
+    rounds: int = 1
+    seed: int = 0
+
+    def plan(self, found: Survey, keep: float) -> RankPlan:
+        return plan(found, keep, rule=self.rule, removal=self.removal, grouping=self.grouping)
+
+
 def shrink_model(
     model: nn.Module,
     keep: float,
     *,
+    way: ShrinkWay | None = None,
     batches: Sequence[TextBatch] = (),
     read: Readout | None = None,
-    measure: str = "outputs",
-    rule: str = "allocated",
-    parts: Sequence[str] = PARTS,
-    removal: bool = True,
-    grouping: bool = False,
-    rounds: int = 1,
-    seed: int = 0,
     on_progress: Progress = lambda _: None,
 ) -> RankPlan:
     """Reduce the model in place to the share `keep` of its query-key and value-output parameters; returns the plan.
 
-    `batches` and `read` are the text to calibrate on and the read-out to keep; `measure="weights"` needs neither.
-    Planning by outputs, the curves are `rounds` times held against the truth and the budget divided again.
+    `batches` and `read` are the text to calibrate on and the read-out to keep; measured by weights it needs neither.
     """
-    found = survey(model, measure, batches=batches, read=read, parts=parts, seed=seed, say=on_progress)
-    chosen = plan(found, keep, rule=rule, removal=removal, grouping=grouping)
-    for _ in range(rounds if measure == "outputs" and rule == "allocated" else 0):
+    way = way or ShrinkWay()
+    found = survey(model, way.measure, batches=batches, read=read, parts=way.parts, seed=way.seed, say=on_progress)
+    chosen = way.plan(found, keep)
+    for _ in range(way.rounds if way.measure == "outputs" and way.rule == "allocated" else 0):
         assert read is not None
         found = corrected(model, chosen, batches, read, on_progress)
-        chosen = plan(found, keep, rule=rule, removal=removal, grouping=grouping)
+        chosen = way.plan(found, keep)
     reduce(model, chosen, on_progress)
     return chosen
 

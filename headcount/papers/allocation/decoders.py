@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
 from scipy.stats import t as student
 from torch import Tensor, nn
 from torch.nn import functional
 
+from headcount.nets.causal import CausalTransformer, DecoderShape
 from headcount.papers.allocation.schedules import LayerSchedule, by_bound, ramp, uniform
 
 
@@ -42,44 +43,24 @@ class Settings:
         return uniform(*shape), ramp(*shape), by_bound(*shape, early=max(1, self.layers // 3), lags=2)
 
 
-class Block(nn.Module):
-    """x + attention(norm x), then + feed-forward(norm x): heads and head_dim are the layer's own."""
-
-    def __init__(self, settings: Settings, heads: int, head_dim: int) -> None:
-        super().__init__()
-        embed, self.heads, self.dropout = settings.embed_dim, heads, settings.dropout
-        self.before, self.between = nn.LayerNorm(embed), nn.LayerNorm(embed)
-        self.read = nn.Linear(embed, 3 * heads * head_dim, bias=False)
-        self.write = nn.Linear(heads * head_dim, embed, bias=False)
-        self.inner, self.outer = nn.Linear(embed, 4 * embed), nn.Linear(4 * embed, embed)
-
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.read(self.before(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        off = self.dropout if self.training else 0.0
-        u = functional.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=off)
-        x = x + functional.dropout(self.write(u.transpose(1, 2).flatten(2)), self.dropout, self.training)
-        hidden = functional.gelu(self.inner(self.between(x)))
-        return x + functional.dropout(self.outer(hidden), self.dropout, self.training)
-
-
-class Decoder(nn.Module):
-    """Characters in, logits of the next one out."""
+class DroppingDecoder(CausalTransformer):
+    """The plain decoder with dropout on the attention weights and on what every branch adds, and a small start."""
 
     def __init__(self, settings: Settings, schedule: LayerSchedule, letters: int) -> None:
-        super().__init__()
-        self.token = nn.Embedding(letters, settings.embed_dim)
-        self.place = nn.Embedding(settings.length, settings.embed_dim)
-        blocks = [Block(settings, heads, head_dim) for heads, head_dim in schedule.layers]
-        self.blocks = nn.Sequential(*blocks)
-        self.last = nn.LayerNorm(settings.embed_dim)
-        self.out = nn.Linear(settings.embed_dim, letters, bias=False)
-        for name, p in self.named_parameters():
+        embed = settings.embed_dim
+        super().__init__(DecoderShape(schedule.layers, embed, 4 * embed, letters, settings.length))
+        self.dropout = settings.dropout
+        for name, p in self.named().items():
             if p.ndim == 2:
-                ends = name.endswith(("write.weight", "outer.weight"))  # keep the residual stream's size at the start
+                ends = name.endswith(("write", "outer.weight"))  # keep the residual stream's size at the start
                 nn.init.normal_(p, std=0.02 / math.sqrt(2 * settings.layers) if ends else 0.02)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.out(self.last(self.blocks(self.token(ids) + self.place.weight[: ids.shape[1]])))
+    def added(self, branch: Tensor) -> Tensor:
+        return functional.dropout(branch, self.dropout, self.training)
+
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        off = self.dropout if self.training else 0.0
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=off)
 
 
 @dataclass(frozen=True)
@@ -102,14 +83,40 @@ class Text:
         return cls(ids[:cut], ids[cut:], len(letters))
 
 
-def run(settings: Settings, schedule: LayerSchedule, text: Text, seed: int, steps: int) -> dict[str, Any]:
+class DecoderRow(TypedDict):
+    """One decoder: what it was, and its validation loss at its best check and at the last."""
+
+    schedule: str
+    layers: list[tuple[int, int]]
+    seed: int
+    parameters: int
+    loss: float
+    best_step: int
+    final_loss: float
+    curve: list[tuple[int, float]]
+
+
+class ScheduleRow(TypedDict):
+    """One schedule: mean loss over seeds and its change from uniform, each with the half-width of a 95% interval."""
+
+    schedule: str
+    layers: list[tuple[int, int]]
+    parameters: int
+    seeds: int
+    loss: float
+    loss_half_width: float
+    change: float
+    change_half_width: float
+
+
+def run(settings: Settings, schedule: LayerSchedule, text: Text, seed: int, steps: int) -> DecoderRow:
     """Train one decoder; its validation loss at every check, and the best of them."""
     torch.manual_seed(seed)
-    model = Decoder(settings, schedule, text.letters).to(settings.device)
+    model = DroppingDecoder(settings, schedule, text.letters).to(settings.device)
     optimiser = _optimiser(model, settings)
     draw = torch.Generator(device="cpu").manual_seed(seed)
     checks = sorted({max(1, round(steps * (i + 1) / settings.checks)) for i in range(settings.checks)})
-    curve = []
+    curve: list[tuple[int, float]] = []
     for step in range(1, steps + 1):
         for group in optimiser.param_groups:
             group["lr"] = settings.lr * min(step / 100, 0.1 + 0.45 * (1 + math.cos(math.pi * step / steps)))
@@ -134,7 +141,7 @@ def run(settings: Settings, schedule: LayerSchedule, text: Text, seed: int, step
 
 
 @torch.no_grad()
-def validate(model: Decoder, text: Text, settings: Settings) -> float:
+def validate(model: DroppingDecoder, text: Text, settings: Settings) -> float:
     """Mean loss over the whole validation text, in windows that do not overlap."""
     model.eval()
     count = (len(text.valid) - 1) // settings.length
@@ -153,7 +160,7 @@ def train_all(
     seeds: Sequence[int],
     seconds: float = math.inf,
     say: Callable[[str], None] = lambda _: None,
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[DecoderRow], int]:
     """Every schedule with every seed, all for the same number of steps; the rows and that number."""
     schedules = settings.schedules()
     steps = settings.steps
@@ -163,7 +170,7 @@ def train_all(
         if fit < settings.checks:
             raise ValueError(f"{seconds:g} seconds allow {fit} steps a run; give more time or fewer seeds")
         steps = min(steps, fit)
-    rows = []
+    rows: list[DecoderRow] = []
     for seed in seeds:
         for schedule in schedules:
             rows.append(run(settings, schedule, text, seed, steps))
@@ -171,10 +178,10 @@ def train_all(
     return rows, steps
 
 
-def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def summary(rows: Sequence[DecoderRow]) -> list[ScheduleRow]:
     """Mean loss of every schedule, its difference from uniform seed by seed, and 95% t intervals of both."""
     base = {r["seed"]: r["loss"] for r in rows if r["schedule"] == "uniform"}
-    found = []
+    found: list[ScheduleRow] = []
     for name in dict.fromkeys(r["schedule"] for r in rows):
         mine = [r for r in rows if r["schedule"] == name]
         mean, half = _interval([r["loss"] for r in mine])
@@ -201,7 +208,7 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
     return float(v.mean()), float(v.std() / math.sqrt(len(v)) * student.ppf(0.975, len(v) - 1))
 
 
-def _loss(model: Decoder, pair: tuple[Tensor, Tensor], settings: Settings) -> Tensor:
+def _loss(model: DroppingDecoder, pair: tuple[Tensor, Tensor], settings: Settings) -> Tensor:
     with torch.autocast("cuda", dtype=torch.bfloat16, enabled=settings.device.startswith("cuda")):
         logits = model(pair[0])
     return functional.cross_entropy(logits.float().flatten(0, 1), pair[1].flatten())
@@ -213,7 +220,7 @@ def _windows(ids: Tensor, settings: Settings, draw: torch.Generator) -> tuple[Te
     return rows[:, :-1], rows[:, 1:]
 
 
-def _optimiser(model: Decoder, settings: Settings) -> torch.optim.Optimizer:
+def _optimiser(model: DroppingDecoder, settings: Settings) -> torch.optim.Optimizer:
     wide = [p for p in model.parameters() if p.ndim == 2]
     rest = [p for p in model.parameters() if p.ndim != 2]
     groups = [{"params": wide, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]

@@ -6,7 +6,7 @@ head outputs); and the model's outputs, through the derivative of the whole netw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headcount.nets.pretrained.batches import Readout, TextBatch
-from headcount.nets.pretrained.families import Family
+from headcount.nets.pretrained.families import Family, family_of
 from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Probe, Weights
 from headcount.papers.allocation.lowrank import Factors
@@ -169,28 +169,58 @@ def input_metrics(weights: Weights, moments: Moments, *, centred: bool) -> dict[
     return out
 
 
-def output_metrics(
-    model: nn.Module,
-    family: Family,
-    batches: Sequence[TextBatch],
-    read: Readout,
-    means: Sequence[Tensor],
-    parts: Sequence[str],
-    *,
-    seed: int = 0,
-    directions: int = 2,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Metrics:
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """The derivatives df/dI of a model's read-out by every hidden identity, on some text.
+
+    f is a random direction of the read-out, `directions` of them a batch; `means` is what of every layer's attended
+    values an output bias carries.
+    """
+
+    model: nn.Module
+    batches: Sequence[TextBatch]
+    read: Readout
+    means: Sequence[Tensor]
+    seed: int = 0
+    progress: Callable[[str], None] = lambda _: None
+    directions: int = 2
+
+    def by_product(
+        self, parts: Sequence[str]
+    ) -> Iterable[tuple[tuple[int, str], Float[Tensor, "batch heads dim dim"]]]:
+        """Every product's, sequence by sequence."""
+        family = family_of(self.model)
+        layers = family.layers(self.model)
+        generator = torch.Generator().manual_seed(self.seed)
+        for number, batch in enumerate(self.batches, start=1):
+            size = len(batch.present)
+            inserts = [
+                _Insert(*_head_sizes(family, layer), size, self.means[i], _open(family, layer, parts))
+                for i, layer in enumerate(layers)
+            ]
+            where = [(i, part) for i, insert in enumerate(inserts) for part in insert.leaf]
+            with probing(family, layers, inserts), torch.enable_grad():
+                outputs = self.read(self.model, batch)
+                leaves = [inserts[i].leaf[part] for i, part in where]
+                for left in reversed(range(self.directions)):
+                    direction = torch.randn(outputs.shape, generator=generator, dtype=torch.float32).to(outputs.dtype)
+                    slopes = torch.autograd.grad((outputs * direction).sum(), leaves, retain_graph=left > 0)
+                    yield from zip(where, slopes, strict=True)
+            self.progress(f"derivative of the outputs, batch {number} of {len(self.batches)}")
+
+
+def output_metrics(slopes: Slopes, parts: Sequence[str]) -> Metrics:
     """Metrics under which the error of a product is, to first order, the change of the model's outputs.
 
     Putting P for the identity of one product changes the read-out f by <F, I - P> with F = df/dI. The metrics are the
     Kronecker factors of E[vec F vec F']: L = E[F F'], R = E[F' F] / E |F|^2, over sequences and random read-outs.
     The softmax's Jacobian diag(p) - p p' is inside F, so a saturated row counts for nothing.
     """
-    layers = family.layers(model)
+    family = family_of(slopes.model)
+    layers = family.layers(slopes.model)
     left: dict[tuple[int, str], Tensor] = {}
     right: dict[tuple[int, str], Tensor] = {}
-    for where, slope in _slopes(model, family, batches, read, means, parts, seed, directions, progress):
+    for where, slope in slopes.by_product(parts):
         f = slope.double()
         left[where] = left.get(where, 0) + torch.einsum("bhij,bhkj->hik", f, f)
         right[where] = right.get(where, 0) + torch.einsum("bhij,bhik->hjk", f, f)
@@ -204,27 +234,17 @@ def output_metrics(
     return metrics
 
 
-def curves(
-    model: nn.Module,
-    family: Family,
-    batches: Sequence[TextBatch],
-    read: Readout,
-    means: Sequence[Tensor],
-    found: dict[tuple[int, str], list[Factors]],
-    *,
-    seed: int = 1,
-    directions: int = 2,
-    progress: Callable[[str], None] = lambda _: None,
-) -> dict[tuple[int, str], list[Tensor]]:
+def curves(slopes: Slopes, found: Mapping[tuple[int, str], Sequence[Factors]]) -> dict[tuple[int, str], list[Tensor]]:
     """E <F, I - P_r>^2 for every product and rank r: the first-order change of the read-out that a plan adds up."""
     parts = [part for part in PARTS if any(p == part for _, p in found)]
-    layers = family.layers(model)
+    family = family_of(slopes.model)
+    layers = family.layers(slopes.model)
     units = {where: members(family.read(layers[where[0]]).layout, where[1]) for where in found}
     total: dict[tuple[int, str], list[Tensor]] = {
         where: [fs.values.new_zeros(len(fs.values) + 1) for fs in several] for where, several in found.items()
     }
     count = 0
-    for where, slope in _slopes(model, family, batches, read, means, parts, seed, directions, progress):
+    for where, slope in slopes.by_product(parts):
         if where not in found:
             continue
         if where == next(iter(found)):
@@ -242,37 +262,6 @@ def _remaining(
     kept = torch.einsum("bmij,mir,jr->br", slopes, left, factors.right).cumsum(1)
     whole = slopes.diagonal(dim1=-2, dim2=-1).sum((-2, -1))[:, None]
     return whole - torch.cat([kept.new_zeros(len(kept), 1), kept], dim=1)
-
-
-def _slopes(
-    model: nn.Module,
-    family: Family,
-    batches: Sequence[TextBatch],
-    read: Readout,
-    means: Sequence[Tensor],
-    parts: Sequence[str],
-    seed: int,
-    directions: int,
-    progress: Callable[[str], None],
-) -> Iterable[tuple[tuple[int, str], Float[Tensor, "batch heads dim dim"]]]:
-    """df/dI for every product, sequence by sequence, f a random direction of the read-out."""
-    layers = family.layers(model)
-    generator = torch.Generator().manual_seed(seed)
-    for number, batch in enumerate(batches, start=1):
-        size = len(batch.present)
-        inserts = [
-            _Insert(*_head_sizes(family, layer), size, means[i], _open(family, layer, parts))
-            for i, layer in enumerate(layers)
-        ]
-        where = [(i, part) for i, insert in enumerate(inserts) for part in insert.leaf]
-        with probing(family, layers, inserts), torch.enable_grad():
-            outputs = read(model, batch)
-            leaves = [inserts[i].leaf[part] for i, part in where]
-            for left in reversed(range(directions)):
-                direction = torch.randn(outputs.shape, generator=generator, dtype=torch.float32).to(outputs.dtype)
-                slopes = torch.autograd.grad((outputs * direction).sum(), leaves, retain_graph=left > 0)
-                yield from zip(where, slopes, strict=True)
-        progress(f"derivative of the outputs, batch {number} of {len(batches)}")
 
 
 class probing:

@@ -20,6 +20,7 @@ from headcount.nets.pretrained.layout import HeadLayout
 from headcount.papers.allocation.moments import probing
 
 ROWS = 32  # query rows of a window at which the softmax metric is taken
+AT_ONCE = 16_384  # tokens that a device reads at once
 FIRST = 8  # the first of them: before it a row has hardly anything to choose from
 
 
@@ -56,8 +57,12 @@ class LayerSlopes:
 
 
 def next_token_losses(model: Any, windows: Int[Tensor, "windows length"]) -> Float[Tensor, " windows"]:
-    """The mean loss of every window, each token but the first being predicted from those before it."""
-    return torch.stack([_summed(model, window).cpu() / (len(window) - 1) for window in windows])
+    """The mean loss of every window, each token but the first being predicted from those before it.
+
+    A processor reads one window after the other; a device that would idle at one reads several at once.
+    """
+    at_once = max(1, AT_ONCE // windows.shape[1]) if model.device.type == "cuda" else 1
+    return torch.cat([_summed(model, some).cpu() / (some.shape[1] - 1) for some in windows.split(at_once)])
 
 
 def loss_slopes(
@@ -72,17 +77,17 @@ def loss_slopes(
     try:
         with probing(family, layers, sums), torch.enable_grad():
             for number, window in enumerate(windows, start=1):
-                _summed(model, window).backward()
+                _summed(model, window[None]).sum().backward()
                 say(f"slopes of the loss, window {number} of {len(windows)}")
     finally:
         grown.remove()
     return [each.slopes(windows.numel()) for each in sums]
 
 
-def _summed(model: Any, window: Int[Tensor, " length"]) -> Float[Tensor, ""]:
-    window = window.to(model.device)
-    logits = model(input_ids=window[None], use_cache=False).logits[0, :-1]
-    return nn.functional.cross_entropy(logits, window[1:], reduction="sum")
+def _summed(model: Any, windows: Int[Tensor, "windows length"]) -> Float[Tensor, " windows"]:
+    windows = windows.to(model.device)
+    logits = model(input_ids=windows, use_cache=False).logits[:, :-1].flatten(0, 1)
+    return nn.functional.cross_entropy(logits, windows[:, 1:].flatten(), reduction="none").view(len(windows), -1).sum(1)
 
 
 class _Sums:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from headcount.papers.allocation.moments import (
     PARTS,
     Moments,
     Pair,
+    Slopes,
     curves,
     input_metrics,
     input_moments,
@@ -106,17 +107,15 @@ def survey(
     _check(measure, parts, batches, read)
     family = rewrite(model, say)
     layers = family.layers(model)
-    moments: list[Moments] = []
-    if measure != "weights":
-        assert read is not None
-        moments = input_moments(model, family, batches, read, say)
-    metrics = _metrics(model, family, measure, moments, batches, read, parts, seed, say)
+    moments = [] if read is None or measure == "weights" else input_moments(model, family, batches, read, say)
+    slopes = None
+    if measure == "outputs" and read is not None:
+        slopes = Slopes(model, batches, read, attended_means(family, layers, moments), seed, say)
+    metrics = _at_layers(model, measure, moments, parts) if slopes is None else output_metrics(slopes, parts)
     found = {where: [shared_factors(p.left, p.right) for p in pairs] for where, pairs in metrics.items()}
     errors: dict[tuple[int, str], list[Tensor]] = {w: [f.errors for f in several] for w, several in found.items()}
-    if measure == "outputs":
-        assert read is not None
-        means = attended_means(family, layers, moments)
-        errors = dict(curves(model, family, batches, read, means, found, seed=seed + 1, progress=say))
+    if slopes is not None:
+        errors = dict(curves(replace(slopes, seed=seed + 1), found))
     units = [u for where in found for u in _units(family.read(layers[where[0]]), where, found[where], errors[where])]
     refused = [(i, part, why) for i, l in enumerate(layers) for part, why in family.refuses(l).items() if part in parts]
     folded = sum(_folded(family.read(layer), i, found) for i, layer in enumerate(layers))
@@ -133,24 +132,12 @@ def _check(measure: str, parts: Sequence[str], batches: Sequence[TextBatch], rea
         raise ValueError(f"the measure {measure!r} needs text to calibrate on; give some, or measure by 'weights'")
 
 
-def _metrics(
-    model: nn.Module,
-    family: Family,
-    measure: str,
-    moments: Sequence[Moments],
-    batches: Sequence[TextBatch],
-    read: Readout | None,
-    parts: Sequence[str],
-    seed: int,
-    say: Say,
+def _at_layers(
+    model: nn.Module, measure: str, moments: Sequence[Moments], parts: Sequence[str]
 ) -> dict[tuple[int, str], list[Pair]]:
-    layers = family.layers(model)
-    if measure == "outputs":
-        assert read is not None
-        means = attended_means(family, layers, moments)
-        return output_metrics(model, family, batches, read, means, parts, seed=seed, progress=say)
-    metrics = {}
-    for i, layer in enumerate(layers):
+    """Metrics that a layer has by itself: of its weights, or of its inputs too."""
+    family, metrics = family_of(model), {}
+    for i, layer in enumerate(family.layers(model)):
         weights = family.read(layer)
         if measure == "weights":
             pairs = weight_metrics(weights)

@@ -1,0 +1,52 @@
+"""The bench as a user runs it, on two cores: its quick form whole, then as much of the full one as fits."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from headcount.shrinking.language_model import calibrated
+from headcount.shrinking.loss_bench import benched, trials
+from headcount.shrinking.text_windows import TextSplit
+from studies.language_model.device_steps import KEEP, DeviceRun, Figures, say, sometimes, spread, windows
+
+__all__ = ["two_cores"]
+
+QUICK, FULL = (2048, 2048), (8192, 20_480)  # tokens to calibrate and to judge on, as the command takes them
+CHOSEN = 2  # windows
+
+
+def two_cores(measured: DeviceRun, lengths: tuple[int, int] = (512, 2048)) -> None:
+    """Rows with their seconds, and the seconds of the clock and of the processor that everything took together."""
+    torch.set_num_threads(2)
+    with tempfile.TemporaryDirectory() as scratch:
+        for way, tokens, some in (("quick", QUICK, lengths[:1]), ("full", FULL, lengths)):
+            if measured.left() > 20:
+                splits = [split(measured, length, tokens) for length in some]
+                measured.keep(way, _timed(measured, splits, Path(scratch) / f"{way}.json"))
+
+
+def _timed(measured: DeviceRun, splits: list[TextSplit], path: Path) -> Figures:
+    clock, processor = time.perf_counter(), time.process_time()
+    found = benched(
+        lambda split: calibrated(measured.name, split, keep=KEEP, say=sometimes(16)),
+        splits,
+        out=path,
+        say=say,
+        enough=lambda: measured.left() < 20,
+    )
+    whole = len(trials(tuple(s.judging.shape[1] for s in splits)))
+    took = {"seconds": time.perf_counter() - clock, "cpu seconds": time.process_time() - processor}
+    say(f"{len(found['rows'])} of {whole} rows in {json.dumps(took)}")
+    return found | {"took": took, "of": whole, "threads": torch.get_num_threads()}
+
+
+def split(measured: DeviceRun, length: int, tokens: tuple[int, int]) -> TextSplit:
+    valid = windows(measured.texts["valid"], length)
+    part = max(1, len(valid) // 5)
+    found = (valid[:-part], tokens[0]), (valid[-part:], CHOSEN * length)
+    return TextSplit(*(spread(w, n) for w, n in (*found, (windows(measured.texts["test"], length), tokens[1]))))
