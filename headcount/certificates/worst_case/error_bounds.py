@@ -24,7 +24,7 @@ from torch import Tensor
 from headcount.certificates.worst_case.folded import Folded, U, Units, gelu, gelu_slope
 from headcount.certificates.worst_case.intervals import Interval, hull
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
-from headcount.certificates.worst_case.softmax_range import softmax_mean_range
+from headcount.certificates.worst_case.softmax_range import LEAST_WEIGHT, softmax_mean_range
 
 __all__ = [
     "ErrorBounds",
@@ -196,7 +196,8 @@ class Scores:
         rest = most.sum(2, keepdim=True)
         rounding = (64 + 8 * least.shape[2]) * U  # of a sum and of the difference to it, for float64
         low = least / (least + (rest - most).clamp_min(0) + rounding * rest) * (1 - 1e-12)
-        high = most / (most + (least.sum(2, keepdim=True) - least).clamp_min(0)) * (1 + 1e-12)
+        others = (least.sum(2, keepdim=True) - least).clamp_min(0)
+        high = torch.where(most + others > LEAST_WEIGHT, most / (most + others) * (1 + 1e-12), 1.0)  # 0/0 says nothing
         return hull(low, high)
 
     def means(self, tokens: Interval) -> tuple[Tensor, Tensor]:
