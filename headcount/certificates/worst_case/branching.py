@@ -15,7 +15,7 @@ from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
 __all__ = ["Boxes", "Leaves", "SearchLimits", "Progress", "Search", "bounds_of", "sorted_hull", "tiles"]
 
-PATIENCE = (64, 8, 1)  # members get these parts of their boxes in turn, so that a hard one keeps no other waiting
+PATIENCE = (16, 1)  # members get these parts of their boxes in turn, so that a hard one keeps no other waiting
 NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # held at once by one step of a bound, some thirty times
 
 
