@@ -21,6 +21,7 @@ from studies.worst.measured_cells import MeasuredCell, Took, checked, measured, 
 from studies.worst.training_banks import TrainedCell, built, trained
 
 Known = dict[str, Any]  # the file: cells by name, checks by name, and what it was made with
+PROFILED = ("plain T=2 d=1 D=1 h=1", "plain T=4 d=1 D=2 h=4")
 MORE = 25  # times the boxes, for what is open after the first try
 
 
@@ -80,6 +81,8 @@ class Run:
             seconds = min(self.left() - 5, self.asked.cell_seconds)
             found = measured(part, self.plan, bank, self.asked.device, seconds)
             self.keep(part, bank, replace(found, took=found.took + Took(0, 0, took * part.cell.members / members)))
+            if self.asked.profile and part.cell.first == 0 and part.cell.name in PROFILED:
+                say(_profiled(part, bank, self.asked.device))
             if part.cell.checked or (self.asked.small and part.cell.first == 0):
                 self.to_check.append(part.few(slice(0, self.asked.check)))
 
@@ -156,6 +159,19 @@ class Run:
             scratch.write_text(json.dumps(self.known, separators=(",", ":")) + "\n")
 
 
+def _profiled(part: TrainedCell, bank: StudyBank, device: str) -> str:
+    """Where the time of a proof goes: the operators that take most of it."""
+    from torch.profiler import ProfilerActivity, profile
+
+    kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * device.startswith("cuda")
+    net, target = part.net.to(device), part.target.to(device)
+    with profile(activities=kinds) as found:
+        proofs = prove(net, target, 0.0, 1.0, ratio=bank.ratio, budget=SearchLimits(bank.boxes, 5.0))
+    order = "self_device_time_total" if device.startswith("cuda") else "self_cpu_time_total"
+    table = found.key_averages().table(sort_by=order, row_limit=14, max_name_column_width=44)
+    return f"{part.cell.name}: {int(proofs.boxes.sum()):,} boxes in {proofs.seconds:.2f} s, profiled\n{table}"
+
+
 def _line(name: str, found: MeasuredCell) -> str:
     columns, took = found.columns, found.took
     middle = lambda key: sorted(columns[key])[len(columns[key]) // 2]  # noqa: E731
@@ -178,6 +194,7 @@ def main() -> None:
     ask.add_argument("--cell-seconds", type=float, default=4.0, help="the most that a cell's proof may take")
     ask.add_argument("--reserve", type=float, default=60.0, help="seconds kept for checks and for what is open")
     ask.add_argument("--check", type=int, default=6, help="networks of a kind and cell tried on many points")
+    ask.add_argument("--profile", action="store_true", help="say for two cells where the time of a proof goes")
     ask.add_argument("--small", action="store_true", help="the same in small, for a CPU")
     ask.add_argument("--start", type=Path, help="go on from this file of an earlier run")
     ask.add_argument("--out", type=Path, required=True)
