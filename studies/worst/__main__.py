@@ -16,7 +16,7 @@ from torch import Tensor
 from headcount.certificates.worst_case.branching import SearchLimits
 from headcount.certificates.worst_case.proofs import prove
 from headcount.files import whole
-from studies.worst.cells import SMALL, WHOLE, Plan, StudyBank
+from studies.worst.cells import REST, SMALL, WHOLE, Plan, StudyBank
 from studies.worst.measured_cells import MeasuredCell, Took, checked, measured, proved_columns, sizes_of
 from studies.worst.training_banks import TrainedCell, built, trained
 
@@ -39,7 +39,7 @@ class Run:
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.asked, self.end = asked, time.perf_counter() + asked.seconds
-        self.plan: Plan = SMALL if asked.small else WHOLE
+        self.plan: Plan = SMALL if asked.small else REST if asked.rest else WHOLE
         self.file: Path = asked.out / "worst.json"
         start = asked.start or self.file
         self.known: Known = json.loads(start.read_text()) if start.exists() else {"cells": {}, "checks": {}}
@@ -196,6 +196,7 @@ def main() -> None:
     ask.add_argument("--check", type=int, default=6, help="networks of a kind and cell tried on many points")
     ask.add_argument("--profile", action="store_true", help="say for two cells where the time of a proof goes")
     ask.add_argument("--small", action="store_true", help="the same in small, for a CPU")
+    ask.add_argument("--rest", action="store_true", help="what the whole plan leaves short, in larger parts")
     ask.add_argument("--start", type=Path, help="go on from this file of an earlier run")
     ask.add_argument("--out", type=Path, required=True)
     Run(ask.parse_args()).whole()

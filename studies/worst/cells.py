@@ -8,7 +8,7 @@ from headcount.nets import Architecture
 from headcount.tasks import Wells
 from headcount.training import Member, Recipe
 
-__all__ = ["CENTRES", "SMALL", "WHOLE", "Cell", "Plan", "StudyBank"]
+__all__ = ["CENTRES", "REST", "SMALL", "WHOLE", "Cell", "Plan", "StudyBank"]
 
 HEAD_DIM, RATE, STEPS_PER_EPOCH, BATCH = 4, 0.02, 32, 256
 CENTRES = 8  # different tasks in a cell: its members take them in turn
@@ -128,6 +128,15 @@ WHOLE = Plan(
         StudyBank(_grid({3: 4}, token_dim=2, retrievals=2, heads=2), boxes=4_000_000),
         StudyBank(_grid({16: 4, 32: 4, 64: 2}), steps=2 * STEPS_PER_EPOCH),
         *_pass(272, {2: 96, 4: 96, 6: 96}, {8: 24, 10: 6}),
+    )
+)
+
+REST = Plan(  # what the first calls on a device left short, in larger parts
+    (
+        StudyBank(_grid({2: 32}, first=1000)),
+        StudyBank(_grid({2: 28}, token_dim=2, first=1000), boxes=2_000_000),
+        StudyBank(_variants("worst points, more boxes", 16), rounds=3, boxes=1_000_000),
+        StudyBank(_variants("constructed, more boxes", CENTRES), built=True, boxes=4_000_000),
     )
 )
 
