@@ -50,8 +50,7 @@ class Cell:
     def planned(self) -> list[Member]:
         """Its members, each with a seed of its own."""
         return [
-            Member(self.task(k), self.arch, seed=k, data_seed=0, lr=RATE, weight_decay=self.decay)
-            for k in self.seeds
+            Member(self.task(k), self.arch, seed=k, data_seed=0, lr=RATE, weight_decay=self.decay) for k in self.seeds
         ]
 
     @property

@@ -17,7 +17,17 @@ from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 from studies.worst.cells import CENTRES, Plan, StudyBank
 from studies.worst.training_banks import TrainedCell
 
-__all__ = ["Columns", "MeasuredCell", "Sizes", "Took", "checked", "measured", "proved_columns", "sizes_of", "try_points"]
+__all__ = [
+    "Columns",
+    "MeasuredCell",
+    "Sizes",
+    "Took",
+    "checked",
+    "measured",
+    "proved_columns",
+    "sizes_of",
+    "try_points",
+]
 
 Columns = dict[str, list]
 Sizes = dict[str, str | int | float]
@@ -178,10 +188,12 @@ def try_points(
     starts = worst_leaves(proofs, leaves, net)
     met, shape = proofs.lower, (len(net), at_once // 4, net.length, net.token_dim)
     for _ in range(max(1, points // at_once)):
-        drawn = torch.rand((len(net), at_once, *shape[2:]), generator=generator, dtype=torch.float64, device=met.device)
-        size = 10.0 ** (-6 * torch.rand((*shape[:2], 1, 1), generator=generator, dtype=torch.float64, device=met.device))
+        drawn, size = (
+            torch.rand(sizes, generator=generator, dtype=torch.float64, device=met.device)
+            for sizes in ((len(net), at_once, *shape[2:]), (*shape[:2], 1, 1))
+        )
         everywhere, near, inside = drawn.split((2 * shape[1], shape[1], shape[1]), 1)
-        near = (proofs.worst[:, None] + size * (2 * near - 1)).clamp(0, 1)
+        near = (proofs.worst[:, None] + 10.0 ** (-6 * size) * (2 * near - 1)).clamp(0, 1)
         at = torch.randint(starts.shape[2], shape[:2], generator=generator, device=met.device)
         lo, hi = (s.gather(1, at[:, :, None, None].expand(shape)) for s in starts)
         tried = torch.cat([everywhere, near, lo + (hi - lo) * inside], 1)

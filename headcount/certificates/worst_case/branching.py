@@ -50,9 +50,9 @@ class Boxes:
         side = flat.argmax(1, keepdim=True)
         cut = (lo.gather(1, side) + hi.gather(1, side)) / 2
         left, right = hi.scatter(1, side, cut), lo.scatter(1, side, cut)
-        ends = (torch.cat(both).view(-1, *self.lo.shape[1:]) for both in ([lo, right], [left, hi]))
+        first, last = (torch.cat(both).view(-1, *self.lo.shape[1:]) for both in ([lo, right], [left, hi]))
         rest = flat.scatter(1, side, flat.gather(1, side) / 2).view_as(guilt)
-        return Boxes(self.member.repeat(2), *ends, self.upper.repeat(2)), torch.cat([rest, rest])
+        return Boxes(self.member.repeat(2), first, last, self.upper.repeat(2)), torch.cat([rest, rest])
 
 
 def sorted_hull(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,6 +185,11 @@ class Search:
         """The proved bound of every member."""
         return torch.maximum(self.done, self.left)
 
+    @property
+    def allowed(self) -> Float[Tensor, " models"]:
+        """What a box may be bounded by: `ratio` times the largest error met, less what rounding can have added."""
+        return self.ratio * (self.lower - self.net.slack).clamp_min(0)
+
     def _taken(self) -> Boxes:
         parts: list[Boxes] = []
         count = 0
@@ -202,7 +207,7 @@ class Search:
         self._meet(boxes, bounds.middle[0])
         upper = torch.minimum(bounds.upper[0], boxes.upper)
         boxes = Boxes(boxes.member, boxes.lo, boxes.hi, upper)
-        high = upper > self.ratio * self.lower[boxes.member]
+        high = upper > self.allowed[boxes.member]
         done = boxes[~high]
         self.done.scatter_reduce_(0, done.member, done.upper, "amax")
         if self.leaves.most:
@@ -212,7 +217,7 @@ class Search:
             self.queue.append(rest)
 
     def _cut(self, boxes: Boxes, guilt: Tensor) -> Boxes:
-        """Halves; quarters where the bound is far too high, eighths where it is farther: what lies between is skipped."""
+        """Halves; quarters where the bound is far too high, eighths where it is farther."""
         done: list[Boxes] = []
         for far in (*FAR, torch.inf):
             boxes, guilt = boxes.halved(guilt)
@@ -220,7 +225,7 @@ class Search:
                 lo, hi = sorted_hull(boxes.lo, boxes.hi)
                 some = (lo <= hi).flatten(1).all(1)
                 boxes, guilt = boxes[some], guilt[some]
-            again = boxes.upper > far * self.ratio * self.lower[boxes.member]
+            again = boxes.upper > far * self.allowed[boxes.member]
             done.append(boxes[~again])
             boxes, guilt = boxes[again], guilt[again]
             if not len(boxes):

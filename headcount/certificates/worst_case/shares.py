@@ -3,7 +3,7 @@
 Where scores are steep, weights pass from one token to another within a sliver of the domain. There slopes say little
 of a small box, and this road more: weights and tokens are taken to move each by itself,
 
-    sum_t p_t v(x_t) - sum_t q_t v(m_t) = sum_t p_t (v(x_t) - v(m_t)) + sum_t (p_t - q_t) v(m_t),      sum p = sum q = 1.
+    sum_t p_t v(x_t) - sum_t q_t v(m_t) = sum_t p_t (v(x_t) - v(m_t)) + sum_t (p_t - q_t) v(m_t),  sum p = sum q = 1.
 """
 
 from __future__ import annotations
