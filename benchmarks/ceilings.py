@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["ceilings", "seconds_of"]
-
 
 def seconds_of(work: Callable[[], object], device: str, repeats: int = 10) -> float:
     """Median seconds of one call, after two to warm up."""

@@ -17,18 +17,7 @@ from benchmarks.problem import Size, of_backend
 from headcount.kernels.backend import eager, reference
 from headcount.kernels.cpp import compiled
 from headcount.kernels.cpp import native_library as building
-
-__all__ = [
-    "CPU_CELLS",
-    "CPU_OURS",
-    "CPU_PEERS",
-    "busy_line",
-    "cpu_contestants",
-    "cpu_decoder_lines",
-    "cpu_lines",
-    "cpu_race",
-    "cpu_table",
-]
+from headcount.report.tabular import table_lines
 
 CPU_OURS = "compiled C++"
 CPU_PLAIN, CPU_PRODUCTS = "plain batched products", "collapsed"  # the names under which races were kept
@@ -157,14 +146,13 @@ def cpu_lines(run: dict[str, Any], busy: dict[str, Any] | None = None) -> list[s
     at = {(row["way"], row["layers"]): row for row in run["cells"]}
     cell = run["cells"][0]
     shape = f"K={cell['models']}, T={cell['length']}, batch {cell['batch']}"
-    lines = [f"| way | one layer, {shape} | two layers, {shape} |", "|---|---|---|"]
-    for way in ways:
-        name = f"**{way}**" if way == CPU_OURS else way
-        found = (at.get((way, layers)) for layers in (1, 2))
-        lines.append(f"| {name} | " + " | ".join(_cell(r) for r in found) + " |")
+    rows = [
+        (f"**{way}**" if way == CPU_OURS else way, *(_cell(at.get((way, layers))) for layers in (1, 2))) for way in ways
+    ]
     figures = [dict(_figures(run, layers)) for layers in (1, 2)]
-    for name in dict.fromkeys(name for found in figures for name in found):
-        lines.append(f"| {name} | " + " | ".join(found.get(name, "") for found in figures) + " |")
+    names = dict.fromkeys(name for found in figures for name in found)
+    rows += [(name, *(found.get(name, "") for found in figures)) for name in names]
+    lines = table_lines(("way", f"one layer, {shape}", f"two layers, {shape}"), rows)
     if "quiet" in run:
         lines += ["", f"The ceiling is that of {run['quiet']['date']}, when the machine was quiet."]
     if "compiler" in run:
@@ -194,16 +182,13 @@ def cpu_decoder_lines(run: dict[str, Any] | None) -> list[str]:
         f"{run['device']}, torch {run['torch']}, {run['date']}, `{run['command']}`; medians of rounds in turn.",
         "",
     ]
-    lines += [
-        "| shape | compiled C++ | batched products | JAX vmap + scan | ratio | losses |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for row in run["rows"]:
-        jax = max(row["jax plain"], row["jax library"])
+        rates = (row["ours compiled"], row["ours full"], max(row["jax plain"], row["jax library"]))
         losses = f"{row['loss compiled']:.4f}, JAX {row['loss jax plain']:.4f}"
-        rates = f"{row['ours compiled']:,.0f} | {row['ours full']:,.0f} | {jax:,.0f}"
-        lines.append(f"| {row['case']} | {rates} | {row['ratio']:.1f} | {losses} |")
-    return [*lines, ""]
+        rows.append((row["case"], *(f"{rate:,.0f}" for rate in rates), f"{row['ratio']:.1f}", losses))
+    head = ("shape", "compiled C++", "batched products", "JAX vmap + scan", "ratio", "losses")
+    return [*lines, *table_lines(head, rows), ""]
 
 
 PATIENCE = """A member that `patience` has stopped takes no more time: its gradient is left out. A model-step costs
@@ -218,10 +203,8 @@ def patience_lines(run: dict[str, Any] | None) -> list[str]:
     heads = list(run["rows"][0]["nmse"])
     lines = ["### Who is stopped", "", PATIENCE, ""]
     lines += [f"{run['device']}, torch {run['torch']}, {run['date']}, `{run['command']}`; median NMSE by heads.", ""]
-    lines += ["| way | answers per second | stopped | " + " | ".join(f"heads {h}" for h in heads) + " |"]
-    lines += ["|---" * (3 + len(heads)) + "|"]
+    rows = []
     for row in run["rows"]:
-        errors = " | ".join(f"{row['nmse'][h]:.1e}" for h in heads)
-        stopped = f"{row['stopped']} of {row['answers']}"
-        lines.append(f"| {row['way']} | {row['answers per second']:.1f} | {stopped} | {errors} |")
-    return [*lines, ""]
+        done = (f"{row['answers per second']:.1f}", f"{row['stopped']} of {row['answers']}")
+        rows.append((row["way"], *done, *(f"{row['nmse'][h]:.1e}" for h in heads)))
+    return [*lines, *table_lines(("way", "answers per second", "stopped", *(f"heads {h}" for h in heads)), rows), ""]

@@ -26,7 +26,6 @@ import numpy as np
 import torch
 
 from benchmarks.ceilings import ceilings
-from benchmarks.infoflow_stored import today
 from headcount.kernels.backend import Backend, complaint, eager, recorded
 from headcount.kernels.cpp import compiled_decoders
 from headcount.kernels.cpp.native_library import native_library
@@ -39,6 +38,7 @@ from headcount.tasks.neighbours import Neighbour
 from headcount.training import Member
 from headcount.training.loop import _Run
 from headcount.training.strings import CHUNK, LetterStrings, string_recipe
+from studies.stored import today
 
 LR, DECAY, WARMUP = 1e-3, 1e-2, 0.05
 

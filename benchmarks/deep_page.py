@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-__all__ = ["again_lines", "deep_lines", "gpu_decoder_lines"]
+from headcount.report.tabular import table_lines
 
 HEAD = """Banks of several layers are programs of warps in CUDA C++ (`headcount/kernels/cuda/`), compiled for
 their shape by PyTorch's own run-time compiler when it is first met and kept in the user's cache. A warp has 16 tokens:
@@ -96,16 +96,17 @@ def gpu_decoder_lines(run: dict[str, Any] | None) -> list[str]:
         f"{run['device']}, model-steps per second, a batch of 64 (`{run['command']}`).",
         "",
     ]
+    rows = []
     titles = ("shape", "our ways", "share of float16 products", "JAX vmap + scan", "ratio", "date")
-    lines += [f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
     for row in run["rows"]:
         ours = sorted(((row[key], name) for key, name in OURS.items() if key in row), reverse=True)
         shown = "; ".join(f"{name} {rate:,}" for rate, name in ours)
         peer = max(row["jax plain"], row["jax library"])
         share = f"{ours[0][0] * row['operations'] / FLOAT16:.0%}"
-        lines.append(f"| {row['case']} | {shown} | {share} | {peer:,} | {ours[0][0] / peer:.1f} | {row['date']} |")
+        rows.append((row["case"], shown, share, f"{peer:,}", f"{ours[0][0] / peer:.1f}", row["date"]))
     return [
         *lines,
+        *table_lines(titles, rows),
         "",
         "Losses after the timed steps agree with JAX's to 4 digits. Wider states (E = 128) fit neither programs nor",
         "kernels, so that batched products are left for them; they are not in the race.",
@@ -122,7 +123,7 @@ def _race(run: dict[str, Any]) -> list[str]:
     about = f"{run['device']}, torch {run['torch']}, {run['date']}. Model-steps per second, a batch of 256:"
     about = f"{run['note']} {about}" if "note" in run else about
     titles = ("shape", "ours", "way", "share of float32, float16 products", "JAX", "ratio", "losses agree")
-    lines = [about, "", f"| {' | '.join(titles)} |", f"|{'---|' * len(titles)}"]
+    rows = []
     for row in run["ratios"]:
         peer, ratio, agree = "", "", ""
         if "peer" in row:
@@ -130,8 +131,8 @@ def _race(run: dict[str, Any]) -> list[str]:
             agree = "to 4 digits" if row["agree"] else f"to {row['loss gap']:.0e}"
         done = row["rate"] * _operations(run, row)
         share = f"{done / FLOAT32:.0%}, {done / FLOAT16:.0%}"
-        lines.append(f"| {_shape(row)} | {row['rate']:,.0f} | {row['ours']} | {share} | {peer} | {ratio} | {agree} |")
-    return [*lines, "", CEILING, ""]
+        rows.append((_shape(row), f"{row['rate']:,.0f}", row["ours"], share, peer, ratio, agree))
+    return [about, "", *table_lines(titles, rows), "", CEILING, ""]
 
 
 def _after(run: dict[str, Any]) -> list[str]:
@@ -153,7 +154,7 @@ def _record(run: dict[str, Any]) -> list[str]:
         f"A recorded run ({made['device']}, {made['date']}): the pair task, {made['members']} members, T=64, E=64,",
         f"width 128, two heads of 16 in a layer, {made['steps']:,} steps of 256 fresh samples drawn on the device,",
         f"with validation and a checkpoint every minute: {made['seconds']:,.0f} seconds, {rate:,.0f} model-steps",
-        "per second (`python -m benchmarks.pair_table --parts draws`; what it found is on the InfoFlow page).",
+        "per second (`python -m studies.infoflow.pair_table --parts draws`; what it found is on the InfoFlow page).",
         "",
     ]
 

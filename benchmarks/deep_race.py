@@ -16,8 +16,6 @@ from headcount.kernels.bank import Bank
 from headcount.kernels.plain import Batch
 from headcount.kernels.tiles import Tile
 
-__all__ = ["DEEP", "DEEP_GROUPS", "WIDE", "cells", "deep_contestants", "ratios", "table", "tiled"]
-
 DEEP = [
     Size(128, 32, layers=2, steps_per_epoch=8),
     Size(48, 64, heads=6, layers=2, width=128, steps_per_epoch=8),

@@ -24,8 +24,6 @@ from headcount.kernels.class_token import ClassToken
 from headcount.kernels.optimiser import AdamW
 from headcount.kernels.plain import Batch
 
-__all__ = ["Launch", "Operation", "Recorder", "Steps", "recorded_step", "recording"]
-
 OPTIONS = ("num_warps", "num_stages", "maxnreg")
 VIEWS = (
     "view", "expand", "transpose", "t.", "slice", "select", "split", "unbind", "permute", "unsqueeze", "squeeze",

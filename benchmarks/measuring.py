@@ -16,8 +16,6 @@ import torch
 
 from benchmarks.problem import Problem, Size, Train
 
-__all__ = ["ALONE", "Contestant", "Run", "growth", "interleaved", "race"]
-
 SHAPE = ("models", "length", "batch", "heads", "layers", "width")
 Contestant = Callable[[Problem], Train]
 ALONE = ("one by one", "one by one, compiled")  # they train one network; its steps per second are the model-steps

@@ -15,8 +15,6 @@ from headcount.kernels.optimiser import schedule
 from headcount.kernels.plain import Batch, collapsed, plain
 from headcount.nets import Transformer
 
-__all__ = ["batched", "one_by_one", "vmapped"]
-
 
 def one_by_one(problem: Problem, compiled: bool = False) -> Train:
     """The first network alone with torch.optim.AdamW; the others would take as long again, each."""

@@ -17,8 +17,6 @@ from torch import Tensor
 from benchmarks.problem import DECAY, LR, STEPS, WARMUP, Problem, Train
 from headcount.kernels.optimiser import BETA1, BETA2, EPS
 
-__all__ = ["scanned"]
-
 
 def _named(row, shapes):
     sizes = [shape.numel() for shape in shapes.values()]

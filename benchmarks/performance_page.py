@@ -1,7 +1,6 @@
 """docs/performance.md and its picture, drawn from docs/data/bank_speed.json, deep_speed.json and fuzz.json.
 
-python -m benchmarks.performance_page                      draw the page again
-python -m benchmarks.performance_page --add RUN.json       take a new run in, then draw: of bank_speed (with --deep or
+python -m benchmarks.performance_page --add RUN.json       take a new run in: of bank_speed (with --deep or
                                                            not) or fuzz
 """
 
@@ -20,6 +19,7 @@ from benchmarks.measuring import ALONE
 from headcount.drawing.axes import Frame, below, beside, decades
 from headcount.drawing.panels import Panel, figure_of, legend
 from headcount.drawing.svg import Figure, Scale, power_of_ten, tag, text
+from headcount.report.tabular import table_lines
 
 DOCS = Path(__file__).parent.parent / "docs"
 DATA, PAGE, PICTURE = DOCS / "data/bank_speed.json", DOCS / "performance.md", DOCS / "images/bank_speed.svg"
@@ -30,7 +30,7 @@ TITLES = {"cuda": "On a GPU", "cpu": "On a CPU"}
 
 HEAD = """# How fast a bank is
 
-Written by `python -m benchmarks.performance_page` from `docs/data/bank_speed.json`; measured by
+Written by `make docs` from `docs/data/bank_speed.json`; measured by
 `python -m benchmarks.bank_speed` (`make bench` runs the CPU part). Every contestant starts from the same parameters
 and visits the same samples in the same order, in one run; the loss each reached after two epochs stands beside its
 speed. One layer, 4 heads of dimension 8, width 32, 4-dimensional tokens and a position, AdamW, float32 (the peers'
@@ -82,21 +82,20 @@ def speeds(run: dict[str, Any], kind: str) -> list[str]:
     cells = list(dict.fromkeys((r["models"], r["length"]) for r in rows))
     at = {(r["way"], r["models"], r["length"]): r for r in rows}
     ways = sorted({r["way"] for r in rows}, key=lambda way: max(r["rate"] for r in rows if r["way"] == way))
-    lines = ["| way | " + " | ".join(f"K={k}, T={t}" for k, t in cells) + " |", "|---" * (1 + len(cells)) + "|"]
+    lines: list[list[str]] = []
     for way in ways:
         found = [at.get((way, *cell)) for cell in cells]
-        name = f"**{way}**" if way == OURS[kind] else way
-        lines.append(f"| {name} | " + " | ".join(_entry(r, way) for r in found) + " |")
+        lines.append([f"**{way}**" if way == OURS[kind] else way, *(_entry(r, way) for r in found)])
     for peer in PEER[kind]:
         pairs = [(at.get((OURS[kind], *cell)), at.get((peer, *cell))) for cell in cells]
         shown = [f"{ours['rate'] / theirs['rate']:.1f}x" if ours and theirs else "" for ours, theirs in pairs]
-        lines.append(f"| ours over {peer} | " + " | ".join(shown) + " |")
+        lines.append([f"ours over {peer}", *shown])
     for ceiling, rate in run["ceilings"].items():
         kind_of = "traffic" if ceiling == "copy" else "operations"
         ours = [at.get((OURS[kind], *cell)) for cell in cells]
         shown = [f"{r['rate'] * r[kind_of] / rate:.1%}" if r else "" for r in ours]
-        lines.append(f"| share of the {ceiling} ceiling, {rate:.3g}/s | " + " | ".join(shown) + " |")
-    return lines
+        lines.append([f"share of the {ceiling} ceiling, {rate:.3g}/s", *shown])
+    return table_lines(["way", *(f"K={k}, T={t}" for k, t in cells)], lines)
 
 
 def _entry(row: dict[str, Any] | None, way: str) -> str:
@@ -137,16 +136,12 @@ def checked(check: dict[str, Any]) -> list[str]:
     about = (
         f"{check['device']}, torch {check['torch']}, Python {check['python']}, {check['date']}, `{check['command']}`"
     )
-    lines = [
-        f"The fused step by itself ({about}), in microseconds:",
-        "",
-        f"| members, length | {' | '.join(parts)} |",
-        "|---" * (1 + len(parts)) + "|",
-    ]
-    for row in timed:
-        each = " | ".join(f"{row['kernels_us'][part]:.0f}" for part in parts)
-        lines.append(f"| K={row['models']}, T={row['length']} | {each} |")
-    return [*lines, "", *_losses(check), ""]
+    rows = (
+        (f"K={row['models']}, T={row['length']}", *(f"{row['kernels_us'][part]:.0f}" for part in parts))
+        for row in timed
+    )
+    lines = [f"The fused step by itself ({about}), in microseconds:", ""]
+    return [*lines, *table_lines(("members, length", *parts), rows), "", *_losses(check), ""]
 
 
 def deeper(run: dict[str, Any]) -> list[str]:
@@ -157,11 +152,8 @@ def deeper(run: dict[str, Any]) -> list[str]:
     at = {(r["way"], *(r[key] for key in DEEP_CELL)): r for r in run["cells"]}
     names = [f"K={k}, T={t}, {h} heads, width {w}" for k, t, h, w in cells]
     lines = [DEEPER.strip(), "", f"{about}. Model-steps per second (median member's loss after two epochs):", ""]
-    lines += ["| way | " + " | ".join(names) + " |", "|---" * (1 + len(cells)) + "|"]
-    for way in ways:
-        shown = [_entry(at.get((way, *cell)), way) for cell in cells]
-        lines.append(f"| {way.removeprefix('two layers, ')} | " + " | ".join(shown) + " |")
-    return [*lines, ""]
+    rows = ((way.removeprefix("two layers, "), *(_entry(at.get((way, *cell)), way) for cell in cells)) for way in ways)
+    return [*lines, *table_lines(("way", *names), rows), ""]
 
 
 def _losses(check: dict[str, Any]) -> list[str]:
@@ -266,9 +258,7 @@ def main() -> None:
     ask.add_argument("--add", type=Path, action="append", default=[])
     for file in ask.parse_args().add:
         add(file)
-    whole = json.loads(DATA.read_text())
-    PICTURE.write_text(picture(whole).standalone())
-    PAGE.write_text(page(whole))
+    print("So: `make docs` draws the page.")
 
 
 if __name__ == "__main__":

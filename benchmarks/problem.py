@@ -18,8 +18,6 @@ from headcount.nets.architecture import ClassTokenShape
 from headcount.tasks import LinearMax
 from headcount.training.shuffling import epoch_order
 
-__all__ = ["Problem", "Size", "Train", "of_backend"]
-
 LR, DECAY, STEPS, WARMUP, TOKEN_DIM, SEEDS = 2e-3, 1e-4, 10_000, 0.05, 4, 16
 Train = tuple[Callable[[], None], Callable[[], Tensor]]  # one epoch; the parameters, (models, parameters)
 

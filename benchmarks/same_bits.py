@@ -119,7 +119,7 @@ NOW: dict[str, str] = {
     "encoders": """
 from functools import partial
 import torch
-from headcount.papers.head_count.encoders import LabelledExamples, MarkedShape, encoder_members
+from studies.head_count.encoders import LabelledExamples, MarkedShape, encoder_members
 from headcount.training import Recipe, train
 class Labelled:
     count = 64

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from headcount.nets.standard import EncoderShape
 
-__all__ = ["TorchEncoder"]
-
 
 class TorchEncoder(nn.Module):
     """The same network of torch's own `nn.TransformerEncoder`, `nn.Linear`, `nn.Embedding` and `nn.LayerNorm`."""

@@ -1,4 +1,4 @@
-"""Every benchmark says what it takes: a command line that cannot be parsed is found here, not on a device."""
+"""Every benchmark and study says what it takes: a command line that cannot be parsed is found here, not on a device."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
 DOORS = sorted(
-    file.stem
-    for file in FOLDER.glob("*.py")
+    ".".join(file.relative_to(ROOT).with_suffix("").parts)
+    for folder in ("benchmarks", "studies")
+    for file in (ROOT / folder).rglob("*.py")
     if "ArgumentParser(" in (words := file.read_text()) and "def main" in words
 )
+
+
+def test_there_are_doors_of_both_kinds():
+    assert sum(door.startswith("studies.") for door in DOORS) > 20 < len(DOORS) - 5
 
 
 @pytest.mark.parametrize("name", DOORS)
@@ -22,6 +27,6 @@ def test_a_benchmark_says_what_it_takes(
 ) -> None:
     monkeypatch.setattr(sys, "argv", [name, "--help"])
     with pytest.raises(SystemExit) as stopped:
-        importlib.import_module(f"benchmarks.{name}").main()
+        importlib.import_module(name).main()
     assert stopped.value.code == 0
     assert "usage:" in capsys.readouterr().out

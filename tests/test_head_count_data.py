@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from headcount.papers.head_count.candidates import CandidateSets, bm25, mine, random_words
-from headcount.papers.head_count.images import Images, OnCanvas, read_cifar
-from headcount.papers.head_count.passages import read_collections, read_msmarco
-from headcount.papers.head_count.text_retrieval import TextSets
+from studies.head_count.candidates import CandidateSets, bm25, mine, random_words
+from studies.head_count.images import Images, OnCanvas, read_cifar
+from studies.head_count.passages import read_collections, read_msmarco
+from studies.head_count.text_retrieval import TextSets
 
 
 def write_batch(path, count, first):

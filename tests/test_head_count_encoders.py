@@ -7,8 +7,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from headcount.kernels.bank import Bank
-from headcount.papers.head_count.encoders import EXPAND, MarkedShape, accuracies, encoder_members, scores
 from headcount.results.journal import Deadline, Journal
+from studies.head_count.encoders import EXPAND, MarkedShape, accuracies, encoder_members, scores
 
 SMALL = MarkedShape(features=3, heads=2, head_dim=4, depth=2, marks=tuple(range(6)), outputs=4)
 

@@ -5,12 +5,21 @@ import math
 import pytest
 
 from headcount.papers.allocation.reproduce import E_128, FOUR_GRAM
-from headcount.papers.head_count.cifar import TABLE_8, TABLE_9
 from headcount.papers.head_count.error_law import fit_error_law, fixed_law
-from headcount.papers.head_count.published import EXPONENTS, TABLE_2, TABLE_3, TABLE_4, TABLE_5
+from headcount.papers.head_count.published import (
+    EXPONENTS,
+    TABLE_2,
+    TABLE_3,
+    TABLE_4,
+    TABLE_5,
+    TABLE_6,
+    TABLE_7,
+    TABLE_8,
+    TABLE_9,
+)
 from headcount.papers.head_count.reversal import reversal, score
-from headcount.papers.head_count.text_retrieval import TABLE_6, TABLE_7, law_of
 from headcount.papers.infoflow.reproduce import PAIR_TABLE, TRIANGLE_TABLE
+from studies.head_count.text_retrieval import law_of
 
 
 def errors_by_row(table, of=lambda v: v):

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from benchmarks.induction_study import longer
 from headcount.papers.induction.experiments import (
     ChainRun,
     full_path,
@@ -24,6 +23,7 @@ from headcount.papers.induction.experiments import (
 )
 from headcount.papers.induction.staged import GROUPS, ChainTables, Learnt, Stage, Staged, descend
 from headcount.tasks.ngrams import ChainSample, NGram
+from studies.induction.study import longer
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -10,13 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.battery import battery, confusion, judged
-from benchmarks.battery_page import UNSEEN, page
-from benchmarks.battery_scatter import scatter
-from benchmarks.battery_solved import FACTOR, FAILED, FLOOR
-from benchmarks.infoflow_page import INFOFLOW
-from benchmarks.pair_page import ENTERED, entered_by_one_matrix
-from benchmarks.routed import routed, trained_from
 from headcount.certificates.excess import gibbs_excess
 from headcount.nets import parameters
 from headcount.numerals import short
@@ -37,6 +30,12 @@ from headcount.papers.infoflow.reproduce import pair_claims, probe_claims
 from headcount.papers.infoflow.trained_cells import Entry, Trained, same_size, train_cells
 from headcount.tasks import LinearMax
 from headcount.training import Recipe
+from studies.infoflow.battery import battery, confusion, judged
+from studies.infoflow.page import INFOFLOW, UNSEEN, page
+from studies.infoflow.pair_page import ENTERED, entered_by_one_matrix
+from studies.infoflow.routed import routed, trained_from
+from studies.infoflow.scatter import scatter
+from studies.infoflow.solved import FACTOR, FAILED, FLOOR
 
 
 def test_the_battery_covers_every_family_cheap_and_costly():
@@ -157,7 +156,7 @@ def test_a_disagreement_is_shown_with_what_was_found_or_that_nobody_looked():
 
 def test_a_page_without_a_battery_says_how_to_get_one():
     text = words(page({}, {}))
-    assert "python -m benchmarks.infoflow_battery" in text and "agree." not in text
+    assert "python -m studies.infoflow.trained_battery" in text and "agree." not in text
 
 
 def test_the_published_tables_show_ratios_to_the_full_shape():
@@ -188,7 +187,7 @@ def test_the_scatter_has_a_dot_for_every_cell_but_references_and_a_ring_for_ever
 
 
 def test_the_page_is_drawn_without_torch():
-    code = "import sys, benchmarks.battery_page as p; p.page({}, {}); sys.exit('torch' in sys.modules)"
+    code = "import sys, studies.infoflow.page as p; p.page({}, {}); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

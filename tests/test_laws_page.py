@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.laws_page import _within, laws, page
 from headcount.fits import Estimate
+from studies.laws.page import _within, laws, page
 
 DATA = Path(__file__).parent.parent / "docs/data"
 ROOMS = ("Head count", "Text error law", "Allocation", "Learning rate", "In-context learning", "Consistency")

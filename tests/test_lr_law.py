@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.lr_planted import KINDS, TROUBLED, Planted, covered
 from headcount.papers.lr_law import PUBLISHED, best_rate, best_rates, extrapolated_law, plan, rate_law
 from headcount.papers.lr_law.paired_slope import paired_width_slope
 from headcount.papers.lr_law.two_roads import width_slope
 from headcount.results import Study
+from studies.laws.lr_planted import KINDS, TROUBLED, Planted, covered
 
 EXACT = Planted(noise=0.0, seeds=2)
 CELL = dataclasses.replace(EXACT, sizes=(2000,), horizons=(700,))

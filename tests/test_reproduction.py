@@ -8,13 +8,13 @@ import pytest
 
 from headcount.cli.door import main
 from headcount.fits.agreement import comparisons
-from headcount.papers.head_count import cifar, text_retrieval
 from headcount.papers.head_count import reproduce as head_count
 from headcount.reproduction.index import REPRODUCTIONS, chosen, named
 from headcount.reproduction.runner import read_records, reproduce
 from headcount.reproduction.side_by_side import entries, html, markdown
 from headcount.results.record import Measured, Record, Reproduction, Setting
 from headcount.training.member import Recipe
+from studies.head_count import cifar, text_retrieval
 
 NAMES = [
     "head-count:table-2",
@@ -141,8 +141,8 @@ def test_a_run_is_called_reduced_by_its_field_and_not_by_its_notes(reduced, size
     ("arguments", "says"),
     [
         (["head-count:table-9"], "did you mean"),
-        (["head-count:cifar", "--quick"], "https://www.cs.toronto.edu"),
-        (["head-count:text", "--quick"], "https://microsoft.github.io/msmarco"),
+        (["head-count:cifar", "--quick"], "`python -m studies.head_count cifar`"),
+        (["head-count:text", "--quick"], "on data of https://microsoft.github.io/msmarco"),
         (["allocation:jacobian", "--quick"], "get WikiText-2"),
         (["allocation:decoders", "--quick"], "tinyshakespeare)"),
         (["allocation:e-128", "--device", "tpu"], "device must be cpu or cuda"),

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from benchmarks.shrink_minilm import picture, rows, table
 from headcount.shrinking.ranking import cranfield, interval, ndcg, trec_dl
+from studies.shrink_minilm import picture, rows, table
 
 
 def test_ndcg_by_hand():

@@ -8,11 +8,12 @@ import pytest
 
 import headcount as hc
 from headcount.cli.options import task_of
+from headcount.papers.born.length_study import letter_task
 from headcount.sizing.equal_shapes import candidates, parameters_from
 from headcount.sizing.evidence import EvidenceRow, EvidenceTable, SeedNoise, evidence_table
 from headcount.sizing.expectation import ELSEWHERE, HABIT, HERE, expected
-from headcount.sizing.forbidden import every_pattern, forbidding, memorised, task_bounds
-from headcount.sizing.model_shape import LayerShape
+from headcount.sizing.forbidden import every_pattern, forbidding, memorised, task_bounds, task_claim
+from headcount.sizing.model_shape import LayerShape, ModelShape
 from headcount.sizing.ranked_shapes import shape
 from headcount.sizing.settling import found_with, is_trial, read_experiment, settle, settling_experiment
 
@@ -235,6 +236,29 @@ def test_a_task_brings_its_own_bounds():
     assert len(answer.bounds) >= 3 and len(forbidding(answer.first.shape, 128)) == 3
 
 
+def test_a_bound_of_one_layer_says_nothing_of_two():
+    task = task_of("LinearMax", 128, retrievals=4, token_dim=4)
+    (bound,) = task_bounds(task, heads=1, head_dim=2, layers=2)
+    assert not bound.holds and bound.failed == ("one layer of attention",)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("heads", [1, 2, 4, 8])
+def test_what_a_shape_is_told_of_a_task_is_the_prediction_of_its_heads(layers, heads):
+    task = task_of("LinearMax", 16, retrievals=3, token_dim=2)
+    sized = ModelShape.uniform(layers, heads=heads, head_dim=8, embed_dim=64, width=32, vocab=16)
+    claim = task_claim(task, sized)
+    predicted = hc.predict(task, hc.Architecture(layers=((heads, 8),) * layers, width=32))
+    assert claim is not None and claim.word == predicted.verdict
+    assert "class-token network" in str(claim) and set(predicted.conditions) <= set(claim.conditions)
+
+
+@pytest.mark.parametrize(("code", "words"), [("L5", "depth = 3"), ("UF", "proved"), ("NB", "no guarantee")])
+def test_a_letter_task_brings_what_is_known_of_it(code, words):
+    answer = shape("10M", context=128, task=letter_task(code))
+    assert any(words in line for line in answer.theory) and task_claim(answer.task, answer.first.shape) is None
+
+
 # ------------------------------------------------------------------------------------- what would settle it
 
 
@@ -244,12 +268,20 @@ def small():
 
 
 def test_the_experiment_promises_what_its_noise_gives(small):
-    one = settling_experiment(small, text="t.txt", flops=1e12, difference=0.5, length=32, vocab=256)
+    one = settling_experiment(small, text="t.txt", flops=1e17, difference=0.5, length=32, vocab=256)
     assert one.low < one.half_width < one.high and len(one.shapes) == 2
     assert {s.parameters for s in one.shapes.values()}.__len__() <= 2
-    finer = settling_experiment(small, text="t.txt", flops=1e12, difference=0.1, length=32, vocab=256)
+    finer = settling_experiment(small, text="t.txt", flops=1e17, difference=0.05, length=32, vocab=256)
     assert len(finer.seeds) > len(one.seeds) and finer.half_width < one.half_width
     assert finer.finds < one.finds and finer.finds == pytest.approx(found_with(finer.noise, len(finer.seeds)))
+
+
+def test_a_small_budget_trains_few_seeds_long_enough_and_says_where_it_cannot(small):
+    sizes = {"text": "t.txt", "difference": 0.01, "length": 32, "vocab": 256}
+    plenty, some, little = (settling_experiment(small, flops=flops, **sizes) for flops in (1e18, 1e16, 1e12))
+    assert len(plenty.seeds) > len(some.seeds) > len(little.seeds) == 4
+    assert "not measured" in little.sentence
+    assert "not measured" not in some.sentence and "not measured" not in plenty.sentence
 
 
 def test_the_measured_noise_of_our_own_grid_is_used_where_it_is_there(small):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import scipy.signal
 
-from benchmarks.ssm_forms import filters
 from headcount.papers.ssm import DiagonalSSM, by_angle, by_modulus
 from headcount.papers.ssm.interchange import from_sos
 from headcount.papers.ssm.rival_forms import form_rows, forms_of, winners
+from studies.ssm_forms import filters
 
 FILTERS = {
     "Butterworth": from_sos(scipy.signal.butter(6, 0.2, output="sos")),

@@ -39,7 +39,7 @@ def test_one_pass_ends_before_overfitting(grid):
 
 def test_the_table_holds_the_grid_as_one_source(grid):
     text = own_rows(grid)
-    assert (ROOT / "headcount/sizing/own_rows.toml").read_text() == text, "run `python -m studies.shape page`"
+    assert (ROOT / "headcount/sizing/own_rows.toml").read_text() == text, "run `make docs`"
     entered = parsed([text])
     assert len(entered.rows) == len(CHANGES) and {row.source for row in entered.rows} == {"headcount"}
     assert {row.id for row in entered.rows} <= {row.id for row in evidence_table().rows}

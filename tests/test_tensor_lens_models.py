@@ -19,9 +19,9 @@ from headcount.tasks import PairMax
 from headcount.training import Member, Recipe
 
 transformers = pytest.importorskip("transformers")
-families = pytest.importorskip("benchmarks.lens_families")
-smollm2 = pytest.importorskip("benchmarks.lens_smollm2")
-masking_table = pytest.importorskip("benchmarks.lens_masking")
+families = pytest.importorskip("studies.lens.families")
+smollm2 = pytest.importorskip("studies.lens.smollm2")
+masking_table = pytest.importorskip("studies.lens.masking")
 DOCS = Path(__file__).parent.parent / "docs"
 
 IDS = torch.tensor([5, 17, 5, 42, 8])

@@ -52,6 +52,14 @@ def spelt_rms(x):
     return x * (x * x).mean(-1, keepdim=True).add(1e-6).pow(-0.5)
 
 
+def recurrent(kind, **sizes):
+    """The outputs of a recurrent layer of torch, added over its directions."""
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        layer = kind(4, 4, batch_first=True, dtype=torch.float64, **sizes).eval().requires_grad_(False)
+    return lambda x: layer(x)[0].unflatten(-1, (-1, 4)).sum(-2)
+
+
 GOOD = {
     "leaky relu": F.leaky_relu,
     "where": spelt_leaky,
@@ -72,6 +80,10 @@ GOOD = {
     "in place method": lambda x: x.clone().relu_().mul_(2.0),
     "soft cap": lambda x: 3.0 * torch.tanh(x / 3.0),
     "layer norm": lambda x: F.layer_norm(x, (4,)),
+    "silu spelt out": lambda x: x * (1 / (1 + torch.exp(-x))),
+    "lstm": recurrent(nn.LSTM),
+    "gru in two layers, both ways": recurrent(nn.GRU, num_layers=2, bidirectional=True),
+    "rnn without biases": recurrent(nn.RNN, bias=False, nonlinearity="relu"),
     "fused attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
 }
 
@@ -104,6 +116,7 @@ BAD = {
     "a scan": (lambda x: torch.cumprod(x, 1), "cumprod"),
     "a number read by Python": (lambda x: x * x.detach().sum().item(), r"item\(\) hands a number"),
     "a quantiser": (lambda x: torch.sign(x) * 0.5, "a sign is added"),
+    "a sigmoid spelt out, alone": (lambda x: 1 / (1 + torch.exp(-x)), "rdiv is added"),
     "softmax as an activation": (lambda x: torch.softmax(x, -1), "softmax is added"),
 }
 

@@ -12,7 +12,6 @@ from headcount.kernels.bank import Bank
 from headcount.kernels.next_letter import NextLetter, StringBatch, answer_loss, logits
 from headcount.kernels.optimiser import schedule
 from headcount.nets.causal import CausalTransformer, DecoderShape
-from headcount.papers.head_count.encoders import LabelledBatch, Labelling, MarkedShape, accuracies, encoder_members
 from headcount.papers.icl.contexts import InContext
 from headcount.papers.icl.experiments import ReaderCell, ReaderRecipe, train_readers
 from headcount.papers.icl.readers import Answering, ContextBatch, ReaderShape
@@ -25,6 +24,7 @@ from headcount.training.kept_networks import network_of
 from headcount.training.shuffling import seed_of
 from headcount.training.strings import CHUNK, string_recipe
 from headcount.training.sweeps import run
+from studies.head_count.encoders import LabelledBatch, Labelling, MarkedShape, accuracies, encoder_members
 
 SHAPE = DecoderShape(((2, 4), (2, 4)), embed_dim=8, width=16, vocab=8, context=24)
 SHORT = string_recipe(steps=48, batch=8, evaluations=3, samples=16, dtype="float64")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,39 +17,45 @@ if TYPE_CHECKING:
     from headcount.certificates import Built
 
 
-def build(
-    task: TaskName = "Wells",
-    retrievals: Retrievals = None,
-    token_dim: TokenDim = None,
-    length: TaskLength = None,
-    seed: TaskSeed = None,
-    fields: With = None,
-    eps: Annotated[float, typer.Option(help="The error asked for.")] = 1e-3,
-    radius: Radius = None,
-    windows: Annotated[bool, typer.Option("--windows", help="Wells search halves of the positions.")] = False,
-    one_head: Annotated[bool, typer.Option("--one-head", help="One wide head that memorises.")] = False,
-    check: Annotated[bool, typer.Option(help="Try to break the certificate.")] = True,
-    certify: Annotated[bool, typer.Option("--certify", help="Recheck it in ball arithmetic.")] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Also write net.onnx into --out.")] = False,
-    out: Out = None,
-) -> Printout:
+@dataclass(frozen=True)
+class BuildOptions:
+    """What `headcount build` takes."""
+
+    task: TaskName = "Wells"
+    retrievals: Retrievals = None
+    token_dim: TokenDim = None
+    length: TaskLength = None
+    seed: TaskSeed = None
+    fields: With = None
+    eps: Annotated[float, typer.Option(help="The error asked for.")] = 1e-3
+    radius: Radius = None
+    windows: Annotated[bool, typer.Option("--windows", help="Wells search halves of the positions.")] = False
+    one_head: Annotated[bool, typer.Option("--one-head", help="One wide head that memorises.")] = False
+    check: Annotated[bool, typer.Option(help="Try to break the certificate.")] = True
+    certify: Annotated[bool, typer.Option("--certify", help="Recheck it in ball arithmetic.")] = False
+    onnx: Annotated[bool, typer.Option("--onnx", help="Also write net.onnx into --out.")] = False
+    out: Out = None
+
+
+def build(options: BuildOptions) -> Printout:
     """Build a network with a proved error, and try to break it."""
     from headcount.papers.head_count import memorise
     from headcount.papers.infoflow import build as construct
 
-    if onnx and out is None:
+    if options.onnx and options.out is None:
         raise ValueError("--onnx writes a file: say where with --out DIR")
-    sizes = {"retrievals": retrievals, "token_dim": token_dim, "seed": seed, "windows": windows or None}
-    target = task_of(task, length, fields, **sizes)
-    built = construct(target, eps, radius=radius, by=memorise if one_head else None)
-    attacked = built.check() if check else None
+    sizes = {name: getattr(options, name) for name in ("retrievals", "token_dim", "seed")}
+    sizes |= {"windows": options.windows or None}
+    target = task_of(options.task, options.length, options.fields, **sizes)
+    built = construct(target, options.eps, radius=options.radius, by=memorise if options.one_head else None)
+    attacked = built.check() if options.check else None
     claim = built.certificate.claim(_size(built), attacked)
     facts: dict[str, Any] = {
         "certificate": built.certificate.to_json(), "network": _sizes(built), "claim": claim.to_json(),
         **({} if attacked is None else {"check": attacked.to_json()}),
-        **({} if not certify else {"rechecked": _rechecked(built, one_head)}),
+        **({} if not options.certify else {"rechecked": _rechecked(built, options.one_head)}),
     }  # fmt: skip
-    files = [] if out is None else _written(built, out, facts, onnx)
+    files = [] if options.out is None else _written(built, options.out, facts, options.onnx)
     return Printout(facts, _told(built, facts), claim, files)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,21 +33,26 @@ LEAVES = 50_000  # as many as are kept for a recheck
 NETWORK = ("length", "heads", "seed", "nmse", "worst_lower", "worst_upper")
 
 
-def certify(
-    subject: Subject,
-    task: OfFile = "",
-    length: TaskLength = None,
-    fields: With = None,
-    ratio: Ratio = 1.5,
-    seconds: Annotated[float, typer.Option(help="The most to spend on the proof.")] = 60.0,
-    box: Bounds = "",
-    above: Above = None,
-    balls: Annotated[bool, typer.Option("--balls", help="Recheck every leaf of the proof in ball arithmetic.")] = False,
-    vnnlib: Annotated[bool, typer.Option("--vnnlib", help="Also write ONNX and VNN-LIB problems into --out.")] = False,
-    device: Device = "cpu",
-    spec: SpecName = None,
-    out: Out = None,
-) -> Printout:
+@dataclass(frozen=True)
+class CertifyOptions:
+    """What `headcount certify` takes."""
+
+    subject: Subject
+    task: OfFile = ""
+    length: TaskLength = None
+    fields: With = None
+    ratio: Ratio = 1.5
+    seconds: Annotated[float, typer.Option(help="The most to spend on the proof.")] = 60.0
+    box: Bounds = ""
+    above: Above = None
+    balls: Annotated[bool, typer.Option("--balls", help="Recheck every leaf of the proof in ball arithmetic.")] = False
+    vnnlib: Annotated[bool, typer.Option("--vnnlib", help="Also write ONNX and VNN-LIB problems into --out.")] = False
+    device: Device = "cpu"
+    spec: SpecName = None
+    out: Out = None
+
+
+def certify(options: CertifyOptions) -> Printout:
     """Prove the worst error of trained networks over a domain.
 
     A RUN: every network kept, and the page of the best one; rows with worst_lower and worst_upper are written as a
@@ -55,19 +61,20 @@ def certify(
     from headcount.certificates import certify as prove
     from headcount.certificates.worst_case.branching import SearchLimits
 
-    if vnnlib and out is None:
+    if options.vnnlib and options.out is None:
         raise ValueError("--vnnlib writes files: say where with --out DIR")
-    ends = _ends(box)
-    search = {"ratio": ratio, "budget": SearchLimits(seconds=seconds), "device": device, "on_progress": _progress()}
-    if subject.is_dir():
-        study, net, target = _of_run(subject, spec, ends, search)
+    ends = _ends(options.box)
+    limits = SearchLimits(seconds=options.seconds)
+    search = {"ratio": options.ratio, "budget": limits, "device": options.device, "on_progress": _progress()}
+    if options.subject.is_dir():
+        study, net, target = _of_run(options.subject, options.spec, ends, search)
     else:
-        study, net, target = None, *_of_file(subject, task, length, fields)
-    worst = prove(net, target, domain=_domain(target, ends), leaves=LEAVES if balls else 0, **search)
+        study, net, target = None, *_of_file(options.subject, options.task, options.length, options.fields)
+    worst = prove(net, target, domain=_domain(target, ends), leaves=LEAVES if options.balls else 0, **search)
     record = worst.record(target, net)
-    facts, told = _looked(worst, net, target, balls=balls, above=above)
-    files = [] if out is None else _files(out, study, record, f"headcount certify {subject}")
-    files += [] if out is None or not vnnlib else _problems(out, net, target, worst)
+    facts, told = _looked(worst, net, target, balls=options.balls, above=options.above)
+    files = [] if options.out is None else _files(options.out, study, record, f"headcount certify {options.subject}")
+    files += [] if options.out is None or not options.vnnlib else _problems(options.out, net, target, worst)
     networks = [] if study is None else [{name: row.get(name) for name in NETWORK} for row in study]
     facts = ({"networks": networks} if networks else {}) | record.to_json() | facts
     return Printout(facts, [*_networks(networks), *_told(record), *told], record.sentence, files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,40 +17,47 @@ if TYPE_CHECKING:
     from headcount.tasks import Task
 
 
-def collide(
-    task: TaskName = "Wells",
-    retrievals: Retrievals = None,
-    token_dim: TokenDim = None,
-    length: TaskLength = None,
-    seed: TaskSeed = None,
-    heads: Annotated[int, typer.Option(help="Heads of the random attention.")] = 1,
-    head_dim: Annotated[int, typer.Option(help="Dimension of each head (n).")] = 2,
-    net: Annotated[Path | None, typer.Option(help="A file of `headcount build` instead.", show_default=False)] = None,
-    net_seed: Annotated[int, typer.Option(help="Seed of the random attention.")] = 0,
-    free: Annotated[int, typer.Option(help="Free positions; above 12 by meeting in the middle.")] = 12,
-    levels: Annotated[int, typer.Option(help="Tokens to choose from at a free position.")] = 3,
+@dataclass(frozen=True)
+class CollideOptions:
+    """What `headcount collide` takes."""
+
+    task: TaskName = "Wells"
+    retrievals: Retrievals = None
+    token_dim: TokenDim = None
+    length: TaskLength = None
+    seed: TaskSeed = None
+    heads: Annotated[int, typer.Option(help="Heads of the random attention.")] = 1
+    head_dim: Annotated[int, typer.Option(help="Dimension of each head (n).")] = 2
+    net: Annotated[Path | None, typer.Option(help="A file of `headcount build` instead.", show_default=False)] = None
+    net_seed: Annotated[int, typer.Option(help="Seed of the random attention.")] = 0
+    free: Annotated[int, typer.Option(help="Free positions; above 12 by meeting in the middle.")] = 12
+    levels: Annotated[int, typer.Option(help="Tokens to choose from at a free position.")] = 3
     eps: Annotated[
         float | None, typer.Option(help="Error asked of the read-out.", show_default="gap/4, or the file's promise")
-    ] = None,
-    radius: Radius = None,
-    out: Out = None,
-) -> Printout:
+    ] = None
+    radius: Radius = None
+    out: Out = None
+
+
+def collide(options: CollideOptions) -> Printout:
     """Find two sequences that too few heads confuse.
 
     And say what it costs to tell them apart.
     """
     from headcount.papers.head_count import collide as search
 
-    if net is not None:
-        target, module, promised, own_radius = _built(net)
-        eps, radius = promised if eps is None else eps, own_radius if radius is None else radius
+    if options.net is not None:
+        target, module, promised, own_radius = _built(options.net)
+        eps = promised if options.eps is None else options.eps
+        radius = own_radius if options.radius is None else options.radius
     else:
-        few = 2 if retrievals is None and task in LONG else retrievals
-        target = task_of(task, length, retrievals=few, token_dim=token_dim, seed=seed)
-        module = _random(heads, head_dim, target, net_seed)
-    collision = search(target, module, free=free, levels=levels, radius=radius)
+        eps, radius = options.eps, options.radius
+        few = 2 if options.retrievals is None and options.task in LONG else options.retrievals
+        target = task_of(options.task, options.length, retrievals=few, token_dim=options.token_dim, seed=options.seed)
+        module = _random(options.heads, options.head_dim, target, options.net_seed)
+    collision = search(target, module, free=options.free, levels=options.levels, radius=radius)
     eps = collision.target_gap / 4 if eps is None else eps
-    files = [] if out is None else [_drawn(collision, target, radius, out)]
+    files = [] if options.out is None else [_drawn(collision, target, radius, options.out)]
     facts = {**collision.as_row(eps), "first": collision.first.tolist(), "second": collision.second.tolist()}
     return Printout(facts, _told(collision, eps), collision.claim(eps), files)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -18,34 +19,42 @@ BUDGET = ("keep", "perplexity x", "low", "high", "file MB", "cache bytes/token",
 METHOD = ("part", "keep", "length", "method", "perplexity x", "interval", "cache")
 
 
-def compress(
-    model: Model,
-    keep: Annotated[float | None, typer.Option(help="Share of the attention to keep.", show_default=False)] = None,
-    loss: Annotated[str, typer.Option(help="Keep as little as loses at most this, as in 3% (1%).")] = "",
-    text: Text = None,
+@dataclass(frozen=True)
+class CompressOptions:
+    """What `headcount compress` takes."""
+
+    model: Model
+    keep: Annotated[float | None, typer.Option(help="Share of the attention to keep.", show_default=False)] = None
+    loss: Annotated[str, typer.Option(help="Keep as little as loses at most this, as in 3% (1%).")] = ""
+    text: Text = None
     test: Annotated[
         Path | None,
         typer.Option(help="A text to judge a language model on (the last fifth of --text).", show_default=False),
-    ] = None,
-    length: Annotated[int, typer.Option(help="Tokens at which a language model will be used.")] = 512,
-    tokens: Annotated[str, typer.Option(help="Tokens to calibrate and to judge a language model on.")] = "8192,4096",
-    parts: Annotated[str, typer.Option(help="query-key, value-output, or both.")] = "both",
+    ] = None
+    length: Annotated[int, typer.Option(help="Tokens at which a language model will be used.")] = 512
+    tokens: Annotated[str, typer.Option(help="Tokens to calibrate and to judge a language model on.")] = "8192,4096"
+    parts: Annotated[str, typer.Option(help="query-key, value-output, or both.")] = "both"
     rank: Annotated[
         list[Path] | None, typer.Option(help="A set of judged queries to rank with an encoder.", show_default=False)
-    ] = None,
-    cast: Annotated[str, typer.Option(help="What the written weights are cast to: bf16, fp16, none.")] = "bf16",
-    curve: Annotated[bool, typer.Option("--curve", help="Quality, bytes and time against what is kept.")] = False,
-    bench: Annotated[bool, typer.Option("--bench", help="All methods in one run, beside ours.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="With --bench: one length, few tokens.")] = False,
-    measure: Annotated[str, typer.Option(help="For encoders: plan by outputs, inputs or weights.")] = "outputs",
-    rule: Annotated[str, typer.Option(help="For encoders: allocated or uniform ranks.")] = "allocated",
-    passages: Annotated[int, typer.Option(help="For encoders: pieces of the text to calibrate on.")] = 128,
-    grouping: Annotated[bool, typer.Option("--grouping", help="For encoders: pairs of heads may share a key.")] = False,
-    distil: Annotated[float, typer.Option(help="For encoders: minutes of self-distillation afterwards.")] = 0.0,
-    out: Out = None,
-    padded: Annotated[bool, typer.Option("--padded", help="Also a checkpoint that stock transformers loads.")] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Also an ONNX program.")] = False,
-) -> Printout:
+    ] = None
+    cast: Annotated[str, typer.Option(help="What the written weights are cast to: bf16, fp16, none.")] = "bf16"
+    curve: Annotated[bool, typer.Option("--curve", help="Quality, bytes and time against what is kept.")] = False
+    bench: Annotated[bool, typer.Option("--bench", help="All methods in one run, beside ours.")] = False
+    quick: Annotated[bool, typer.Option("--quick", help="With --bench: one length, few tokens.")] = False
+    measure: Annotated[str, typer.Option(help="For encoders: plan by outputs, inputs or weights.")] = "outputs"
+    rule: Annotated[str, typer.Option(help="For encoders: allocated or uniform ranks.")] = "allocated"
+    passages: Annotated[int, typer.Option(help="For encoders: pieces of the text to calibrate on.")] = 128
+    grouping: Annotated[bool, typer.Option("--grouping", help="For encoders: pairs of heads may share a key.")] = False
+    distil: Annotated[float, typer.Option(help="For encoders: minutes of self-distillation afterwards.")] = 0.0
+    out: Out = None
+    padded: Annotated[bool, typer.Option("--padded", help="Also a checkpoint that stock transformers loads.")] = False
+    onnx: Annotated[bool, typer.Option("--onnx", help="Also an ONNX program.")] = False
+
+
+ALIKE = ("text", "test", "length", "measure", "rule", "grouping", "cast", "out", "padded", "onnx")
+
+
+def compress(options: CompressOptions) -> Printout:
     """Make a trained model smaller, under one budget or one loss.
 
     A language model is judged by its perplexity, an encoder by its embeddings (and its ranking with --rank); the first
@@ -53,23 +62,31 @@ def compress(
     """
     from headcount.nets.pretrained.model_places import folder_of
 
-    if text is None and (measure != "weights" or distil > 0 or curve or bench):
+    if options.text is None and (options.measure != "weights" or options.distil > 0 or options.curve or options.bench):
         raise ValueError("what attention is worth is measured on a text: give --text FILE")
-    if (padded or onnx) and out is None:
+    if (options.padded or options.onnx) and options.out is None:
         raise ValueError("--padded and --onnx write files: give --out DIR")
-    most, counts = _share(loss), _two(tokens)
-    folder_of(model)  # what cannot be found is said before anything large is loaded
-    kinds = ("query-key", "value-output") if parts == "both" else (parts,)
+    most, counts = _share(options.loss), _two(options.tokens)
+    folder_of(options.model)  # what cannot be found is said before anything large is loaded
+    kinds = ("query-key", "value-output") if options.parts == "both" else (options.parts,)
     with status_line() as tell:
-        if text is not None and (bench or curve):
-            judged = JudgedText(model, text, test, length, counts)
-            return _benched(judged, out, tell, quick=quick) if bench else _curve(judged, kinds, cast, out, tell)
+        if options.text is not None and (options.bench or options.curve):
+            judged = JudgedText(options.model, options.text, options.test, options.length, counts)
+            return _benched(judged, options, tell) if options.bench else _curve(judged, kinds, options, tell)
         from headcount.shrinking import compress as shrink
 
-        windows = {"length": length, "windows": _windows(length, counts), "parts": kinds, "on_progress": tell}
-        encoder = {"measure": measure, "rule": rule, "pieces": passages, "grouping": grouping, "distil_minutes": distil}
-        files = {"cast": cast, "rankings": rank or (), "out": out, "padded": padded, "onnx": onnx}
-        made = shrink(model, keep, loss=most, text=text, test=test, **windows, **encoder, **files)
+        made = shrink(
+            options.model,
+            options.keep,
+            loss=most,
+            windows=_windows(options.length, counts),
+            parts=kinds,
+            on_progress=tell,
+            pieces=options.passages,
+            distil_minutes=options.distil,
+            rankings=options.rank or (),
+            **{name: getattr(options, name) for name in ALIKE},
+        )
     return Printout(made.as_row(), _told(made), made.sentence, made.written)
 
 
@@ -83,7 +100,7 @@ class JudgedText(NamedTuple):
     tokens: tuple[int, int]
 
 
-def _curve(judged: JudgedText, kinds: tuple[str, ...], cast: str, out: Path | None, tell: Any) -> Printout:
+def _curve(judged: JudgedText, kinds: tuple[str, ...], options: CompressOptions, tell: Any) -> Printout:
     """Every budget from one calibration."""
     from headcount.nets.pretrained.folders import tokenizer_of
     from headcount.shrinking import calibrated, split_text
@@ -91,12 +108,12 @@ def _curve(judged: JudgedText, kinds: tuple[str, ...], cast: str, out: Path | No
 
     model, text, test, length, tokens = judged
     split = split_text(text, tokenizer_of(model), length, _windows(length, tokens), test)
-    found = keep_curve(calibrated(model, split, parts=kinds, say=tell), cast, tell)
+    found = keep_curve(calibrated(model, split, parts=kinds, say=tell), options.cast, tell)
     told = [f"{found.model}: from one calibration on {found.tokens:,} tokens", Listing(found.rows, BUDGET)]
-    return Printout(found.to_json(), told, found.sentence, [] if out is None else found.files(out))
+    return Printout(found.to_json(), told, found.sentence, [] if options.out is None else found.files(options.out))
 
 
-def _benched(judged: JudgedText, out: Path | None, tell: Callable[[str], None], *, quick: bool) -> Printout:
+def _benched(judged: JudgedText, options: CompressOptions, tell: Callable[[str], None]) -> Printout:
     """All methods on the same windows."""
     from headcount.nets.pretrained.folders import tokenizer_of
     from headcount.shrinking import benched, calibrated
@@ -104,8 +121,8 @@ def _benched(judged: JudgedText, out: Path | None, tell: Callable[[str], None], 
     from headcount.shrinking.loss_bench import bench_splits
 
     model, text, test, length, tokens = judged
-    splits = bench_splits(text, tokenizer_of(model), length, tokens, test, quick=quick)
-    path = None if out is None else out / "bench.json"
+    splits = bench_splits(text, tokenizer_of(model), length, tokens, test, quick=options.quick)
+    path = None if options.out is None else options.out / "bench.json"
     found = benched(lambda split: calibrated(model, split, keep=0.75, say=tell), splits, out=path, say=tell)
     rivals = f"{found['setup']['model']}: rivals are their scores in our pipeline, not their pipelines"
     told = [rivals, Listing(bench_lines(found["rows"]), METHOD)]

@@ -28,8 +28,6 @@ from headcount.cli.surface import build_app
 from headcount.refusals import RefusalError, missing_package
 from headcount.visible import visible
 
-__all__ = ["Interrupted", "app", "main"]
-
 REFUSED, UNFORESEEN, INTERRUPTED = 2, 1, 130  # exit codes
 
 app = build_app("How many heads, how wide, how deep? Size a sequence model by theory, check it by experiment.")

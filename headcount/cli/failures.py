@@ -26,17 +26,6 @@ from headcount.numerals import spoken_bytes
 from headcount.refusals import RefusalError
 from headcount.visible import visible
 
-__all__ = [
-    "Interruption",
-    "clipped",
-    "ENDINGS",
-    "foreseen",
-    "interruptible",
-    "is_importing",
-    "one_line_warnings",
-    "sentence_of",
-]
-
 PACKAGE = Path(__file__).parents[1]
 LONGEST = 500  # characters of a sentence
 MOMENT = 0.01  # seconds until an interruption comes again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,39 +26,45 @@ Law = Annotated[
 LearningRate = Annotated[
     bool, typer.Option("--learning-rate", help="Fit the best learning rate in parameters and steps.")
 ]
-Norm = Annotated[str, typer.Option(help="Which error: nmse, or worst (proved, by `headcount certify RUN`).")]
+Norm = Annotated[str, typer.Option(help="Which error: nmse, or worst (as `headcount certify RUN` bounds it).")]
 To = Annotated[
     Path | None,
     typer.Option("--out", help="With --learning-rate, write the page into this folder.", show_default=False),
 ]
 
 
-def fit(
-    run: Run,
-    law: Law = None,
-    learning_rate: LearningRate = False,
-    predicted: Predicted = None,
-    confidence: Confidence = 0.95,
-    norm: Norm = "nmse",
-    out: To = None,
-    spec: SpecName = None,
-) -> Printout:
+@dataclass(frozen=True)
+class FitOptions:
+    """What `headcount fit` takes."""
+
+    run: Run
+    law: Law = None
+    learning_rate: LearningRate = False
+    predicted: Predicted = None
+    confidence: Confidence = 0.95
+    norm: Norm = "nmse"
+    out: To = None
+    spec: SpecName = None
+
+
+def fit(options: FitOptions) -> Printout:
     """Say how many heads are enough, or fit a law of scale.
 
     With intervals; --law fits a power law, --learning-rate the law of the best rate, also from a CSV of your own with
     the columns parameters, steps, lr and loss.
     """
-    if learning_rate:
-        _refuse_beside(law, predicted)
-        return _learning_rate(_losses(run, spec, norm), confidence, out, f"headcount fit {run} --learning-rate")
-    if run.suffix == ".csv":
-        raise ValueError(f"{run.name} is a table of losses: it is read with --learning-rate")
-    if out is not None:
+    if options.learning_rate:
+        _refuse_beside(options.law, options.predicted)
+        losses = _losses(options.run, options.spec, options.norm)
+        return _learning_rate(losses, options.confidence, options.out, f"headcount fit {options.run} --learning-rate")
+    if options.run.suffix == ".csv":
+        raise ValueError(f"{options.run.name} is a table of losses: it is read with --learning-rate")
+    if options.out is not None:
         raise ValueError("--out writes the page of --learning-rate; for the page of a study see `headcount report`")
-    study = _in_norm(opened(run, spec), norm)
-    if law is None:
-        return _knees_printed(_knees(study, predicted, confidence))
-    return _laws_printed(_laws(study, law, predicted, confidence))
+    study = _in_norm(opened(options.run, options.spec), options.norm)
+    if options.law is None:
+        return _knees_printed(_knees(study, options.predicted, options.confidence))
+    return _laws_printed(_laws(study, options.law, options.predicted, options.confidence))
 
 
 def _losses(run: Path, spec: str | None, norm: str) -> Study:
@@ -75,8 +82,6 @@ def _losses(run: Path, spec: str | None, norm: str) -> Study:
 
 def _in_norm(study: Study, norm: str) -> Study:
     """The study with the error that is asked for in the place of the NMSE."""
-    from dataclasses import replace
-
     from headcount.refusals import nearest
 
     if norm not in ("nmse", "worst"):
@@ -182,9 +187,22 @@ def _laws_printed(found: list[dict[str, Any]]) -> Printout:
     verdict = ("verdict",) if found[0]["predicted"] is not None else ()
     one, column = found[0], found[0]["column"]
     note = f"\nNMSE = floor + scale * {column}^-exponent; gap in decades; {one['confidence']:.0%} intervals."
-    law = f"NMSE falls like {column}^-{one['exponent']:.3g} [{one['exponent_low']:.3g}, {one['exponent_high']:.3g}]"
+    law = _law(column, one["exponent"], one["exponent_low"], one["exponent_high"])
     so = law if len(found) == 1 else f"{law} for {one['design']}, the first of {len(found)} designs"
     return Printout(found, [Listing(rows, ("design", "exponent", "interval", "floor", "gap", *verdict)), note], so)
+
+
+def _law(column: str, exponent: float, low: float, high: float) -> str:
+    """Whether the error falls or rises with a size, as far as the interval of the exponent tells.
+
+    >>> _law("width", 0.5, 0.4, 0.6), _law("length", -0.2, -0.3, -0.1)
+    ('NMSE falls like width^-0.5 [0.4, 0.6]', 'NMSE rises like length^0.2 [0.1, 0.3]')
+    """
+    if low > 0:
+        return f"NMSE falls like {column}^-{exponent:.3g} [{low:.3g}, {high:.3g}]"
+    if high < 0:
+        return f"NMSE rises like {column}^{-exponent:.3g} [{-high:.3g}, {-low:.3g}]"
+    return f"whether NMSE falls or rises with {column} is open: {column}^-e, e = {exponent:.3g} [{low:.3g}, {high:.3g}]"
 
 
 def _capital(words: str) -> str:

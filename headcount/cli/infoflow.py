@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,17 +28,22 @@ BASES = {
 }
 
 
-def predict(
-    task: TaskOrFile,
-    layers: Layers,
-    length: Length = 64,
-    fields: With = None,
-    positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
-    embed_dim: Annotated[int, typer.Option(help="Width of a state (0: the widest layer).")] = 0,
-    class_token: Annotated[str, typer.Option(help="Where it attends: in every layer, or in the last.")] = "every",
-    embedding: Embedding = "feed-forward",
-    out: Out = None,
-) -> Printout:
+@dataclass(frozen=True)
+class PredictOptions:
+    """What `headcount predict` takes."""
+
+    task: TaskOrFile
+    layers: Layers
+    length: Length = 64
+    fields: With = None
+    positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0
+    embed_dim: Annotated[int, typer.Option(help="Width of a state (0: the widest layer).")] = 0
+    class_token: Annotated[str, typer.Option(help="Where it attends: in every layer, or in the last.")] = "every"
+    embedding: Embedding = "feed-forward"
+    out: Out = None
+
+
+def predict(options: PredictOptions) -> Printout:
     """Say whether an architecture computes a task cheaply.
 
     On what basis, by which plan, and what limits it.
@@ -46,12 +52,13 @@ def predict(
     from headcount.papers.infoflow import draw
     from headcount.papers.infoflow import predict as ask
 
-    kind = {"positions": positions, "embed_dim": embed_dim, "class_token": class_token, "embedding": embedding}
-    arch = Architecture.parse(layers, **kind)
-    prediction, title = ask(task_described(task, length, fields or []), arch), _title(task)
-    files = _written(out, "prediction.json", prediction.as_row(), draw(prediction, title)) if out else ()
-    told = _prediction_told(title, prediction, _assumed(task, length, fields or []))
-    return Printout(prediction.as_row(), told, prediction.claim(f"{title} by {arch.name}"), files)
+    kind = {name: getattr(options, name) for name in ("positions", "embed_dim", "class_token", "embedding")}
+    arch, described = Architecture.parse(options.layers, **kind), (options.task, options.length, options.fields or [])
+    prediction, title = ask(task_described(*described), arch), _title(options.task)
+    row = prediction.as_row()
+    files = _written(options.out, "prediction.json", row, draw(prediction, title)) if options.out else ()
+    told = _prediction_told(title, prediction, _assumed(*described))
+    return Printout(row, told, prediction.claim(f"{title} by {arch.name}"), files)
 
 
 def advise(

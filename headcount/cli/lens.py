@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,41 +18,47 @@ if TYPE_CHECKING:
 SHOWN = 10  # tokens of largest share
 
 
-def lens(
-    model: Model = "",
-    text: Annotated[str, typer.Option(help="The text to look at.")] = "",
-    token: Annotated[str, typer.Option(help="The next token whose logit is split (the likeliest).")] = "",
-    against: Annotated[str, typer.Option(help="A decoder: the token to compare with. An encoder: the text.")] = "",
+@dataclass(frozen=True)
+class LensOptions:
+    """What `headcount lens` takes."""
+
+    model: Model = ""
+    text: Annotated[str, typer.Option(help="The text to look at.")] = ""
+    token: Annotated[str, typer.Option(help="The next token whose logit is split (the likeliest).")] = ""
+    against: Annotated[str, typer.Option(help="A decoder: the token to compare with. An encoder: the text.")] = ""
     coordinate: Annotated[
         int | None, typer.Option(help="For an encoder: a coordinate of the embedding.", show_default=False)
-    ] = None,
+    ] = None
     own_run: Annotated[
         Path | None, typer.Option(help="A network of ours, as `headcount probe --save` keeps it.", show_default=False)
-    ] = None,
-    length: Annotated[int, typer.Option(help="Tokens of a sample for --own-run.")] = 16,
-    seed: Annotated[int, typer.Option(help="Seed of that sample.")] = 0,
+    ] = None
+    length: Annotated[int, typer.Option(help="Tokens of a sample for --own-run.")] = 16
+    seed: Annotated[int, typer.Option(help="Seed of that sample.")] = 0
     every: Annotated[
         bool, typer.Option("--every", help="Split every number of the output: what each token argues for.")
-    ] = False,
+    ] = False
     memory: Annotated[
         str, typer.Option(help="Memory to stay below beside the model, as in 4G (half of what is free).")
-    ] = "",
-    out: Out = None,
-) -> Printout:
+    ] = ""
+    out: Out = None
+
+
+def lens(options: LensOptions) -> Printout:
     """Split one output of a model over its tokens, exactly.
 
     With a certificate that the parts are the whole, and beside each share what other words in the token's place would
     change; a page with --out.
     """
-    if (own_run is None) == (not model):
+    if (options.own_run is None) == (not options.model):
         raise ValueError("give either a MODEL with --text, or --own-run FILE")
-    limits: Any = {"memory": memory or None, "forecast": lambda cost: note(str(cost))}
-    if own_run is not None:
-        view, words = _own(own_run, length, seed, **limits), f"--own-run {own_run}"
+    limits: Any = {"memory": options.memory or None, "forecast": lambda cost: note(str(cost))}
+    if options.own_run is not None:
+        view, words = _own(options.own_run, options.length, options.seed, **limits), f"--own-run {options.own_run}"
     else:
-        options = {"token": token, "against": against, "coordinate": coordinate, "every": every}
-        view, words = _text(model, text, **options, **limits), _words(model, {"text": text, **options})
-    files = [] if out is None else view.files(out, f"headcount lens {words}")
+        asked = {name: getattr(options, name) for name in ("token", "against", "coordinate", "every")}
+        view = _text(options.model, options.text, **asked, **limits)
+        words = _words(options.model, {"text": options.text, **asked})
+    files = [] if options.out is None else view.files(options.out, f"headcount lens {words}")
     *tokens, constant = view.rows
     table = Listing([*tokens[:SHOWN], constant], tuple(tokens[0]))
     told = [f"{view.model}: {view.read} = {view.value:.4g}", table, view.exactness]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,16 +22,21 @@ SOLUTION = ("norm", "value", "duality gap", "least margin", "support", "rank")
 SHOWN = 20  # constraints of a proof that there is none
 
 
-def margin(
-    data: Data = None,
-    model: ModelName = "",
-    layer: LayerNumber = 1,
-    head: HeadNumber = 1,
-    text: Texts = None,
-    norm: Annotated[str, typer.Option(help="frobenius or nuclear.")] = "frobenius",
-    steps: Annotated[int, typer.Option(help="Steps of the path drawn with --out.")] = 2000,
-    out: Out = None,
-) -> Printout:
+@dataclass(frozen=True)
+class MarginOptions:
+    """What `headcount margin` takes."""
+
+    data: Data = None
+    model: ModelName = ""
+    layer: LayerNumber = 1
+    head: HeadNumber = 1
+    text: Texts = None
+    norm: Annotated[str, typer.Option(help="frobenius or nuclear.")] = "frobenius"
+    steps: Annotated[int, typer.Option(help="Steps of the path drawn with --out.")] = 2000
+    out: Out = None
+
+
+def margin(options: MarginOptions) -> Printout:
     """Find the attention that puts chosen tokens first.
 
     The matrix of least norm that does, or a proof that there is none (exit code 1). With --model the tokens are the
@@ -39,22 +45,22 @@ def margin(
     from headcount.papers.attention_svm.instance_files import read_selection
     from headcount.papers.attention_svm.selection_answer import NoSelection, answer_selection, margin_norm
 
-    margin_norm(norm)  # what is unknown is said before anything is read
-    if (data is None) == (not model):
+    margin_norm(options.norm)  # what is unknown is said before anything is read
+    if (options.data is None) == (not options.model):
         raise ValueError("give either a file, or --model with --layer, --head and --text")
-    if data is not None:
-        instance, choices, words = read_selection(data), [], data.name
+    if options.data is not None:
+        instance, choices, words = read_selection(options.data), [], options.data.name
     else:
-        instance, choices = _of_head(model, layer, head, text or [])
-        words = head_words(model, layer, head, text or [])
-    found = answer_selection(instance, norm, both=out is not None)
+        instance, choices = _of_head(options.model, options.layer, options.head, options.text or [])
+        words = head_words(options.model, options.layer, options.head, options.text or [])
+    found = answer_selection(instance, options.norm, both=options.out is not None)
     if isinstance(found, NoSelection):
         more = len(found.rows) - SHOWN
         shown = Listing(found.rows[:SHOWN], ("weight", "sequence", "chosen", "token"))
         told = [f"{found.reason}\n", shown, *([f"and {more} more"] if more > 0 else [])]
         return Printout(found.to_json(), told, found.sentence, code=1)
     command = f"headcount theory margin {words} --out DIR"
-    files = [] if out is None else found.files(out, command, steps=steps, choices=choices)
+    files = [] if options.out is None else found.files(options.out, command, steps=options.steps, choices=choices)
     return Printout(found.to_json(), [*_looked(choices), Listing(found.rows, SOLUTION)], found.sentence, files)
 
 

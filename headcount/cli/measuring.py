@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,32 +50,41 @@ Steps = Annotated[int | None, typer.Option(help="Training steps; 1500, or what t
 Splits = Annotated[int | None, typer.Option(help="Outer splits, 2 to 10; 5, or by the budget.", show_default=False)]
 
 
-def measure(
-    data: Data,
-    target: Target = "target",
-    sequence: Sequence = None,
-    window: Window = None,
-    horizon: Horizon = 1,
-    group: Group = None,
-    split: SplitOf = None,
-    kind: KindOf = None,
-    tokens: TokensAs = None,
-    text: Annotated[str, typer.Option(help="Texts by characters or words.")] = "characters",
-    heads: Heads = "1-4,6,8",
-    layers: Annotated[int, typer.Option(help="Attention layers, up to.")] = 2,
-    steps: Steps = None,
-    splits: Splits = None,
-    embed_dim: Annotated[int, typer.Option(help="Width of the state, shared by the heads.")] = 48,
-    width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 96,
+@dataclass(frozen=True)
+class MeasureOptions:
+    """What `headcount measure` takes."""
+
+    data: Data
+    target: Target = "target"
+    sequence: Sequence = None
+    window: Window = None
+    horizon: Horizon = 1
+    group: Group = None
+    split: SplitOf = None
+    kind: KindOf = None
+    tokens: TokensAs = None
+    text: Annotated[str, typer.Option(help="Texts by characters or words.")] = "characters"
+    heads: Heads = "1-4,6,8"
+    layers: Annotated[int, typer.Option(help="Attention layers, up to.")] = 2
+    steps: Steps = None
+    splits: Splits = None
+    embed_dim: Annotated[int, typer.Option(help="Width of the state, shared by the heads.")] = 48
+    width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 96
     head_dim: Annotated[
         int | None, typer.Option(help="Heads of this size, instead of a share.", show_default=False)
-    ] = None,
-    pooling: Annotated[str, typer.Option(help="Read out from the class token, or the mean.")] = "class token",
-    budget: Budget = None,
-    device: Device = "cpu",
-    model: Annotated[Path | None, typer.Option(help="Save a network here, for apply.", show_default=False)] = None,
-    out: To = None,
-) -> Printout:
+    ] = None
+    pooling: Annotated[str, typer.Option(help="Read out from the class token, or the mean.")] = "class token"
+    budget: Budget = None
+    device: Device = "cpu"
+    model: Annotated[Path | None, typer.Option(help="Save a network here, for apply.", show_default=False)] = None
+    out: To = None
+
+
+PLANNED = ("layers", "steps", "splits", "embed_dim", "width", "head_dim", "pooling")
+READ = ("target", "sequence", "window", "horizon", "group", "kind", "split", "tokens", "text")
+
+
+def measure(options: MeasureOptions) -> Printout:
     """Is attention worth it on your data, and how many heads?
 
     An equal contest of standard encoders and of what needs no attention, on a page.
@@ -85,20 +95,18 @@ def measure(
     from headcount.measuring.planning import seconds
     from headcount.measuring.tables import Reading
 
-    plan = StudyPlan(
-        _counts(heads), layers, steps, splits, embed_dim, width, head_dim, pooling,  # pyright: ignore
-    )  # fmt: skip
-    reading = Reading(target, sequence, window, horizon, group, kind, split, tokens, text)
-    folder = out or Path("out") / f"measure-{_name(data)}"
+    plan = StudyPlan(_counts(options.heads), **{name: getattr(options, name) for name in PLANNED})
+    reading = Reading(**{name: getattr(options, name) for name in READ})
+    folder = options.out or Path("out") / f"measure-{_name(options.data)}"
     kept = f"Finished contestants are kept in {folder}; run the same command to go on."
     try:
         found = measure(
-            data,
+            options.data,
             reading=reading,
-            model=model,
+            model=options.model,
             plan=plan,
-            budget=None if budget is None else seconds(budget),
-            device=device,
+            budget=None if options.budget is None else seconds(options.budget),
+            device=options.device,
             store=folder / "contest",
             command=_command(),
             say=say,
@@ -106,7 +114,7 @@ def measure(
         )
     except KeyboardInterrupt:
         raise Interrupted(kept) from None
-    paths = {name: str(out_file(folder, name, text)) for name, text in found.files.items()}
+    paths = {name: str(out_file(folder, name, content)) for name, content in found.files.items()}
     facts = {**found.as_row(), "rows": list(found.study.rows)}
     return Printout(facts, _told(found), found.advice, paths.values())
 

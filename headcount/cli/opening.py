@@ -11,8 +11,6 @@ from headcount.numerals import counted
 if TYPE_CHECKING:
     from headcount.results import Study
 
-__all__ = ["folder_of", "one_spec", "opened", "tell_damaged"]
-
 
 def opened(run: Path, spec: str | None) -> Study:
     """The study of a folder or file, of the spec that is meant; a line on stderr where rows are damaged."""

@@ -22,20 +22,6 @@ from headcount.visible import visible
 if TYPE_CHECKING:
     from headcount.results import Claim
 
-__all__ = [
-    "Listing",
-    "Printout",
-    "Verbatim",
-    "json_asked",
-    "json_wanted",
-    "note",
-    "out_file",
-    "say",
-    "show",
-    "status_line",
-    "warn",
-]
-
 NAME = 32  # what the first column holds is a name, to be copied whole, up to so many characters
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,48 +20,54 @@ ASKS = "\nWhich look-up each head of layer 1 serves (its form is sharpness times
 ANSWERS = ("code", "length", "strings", "letters", "samples", "shots")
 
 
-def probe(
-    task: TaskOrFile,
-    layers: Layers = "",
-    length: Length = 16,
-    fields: With = None,
-    positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0,
-    width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32,
-    embedding: Embedding = "feed-forward",
-    epochs: Annotated[int, typer.Option(help="Passes over 8000 samples.")] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of weights and samples.")] = 0,
-    net: Annotated[Path | None, typer.Option(help="Probe this file instead of training.", show_default=False)] = None,
-    save: Annotated[Path | None, typer.Option(help="Keep the trained network here.", show_default=False)] = None,
+@dataclass(frozen=True)
+class ProbeOptions:
+    """What `headcount probe` takes."""
+
+    task: TaskOrFile
+    layers: Layers = ""
+    length: Length = 16
+    fields: With = None
+    positions: Annotated[int, typer.Option(help="Position features (0: none).")] = 0
+    width: Annotated[int, typer.Option(help="Hidden size of the feed-forwards.")] = 32
+    embedding: Embedding = "feed-forward"
+    epochs: Annotated[int, typer.Option(help="Passes over 8000 samples.")] = 100
+    seed: Annotated[int, typer.Option(help="Seed of weights and samples.")] = 0
+    net: Annotated[Path | None, typer.Option(help="Probe this file instead of training.", show_default=False)] = None
+    save: Annotated[Path | None, typer.Option(help="Keep the trained network here.", show_default=False)] = None
     model: Annotated[
         str, typer.Option(help=f"Ask a language model UF, UB, UR, ... {MODEL_HELP}", show_default=False)
-    ] = "",
-    samples: Annotated[int, typer.Option(help="With --model: strings to ask for.")] = 32,
-    shots: Annotated[int, typer.Option(help="With --model: solved strings before each.")] = 4,
-    out: Out = None,
-) -> Printout:
+    ] = ""
+    samples: Annotated[int, typer.Option(help="With --model: strings to ask for.")] = 32
+    shots: Annotated[int, typer.Option(help="With --model: solved strings before each.")] = 4
+    out: Out = None
+
+
+def probe(options: ProbeOptions) -> Printout:
     """Say where a network attends and what its states contain.
 
     The network is trained here, or kept in a file. With --model a language model is asked a letter task (UF, UB, NF, NB
     copy; UR, UL, NRFirst, .. retrieve) in context.
     """
-    if model:
-        return _in_context(task, model, length, samples, shots, out)
+    if options.model:
+        return _in_context(options.task, options.model, options.length, options.samples, options.shots, options.out)
     from headcount.nets import Architecture, save_net
     from headcount.papers.infoflow import probe_network
     from headcount.tasks.catalogue import named, typical
 
-    target = named(task, length, **typical(task, fields_of(fields or [])))
-    if net is None and not layers:
+    target = named(options.task, options.length, **typical(options.task, fields_of(options.fields or [])))
+    if options.net is None and not options.layers:
         raise ValueError("give --layers to train a network, or --net FILE to probe one that is kept")
-    if net is not None:
-        looked_at, nmse = _kept(net, target), None
+    if options.net is not None:
+        looked_at, nmse = _kept(options.net, target), None
     else:
-        arch = Architecture.parse(layers, width=width, positions=positions, embedding=embedding)
-        looked_at, nmse = _trained(target, arch, epochs, seed)
-    if save is not None:
-        save_net(looked_at, save)
-    probes = probe_network(looked_at, target, name=task, nmse=nmse)
-    files = [*([] if save is None else [save]), *_written(out, probes.to_json())]
+        kind = {"positions": options.positions, "embedding": options.embedding}
+        arch = Architecture.parse(options.layers, width=options.width, **kind)
+        looked_at, nmse = _trained(target, arch, options.epochs, options.seed)
+    if options.save is not None:
+        save_net(looked_at, options.save)
+    probes = probe_network(looked_at, target, name=options.task, nmse=nmse)
+    files = [*([] if options.save is None else [options.save]), *_written(options.out, probes.to_json())]
     return Printout(probes.to_json(), _told(probes), probes.sentence, files)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,18 +22,23 @@ LOOKED = "what the head itself looks at most, and wanted here"
 MISSED = "squares missed at the last token"
 
 
-def prompt(
-    data: Data = None,
-    model: ModelName = "",
-    layer: LayerNumber = 1,
-    head: HeadNumber = 1,
-    text: Texts = None,
-    tokens: Annotated[str, typer.Option(help="Lengths of prompts, separated by commas.")] = "1,4,16",
-    starts: Annotated[int, typer.Option(help="Starts of the training at each length.")] = 4,
-    token_dim: Annotated[int, typer.Option(help="Without a file: coordinates of a token.")] = 6,
-    seed: Annotated[int, typer.Option(help="Without a file: which layer.")] = 3,
-    out: Out = None,
-) -> Printout:
+@dataclass(frozen=True)
+class PromptOptions:
+    """What `headcount prompt` takes."""
+
+    data: Data = None
+    model: ModelName = ""
+    layer: LayerNumber = 1
+    head: HeadNumber = 1
+    text: Texts = None
+    tokens: Annotated[str, typer.Option(help="Lengths of prompts, separated by commas.")] = "1,4,16"
+    starts: Annotated[int, typer.Option(help="Starts of the training at each length.")] = 4
+    token_dim: Annotated[int, typer.Option(help="Without a file: coordinates of a token.")] = 6
+    seed: Annotated[int, typer.Option(help="Without a file: which layer.")] = 3
+    out: Out = None
+
+
+def prompt(options: PromptOptions) -> Printout:
     """Say what no prompt can make a layer do.
 
     A floor under the loss of every prompt of a length, and of any length. With --model: a head at two texts or more,
@@ -41,24 +47,25 @@ def prompt(
     from headcount.papers.prompts.layer_files import read_problem
     from headcount.papers.prompts.prompt_answer import TRAP, answer_problem, hard_pair
 
-    lengths = sorted(set(whole_numbers_of(tokens, "--tokens")))
+    lengths = sorted(set(whole_numbers_of(options.tokens, "--tokens")))
     if lengths[0] < 1 or lengths[-1] > 4096:
-        raise ValueError(f"--tokens must be from 1 to 4096, got {tokens!r}")
-    if starts < 1 or seed < 0:
-        raise ValueError(f"--starts must be at least 1 and --seed at least 0, got {starts} and {seed}")
-    if data is not None and model:
+        raise ValueError(f"--tokens must be from 1 to 4096, got {options.tokens!r}")
+    if options.starts < 1 or options.seed < 0:
+        raise ValueError(f"--starts must be at least 1 and --seed at least 0, got {options.starts} and {options.seed}")
+    if options.data is not None and options.model:
         raise ValueError("give either a file or --model, not both")
     wanted: list[dict[str, Any]] = []
-    words = data.name if data else f"--seed {seed} --token-dim {token_dim}"
-    if model:
-        problem, wanted = _of_head(model, layer, head, text or [])
-        words = head_words(model, layer, head, text or [])
+    words = options.data.name if options.data else f"--seed {options.seed} --token-dim {options.token_dim}"
+    if options.model:
+        problem, wanted = _of_head(options.model, options.layer, options.head, options.text or [])
+        words = head_words(options.model, options.layer, options.head, options.text or [])
     else:
-        problem = hard_pair(token_dim, seed) if data is None else read_problem(data)
-    found = answer_problem(problem, lengths, starts, seed, closed=0.0 if data or model else TRAP)
+        problem = hard_pair(options.token_dim, options.seed) if options.data is None else read_problem(options.data)
+    given = bool(options.data or options.model)
+    found = answer_problem(problem, lengths, options.starts, options.seed, closed=0.0 if given else TRAP)
     command = f"headcount theory prompt {words} --tokens {','.join(map(str, lengths))} --out DIR"
-    pair = None if data or model else seed
-    files = [] if out is None else found.files(out, command, wanted=wanted, tuned_seed=pair)
+    pair = None if given else options.seed
+    files = [] if options.out is None else found.files(options.out, command, wanted=wanted, tuned_seed=pair)
     told = [Listing(wanted, ("text", "looked at most", "weight"), LOOKED)] if wanted else []
     told.append(Listing(found.short_rows, ("tokens", "floor", "least", "built", "trained"), MISSED))
     return Printout(found.rows, told, found.sentence, files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,37 +31,43 @@ Inputs = Annotated[int, typer.Option(help="With --attention: sequences to draw a
 Seed = Annotated[int, typer.Option(help="With --attention: seed of the sequences.")]
 
 
-def report(
-    run: Run,
-    out: To = None,
-    predicted: Predicted = None,
-    figure: Figure = "",
-    width: Width = "6.5in",
-    table: Tabular = "",
-    attention: Attention = False,
-    heads: Heads = None,
-    length: Length = None,
-    samples: Samples = 1000,
-    inputs: Inputs = 4,
-    seed: Seed = 0,
-    spec: SpecName = None,
-) -> Printout:
+@dataclass(frozen=True)
+class ReportOptions:
+    """What `headcount report` takes."""
+
+    run: Run
+    out: To = None
+    predicted: Predicted = None
+    figure: Figure = ""
+    width: Width = "6.5in"
+    table: Tabular = ""
+    attention: Attention = False
+    heads: Heads = None
+    length: Length = None
+    samples: Samples = 1000
+    inputs: Inputs = 4
+    seed: Seed = 0
+    spec: SpecName = None
+
+
+def report(options: ReportOptions) -> Printout:
     """Write the page of a study and its main figure.
 
     With --figure the figure for a paper instead, with --table its numbers in LaTeX or Markdown, with --attention how
     often each head of a kept network looks at what each retrieval finds.
     """
-    folder = folder_of(run, out)
-    if attention:
-        at_least_one(samples=samples)
-        looked = {"samples": samples, "inputs": max(0, inputs), "seed": seed, "heads": heads, "length": length}
-        return _attention(run, folder, one_spec(run, spec), looked)
-    study = opened(run, spec)
-    if table:
-        return _table(study, table)
-    if figure:
-        return _figure(study, folder, figure, width)
-    pages = _pages(run, study, predicted, spec)
+    folder = folder_of(options.run, options.out)
+    if options.attention:
+        at_least_one(samples=options.samples)
+        looked = {name: getattr(options, name) for name in ("samples", "seed", "heads", "length")}
+        looked |= {"inputs": max(0, options.inputs)}
+        return _attention(options.run, folder, one_spec(options.run, options.spec), looked)
+    study = opened(options.run, options.spec)
+    if options.table:
+        return _table(study, options.table)
+    if options.figure:
+        return _figure(study, folder, options.figure, options.width)
+    pages = _pages(options.run, study, options.predicted, options.spec)
     paths = {name: out_file(folder, name, content) for name, content in pages.items()}
     so = f"open {paths['report.html']} in a browser: one page that needs no other file and no network"
     return Printout({}, [], so, paths.values())

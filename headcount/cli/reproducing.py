@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,39 +19,45 @@ if TYPE_CHECKING:
 HOW = "One: headcount reproduce allocation:e-128. Everything, smaller: headcount reproduce --quick all --data DIR"
 
 
-def reproduce(
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """What `headcount reproduce` takes."""
+
     names: Annotated[
         list[str] | None,
         typer.Argument(help="paper:table, a paper, or all; none lists what there is.", show_default=False),
-    ] = None,
-    quick: Annotated[bool, typer.Option(help="A smaller version, in minutes on a CPU.")] = False,
-    device: Device = "cpu",
-    data: Annotated[Path | None, typer.Option(help="Folder of data sets.", show_default=False)] = None,
-    out: Annotated[Path, typer.Option(help="Folder for results and the page.")] = Path("out/reproduce"),
+    ] = None
+    quick: Annotated[bool, typer.Option(help="A smaller version, in minutes on a CPU.")] = False
+    device: Device = "cpu"
+    data: Annotated[Path | None, typer.Option(help="Folder of data sets.", show_default=False)] = None
+    out: Annotated[Path, typer.Option(help="Folder for results and the page.")] = Path("out/reproduce")
     budget: Annotated[
-        float | None, typer.Option(help="Seconds for each; CIFAR-10 and text take what fits.", show_default=False)
-    ] = None,
-    again: Annotated[bool, typer.Option(help="Run again what is kept already.")] = False,
+        float | None, typer.Option(help="Seconds for each, of those that take what fits.", show_default=False)
+    ] = None
+    again: Annotated[bool, typer.Option(help="Run again what is kept already.")] = False
     redraw: Annotated[
         Path | None, typer.Option(help="Only draw the page, from this folder of results.", show_default=False)
-    ] = None,
-) -> Printout:
+    ] = None
+
+
+def reproduce(options: ReproduceOptions) -> Printout:
     """Reproduce published tables; without a name, list them."""
-    if redraw is not None:
+    if options.redraw is not None:
         from headcount.reproduction.runner import read_records
         from headcount.reproduction.side_by_side import ComparedRecords
 
-        return _drawn(ComparedRecords(read_records(redraw)), out)
-    if not names:
-        return _listed(out)
+        return _drawn(ComparedRecords(read_records(options.redraw)), options.out)
+    if not options.names:
+        return _listed(options.out)
     from headcount.reproduction.index import chosen
     from headcount.results.record import Setting
     from headcount.training.sweeps import check_device
 
-    check_device(device)
-    if budget is not None and not budget > 0:
-        raise ValueError(f"--budget is a time in seconds, above 0; got {budget:g}")
-    return _run(chosen(names), Setting(device, quick, data, out / "kept", budget), out, again)
+    check_device(options.device)
+    if options.budget is not None and not options.budget > 0:
+        raise ValueError(f"--budget is a time in seconds, above 0; got {options.budget:g}")
+    setting = Setting(options.device, options.quick, options.data, options.out / "kept", options.budget)
+    return _run(chosen(options.names), setting, options.out, options.again)
 
 
 def _listed(out: Path) -> Printout:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,10 @@ from headcount.cli.options import Out, task_of
 from headcount.cli.printing import Listing, Printout
 
 if TYPE_CHECKING:
+    from headcount.papers.born.length_study import Judged
     from headcount.sizing.ranked_shapes import ShapeAnswer
     from headcount.sizing.settling import SettlingExperiment
+    from headcount.tasks import Task
 
 Budget = Annotated[str | None, typer.Argument(help="Parameters, as 135M or 1.5B.", show_default=False)]
 Known = Annotated[
@@ -33,57 +36,66 @@ SHAPE = ("heads", "head_dim", "kv", "feed", "cache/token", "expected")
 BESIDE = ("model", "heads", "cache bytes per token", "why it differs")
 
 
-def shape(
-    budget: Budget = None,
-    model: Known = None,
-    width: Annotated[int | None, typer.Option(help="Width of the model (embed_dim).", show_default=False)] = None,
-    layers: Annotated[int | None, typer.Option(help="Layers.", show_default=False)] = None,
-    context: Annotated[int, typer.Option(help="Tokens of context.")] = 2048,
-    vocab: Annotated[int | None, typer.Option(help="Tokens known.", show_default="32768, encoders 0")] = None,
-    encoder: Annotated[bool, typer.Option("--encoder", help="Reads both ways and keeps no cache.")] = False,
-    cache_per_token: Limit = None,
-    memory: Annotated[str | None, typer.Option(help="Bytes for weights and cache.", show_default=False)] = None,
-    speed: Annotated[float, typer.Option(help="Tokens a second that must be reached.")] = 0.0,
-    bandwidth: Annotated[str, typer.Option(help="Bytes a second that memory gives.")] = "1TB",
-    worth: Annotated[float, typer.Option(help="Percent of loss that half the bytes a token are worth.")] = 0.5,
-    task: Annotated[str | None, typer.Option(help="Task whose bounds are asked too.", show_default=False)] = None,
-    evidence: Annotated[bool, typer.Option("--evidence", help="Print what was measured, row by row.")] = False,
-    experiment: Experiment = None,
-    text: Annotated[str, typer.Option(help="What --experiment trains on: .npz windows or a text file.")] = "text.txt",
-    flops: Annotated[float, typer.Option(help="Arithmetic that --experiment may take.")] = 1e17,
-    out: Out = None,
-) -> Printout:
+@dataclass(frozen=True)
+class ShapeOptions:
+    """What `headcount shape` takes."""
+
+    budget: Budget = None
+    model: Known = None
+    width: Annotated[int | None, typer.Option(help="Width of the model (embed_dim).", show_default=False)] = None
+    layers: Annotated[int | None, typer.Option(help="Layers.", show_default=False)] = None
+    context: Annotated[int, typer.Option(help="Tokens of context.")] = 2048
+    vocab: Annotated[int | None, typer.Option(help="Tokens known.", show_default="32768, encoders 0")] = None
+    encoder: Annotated[bool, typer.Option("--encoder", help="Reads both ways and keeps no cache.")] = False
+    cache_per_token: Limit = None
+    memory: Annotated[str | None, typer.Option(help="Bytes for weights and cache.", show_default=False)] = None
+    speed: Annotated[float, typer.Option(help="Tokens a second that must be reached.")] = 0.0
+    bandwidth: Annotated[str, typer.Option(help="Bytes a second that memory gives.")] = "1TB"
+    worth: Annotated[float, typer.Option(help="Percent of loss that half the bytes a token are worth.")] = 0.5
+    task: Annotated[
+        str | None,
+        typer.Option(help="Task, or letters as UR, that theorems are asked of.", show_default=False),
+    ] = None
+    evidence: Annotated[bool, typer.Option("--evidence", help="Print what was measured, row by row.")] = False
+    experiment: Experiment = None
+    text: Annotated[str, typer.Option(help="What --experiment trains on: .npz windows or a text file.")] = "text.txt"
+    flops: Annotated[float, typer.Option(help="Arithmetic that --experiment may take.")] = 1e17
+    out: Out = None
+
+
+def shape(options: ShapeOptions) -> Printout:
     """How many heads should a model have?
 
     Ranks heads, head_dim and key-value heads of one budget by cost and expected quality.
     """
-    if evidence:
-        return _evidence(out)
+    if options.evidence:
+        return _evidence(options.out)
     from headcount.files import write_text
     from headcount.sizing.ranked_shapes import shape as ranked
 
     answer = ranked(
-        budget,
-        model=model,
-        width=width,
-        layers=layers,
-        context=context,
-        vocab=vocab,
-        encoder=encoder,
-        cache_per_token=_bytes(cache_per_token),
-        memory=_bytes(memory),
-        speed=speed,
-        bandwidth=_bytes(bandwidth),
-        worth=worth,
-        task=None if task is None else task_of(task, None),
+        options.budget,
+        model=options.model,
+        width=options.width,
+        layers=options.layers,
+        context=options.context,
+        vocab=options.vocab,
+        encoder=options.encoder,
+        cache_per_token=_bytes(options.cache_per_token),
+        memory=_bytes(options.memory),
+        speed=options.speed,
+        bandwidth=_bytes(options.bandwidth),
+        worth=options.worth,
+        task=None if options.task is None else _task(options.task),
     )
-    files = [] if out is None else answer.files(out, _called())
-    planned = None if experiment is None else _planned(answer, text, flops)
+    files = [] if options.out is None else answer.files(options.out, _called())
+    planned = None if options.experiment is None else _planned(answer, options.text, options.flops)
     told: list[str | Listing] = [Listing(answer.short_rows[:8], SHAPE), "", Listing(answer.beside(), BESIDE), ""]
-    told += map(str, answer.bounds)
-    if planned is not None and experiment is not None:
-        files.append(write_text(experiment, planned.to_toml()))
-        told.append(f"{planned.sentence}; `headcount sweep {experiment}` runs it.")
+    told += answer.theory
+    if planned is not None and options.experiment is not None:
+        files.append(write_text(options.experiment, planned.to_toml()))
+        told.append(f"{planned.sentence}; `headcount sweep {options.experiment}` runs it.")
+    told += [answer.compared] if answer.compared else []
     facts = answer.to_json() | {"experiment": None if planned is None else planned.sentence}
     return Printout(facts, told, answer.sentence, files)
 
@@ -111,6 +123,19 @@ def _evidence(out: Path | None) -> Printout:
 def _called() -> str:
     """The command as it was typed."""
     return " ".join(["headcount", *(shlex.quote(word) for word in sys.argv[1:])])
+
+
+def _task(name: str) -> Task | Judged:
+    """A task of the catalogue or, by its code, of letters."""
+    from headcount.papers.born.length_study import letter_task
+    from headcount.tasks.catalogue import catalogue
+
+    if name in (known := [str(row["task"]) for row in catalogue()]):
+        return task_of(name, None)
+    try:
+        return letter_task(name)
+    except ValueError as problem:
+        raise ValueError(f"{problem}; and of numbers: {', '.join(known)}") from None
 
 
 def _bytes(text: str | None) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,7 @@ MaxEntry = Annotated[float | None, typer.Option(help="Largest entry wanted; the 
 DealName = Annotated[
     str, typer.Option("--deal", help="Which modes share a chain: modulus, angle for close poles, or the best of both.")
 ]
-Reach = Annotated[float | None, typer.Option(help="Largest weight the format holds; each form's own if none.")]
+Reach = Annotated[float | None, typer.Option(help="Largest weight of the format; each form's own if none.")]
 FORM = ("budget", "form", "numbers", "bits", "gap", "worst dB")
 ARGUMENTS = ("paper", "sharper", "positive_real", "padded", "gain_stages", "lower")  # the first three for any modes
 ENDINGS = {"onnx": ".onnx", "pt2": ".pt2", "sos": "-sos.json"}
@@ -177,17 +178,22 @@ def table(
     return Printout(rows, [Listing(shown, tuple(shown[0]), title)], so)
 
 
-def quantise(
-    system: MaybeFile = None,
-    bits: Annotated[str, typer.Option(help="Bits per number, separated by commas.")] = "6,8,10,12,16",
-    depth: Annotated[int | None, typer.Option(help="Depth; that which loses least if not given.")] = None,
-    reach: Reach = None,
-    speech: Annotated[Path | None, typer.Option(help="Archive of spoken digits, instead of a system.")] = None,
-    digit: Annotated[int, typer.Option(help="Which digit of the archive.")] = 0,
-    order: Annotated[int, typer.Option(help="Order of the prediction filter.")] = 16,
-    sharpen: Annotated[int, typer.Option(help="Times the filter is run, each a little damped.")] = 1,
-    out: Out = None,
-) -> Printout:
+@dataclass(frozen=True)
+class QuantiseOptions:
+    """What `headcount quantise` takes."""
+
+    system: MaybeFile = None
+    bits: Annotated[str, typer.Option(help="Bits per number, separated by commas.")] = "6,8,10,12,16"
+    depth: Annotated[int | None, typer.Option(help="Depth; that which loses least if not given.")] = None
+    reach: Reach = None
+    speech: Annotated[Path | None, typer.Option(help="Archive of spoken digits, instead of a system.")] = None
+    digit: Annotated[int, typer.Option(help="Which digit of the archive.")] = 0
+    order: Annotated[int, typer.Option(help="Order of the prediction filter.")] = 16
+    sharpen: Annotated[int, typer.Option(help="Times the filter is run, each a little damped.")] = 1
+    out: Out = None
+
+
+def quantise(options: QuantiseOptions) -> Printout:
     """What a few bits per number cost, form by form.
 
     One layer, nested chains and second-order sections. Without a system, the prediction filter of a made-up vowel.
@@ -198,13 +204,16 @@ def quantise(
     from headcount.papers.ssm.speech import speech_filter
     from headcount.papers.ssm.system_files import load_shallow
 
-    counts = whole_numbers_of(bits, "--bits")
-    shallow = load_shallow(system) if system else speech_filter(speech, digit, order, sharpen)
-    middle = FixedPoint(sorted(counts)[len(counts) // 2], reach)
-    deep = shallow.deepen(depth) if depth else hardened(shallow, middle)
-    rows = bits_rows(shallow, {"one layer": shallow, f"depth {deep.depth}": deep}, counts, reach)
+    counts = whole_numbers_of(options.bits, "--bits")
+    vowel = (options.speech, options.digit, options.order, options.sharpen)
+    shallow = load_shallow(options.system) if options.system else speech_filter(*vowel)
+    middle = FixedPoint(sorted(counts)[len(counts) // 2], options.reach)
+    deep = shallow.deepen(options.depth) if options.depth else hardened(shallow, middle)
+    rows = bits_rows(shallow, {"one layer": shallow, f"depth {deep.depth}": deep}, counts, options.reach)
     title = f"{shallow.modes} modes, entries {shallow.largest_entry:.3g} and {deep.largest_entry:.3g}"
-    files = [] if out is None else [write_text(out / "quantise.svg", bits_picture({title: rows}).standalone())]
+    files = []
+    if options.out is not None:
+        files = [write_text(options.out / "quantise.svg", bits_picture({title: rows}).standalone())]
     wide = rows_by_bits(rows)
     entries = f"{shallow.largest_entry:.3g} in one layer, {deep.largest_entry:.3g} at depth {deep.depth}"
     told = [Listing(wide, tuple(wide[0]), "share of the response lost (rms)"), f"\nlargest entry {entries}"]

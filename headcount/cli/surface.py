@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,8 +15,6 @@ from typer.core import TyperGroup
 
 from headcount.cli.options import AsJson
 from headcount.cli.printing import Printout, json_asked, show
-
-__all__ = ["PANELS", "Command", "build_app"]
 
 
 class Command(NamedTuple):
@@ -142,19 +142,31 @@ def _group(group: CommandGroup) -> typer.Typer:
 
 
 def _entry(function: Callable[..., Printout]) -> Callable[..., None]:
-    """The function with --json, that prints what it returns."""
+    """The function with --json, that prints what it returns; the fields of a value of options are its options."""
+    stated = inspect.signature(function, eval_str=True)
+    parameters = list(stated.parameters.values())
+    value = next((p.annotation for p in parameters if _is_value(p.annotation)), None)
+    parameters = parameters if value is None else _fields(value)
 
     @functools.wraps(function)
     def run(*, as_json: bool = False, **given: Any) -> None:
         with json_asked(as_json):
-            printout = function(**given)
+            printout = function(**given) if value is None else function(value(**given))
         show(printout, as_json=as_json)
         if printout.code:
             raise typer.Exit(printout.code)
 
-    stated = inspect.signature(function, eval_str=True)
-    last = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
-    parameters = [*stated.parameters.values(), last]
+    parameters.append(inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
     run.__signature__ = stated.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def _is_value(annotation: object) -> bool:
+    return isinstance(annotation, type) and dataclasses.is_dataclass(annotation)
+
+
+def _fields(value: type) -> list[inspect.Parameter]:
+    """The fields of a value of options as parameters, typer's words with them."""
+    stated = inspect.signature(value, eval_str=True, globals=vars(sys.modules[value.__module__]))
+    return list(stated.parameters.values())

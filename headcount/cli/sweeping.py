@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,17 +40,22 @@ TakeOver = Annotated[
 ]
 
 
-def sweep(
-    spec: SpecFile,
-    store: Kept = None,
-    device: Device = "cpu",
-    checkpoint: Every = None,
-    save: SaveNetworks = "none",
-    workers: WorkerCount = None,
-    backend: Backend = "local",
-    address: Address = None,
-    take_over: TakeOver = False,
-) -> Printout:
+@dataclass(frozen=True)
+class SweepOptions:
+    """What `headcount sweep` takes."""
+
+    spec: SpecFile
+    store: Kept = None
+    device: Device = "cpu"
+    checkpoint: Every = None
+    save: SaveNetworks = "none"
+    workers: WorkerCount = None
+    backend: Backend = "local"
+    address: Address = None
+    take_over: TakeOver = False
+
+
+def sweep(options: SweepOptions) -> Printout:
     """Train every network of a spec; run it again to go on."""
     from headcount.cli.door import Interrupted
     from headcount.results import Store
@@ -60,24 +66,23 @@ def sweep(
     from headcount.training.spec import Sweep
     from headcount.training.sweeps import banks, run
 
-    if is_trial(spec):
-        return _settled(spec, store, device)
-    home = store or Path("runs") / spec.stem
-    if (parts := horizons_of(spec, home / "horizons")) != [spec]:
-        how = (device, checkpoint, save, workers, backend, address, take_over)
-        return _joined([sweep(part, home, *how) for part in parts])
-    asked = Sweep.read(spec)
-    folder = store or Path("runs") / asked.name
+    if is_trial(options.spec):
+        return _settled(options.spec, options.store, options.device)
+    home = options.store or Path("runs") / options.spec.stem
+    if (parts := horizons_of(options.spec, home / "horizons")) != [options.spec]:
+        return _joined([sweep(replace(options, spec=part, store=home)) for part in parts])
+    asked = Sweep.read(options.spec)
+    folder = options.store or Path("runs") / asked.name
     kept = Store.open(folder, create=True)
-    networks, made = save_of(save), workers_of(workers, backend, address, device)
-    every = checkpoint_of(checkpoint, backend)
-    made = _ready(asked, kept, device, backend, made)
-    how = {"checkpoint": every, "save": networks, "workers": made, "take_over": take_over}
+    networks, made = save_of(options.save), workers_of(options)
+    every = checkpoint_of(options.checkpoint, options.backend)
+    made = _ready(asked, kept, options, made)
+    how = {"checkpoint": every, "save": networks, "workers": made, "take_over": options.take_over}
     try:
-        groups = list(banks(asked, device))
+        groups = list(banks(asked, options.device))
         size = f"{counted(len(asked.members), 'network')} in {counted(len(groups), 'bank')}"
-        say(f"{size}; {_largest(groups, asked.recipe, device)}.")
-        study = run(asked, kept, device=device, on_progress=bar, groups=groups, **how)
+        say(f"{size}; {_largest(groups, asked.recipe, options.device)}.")
+        study = run(asked, kept, device=options.device, on_progress=bar, groups=groups, **how)
     except KeyboardInterrupt:
         raise Interrupted(_left(asked, kept, folder)) from None
     columns = ("length", "layers", "width", "networks", "best", "median", "diverged")
@@ -93,14 +98,14 @@ def _joined(parts: list[Printout]) -> Printout:
 
 
 def _ready(
-    asked: Sweep, kept: Store, device: str, backend: str, made: Callable[[], Workers] | None
+    asked: Sweep, kept: Store, options: SweepOptions, made: Callable[[], Workers] | None
 ) -> Callable[[], Workers] | None:
     """What cannot be trained is refused before anything is begun; a cluster is joined before that."""
     from headcount.training.sweeps import check_device, refuse_what_cannot_fit
 
-    if backend == "local":  # a cluster's devices are not ours to see
-        check_device(device)
-        refuse_what_cannot_fit(asked.members, asked.recipe, device)
+    if options.backend == "local":  # a cluster's devices are not ours to see
+        check_device(options.device)
+        refuse_what_cannot_fit(asked.members, asked.recipe, options.device)
     elif made is not None and kept.missing([member.run(asked.recipe) for member in asked.members]):
         joined = made()  # before anything is made on the disk
         return lambda: joined
@@ -123,10 +128,11 @@ def _settled(spec: Path, store: Path | None, device: str) -> Printout:
     return Printout(row, [], facts_of(row), [folder / "trial.json", folder / "settled.json"])
 
 
-def workers_of(count: int | None, backend: str, address: str | None, device: str) -> Callable[[], Workers] | None:
+def workers_of(options: SweepOptions) -> Callable[[], Workers] | None:
     """What makes the workers that the options ask for; None where this process trains."""
     import torch
 
+    count, backend, address, device = options.workers, options.backend, options.address, options.device
     if backend not in ("local", "ray"):
         raise ValueError(f"--backend is local or ray, got {backend!r}")
     if backend == "ray":

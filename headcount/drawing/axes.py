@@ -9,20 +9,6 @@ from dataclasses import dataclass
 from headcount.drawing.palette import STEPS
 from headcount.drawing.svg import Scale, path, power_of_ten, text
 
-__all__ = [
-    "Frame",
-    "across",
-    "axis_name",
-    "below",
-    "beside",
-    "decades",
-    "end_labels",
-    "log_axis",
-    "round_numbers",
-    "shade",
-    "ticks",
-]
-
 CLEAR = 9  # the first shade whose contrast to the ground is 3 or more, light and dark
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["STEPS", "contrast", "luminance", "plain_stylesheet", "ramp", "stylesheet"]
-
 STEPS = 16  # shades of the heat map and of ordered lines
 
 # Lightness runs one way in each, so that order survives without hue; blue-green against the orange accent is safe

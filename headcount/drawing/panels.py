@@ -10,8 +10,6 @@ from typing import Literal
 from headcount.drawing.axes import Frame, below, beside, decades, log_axis, round_numbers
 from headcount.drawing.svg import Figure, Scale, path, tag, text
 
-__all__ = ["Panel", "figure_of", "frames", "legend", "log_panel", "plain_panel"]
-
 Point = tuple[float, float]
 Mark = Literal["dot", "ring", "cross", "dash"]
 TITLE, HEAD, FOOT, GAP = 22, 34, 46, 62  # pixels: the figure's title, a panel's title, its lower axis, its left labels

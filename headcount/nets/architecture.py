@@ -12,8 +12,6 @@ from headcount.frozen import decode
 if TYPE_CHECKING:
     from headcount.nets.transformer import Transformer
 
-__all__ = ["Architecture", "ClassTokenShape", "Parameters", "parameters"]
-
 UNSAID = ("outputs", "class_token", "residual", "embedding", "activation")  # left out of JSON where they are usual
 
 

@@ -10,8 +10,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["Blocks"]
-
 
 class Blocks(nn.Module):
     """A plain transformer of blocks: pre- or post-norm, LayerNorm or RMSNorm, causal or not, gated or not."""

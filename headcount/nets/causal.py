@@ -13,8 +13,6 @@ from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 
 from headcount.refusals import at_least_one
 
-__all__ = ["CausalTransformer", "DecoderShape", "Places", "rotated"]
-
 Places = Literal["absolute", "rotary", "none"]
 EPS = 1e-5  # of the layer norms
 

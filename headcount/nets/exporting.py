@@ -19,8 +19,6 @@ from torch import Tensor, nn
 
 from headcount.files import whole
 
-__all__ = ["holding_interruptions", "traced", "write_program"]
-
 
 def traced(net: nn.Module, inputs: tuple[Tensor, ...], shapes: Any) -> torch.export.ExportedProgram:
     """The program that torch finds in a network by running it once on stand-ins for its inputs.

@@ -18,8 +18,6 @@ from headcount.nets import Architecture, Transformer, parameters
 from headcount.nets.causal import CausalTransformer, DecoderShape
 from headcount.nets.target_units import TargetUnits
 
-__all__ = ["filled", "load_decoder", "load_in_units", "load_net", "net_bytes", "save_net", "tensors_in"]
-
 
 def save_net(net: Transformer | CausalTransformer, path: str | Path) -> Path:
     """Write a network to one safetensors file, whole or not at all."""

@@ -13,8 +13,6 @@ from torch.nn.functional import dropout, gelu, relu
 
 from headcount.refusals import at_least, at_least_one
 
-__all__ = ["Encoder", "EncoderShape"]
-
 SMALL = 0.02  # deviation of places and class token at the start, as BERT and ViT have it
 
 

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from headcount.nets.architecture import Architecture
 from headcount.nets.transformer import Transformer
 
-__all__ = ["TargetUnits"]
-
 
 class TargetUnits(nn.Module):
     """x -> spread net(x) + mean, in the dtype of the network.

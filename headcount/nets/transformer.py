@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from headcount.nets.architecture import Architecture
 from headcount.nets.weighing import Weighing, softmax
 
-__all__ = ["Attention", "FeedForward", "Transformer", "position_features"]
-
 
 def position_features(
     length: int, count: int, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None

@@ -8,8 +8,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-__all__ = ["Weighing", "hardmax", "hardmax_within", "softmax"]
-
 Weighing = Callable[[Tensor], Tensor]
 
 

@@ -15,8 +15,6 @@ from headcount.visible import visible
 
 LONG = 32  # letters from which a column of words is broken into lines
 
-__all__ = ["Exhibit", "Passage", "article", "write_article"]
-
 
 @dataclass(frozen=True)
 class Exhibit:

@@ -12,8 +12,6 @@ from headcount.drawing.axes import Frame, across, axis_name, decades, end_labels
 from headcount.drawing.svg import Figure, Scale, dodged, path, tag, text
 from headcount.fits import Cells, Knee
 
-__all__ = ["curves"]
-
 MOST_DOTS = 4000
 ROW = 24  # pixels of a line of the lower panel
 
@@ -113,4 +111,5 @@ def _spacing(x: Scale, points: tuple[int, ...]) -> float:
 
 def _described(cells: Cells, pooled: Knee | None, label: str) -> str:
     sizes = f"{len(cells.points)} head counts and {len(cells.groups)} lengths"
-    return f"{label} on a logarithmic scale against heads, {sizes}. {pooled.sentence if pooled else ''}".strip()
+    said = pooled.sentence if pooled and label == "NMSE" else ""  # a claim about variance is one about NMSE
+    return f"{label} on a logarithmic scale against heads, {sizes}. {said}".strip()

@@ -13,8 +13,6 @@ from headcount.visible import visible
 if TYPE_CHECKING:
     from headcount.results import Study
 
-__all__ = ["FORMATS", "write_figure"]
-
 FORMATS = ("svg", "pdf", "png")
 
 

@@ -8,8 +8,6 @@ from headcount.numerals import counted
 from headcount.report.article import Exhibit, Passage, article
 from headcount.results.attention_record import AttentionMap, AttentionRecord
 
-__all__ = ["attention_page", "hit_matrix", "input_map"]
-
 LEFT, TOP = 66, 44
 
 

@@ -12,8 +12,6 @@ from headcount.numerals import counted, short, spelt
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["both", "render", "trusted"]
-
 
 def render(template: str, *packages: str, date: str = "", **values: Any) -> str:
     """A page from a template of this room or of the `packages` given; `style` is the figures' stylesheet.

@@ -10,8 +10,6 @@ from headcount.numerals import short
 from headcount.results import Study
 from headcount.results.study import COLUMNS
 
-__all__ = ["ShownCell", "Table", "table"]
-
 MOST_ROWS = 2000
 FIRST = ("heads", "length", "seed", "nmse", "status")
 

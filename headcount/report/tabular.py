@@ -1,14 +1,24 @@
-"""A study as a table for a paper: NMSE by heads and length, in LaTeX or Markdown."""
+"""Tables in Markdown and LaTeX: of any rows, and of a study for a paper, NMSE by heads and length."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import Any
 
 from headcount.results import Study
 
-__all__ = ["as_latex", "as_markdown"]
-
 Grid = list[list[str]]
+
+
+def table_lines(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: int = 0) -> list[str]:
+    """A Markdown table, a line a row; the last `numbers` columns stand to the right.
+
+    >>> table_lines(("task", "heads"), [("maxima", 3)], numbers=1)
+    ['| task | heads |', '|---|---:|', '| maxima | 3 |']
+    """
+    signs = ["---"] * (len(head) - numbers) + ["---:"] * numbers
+    return [_row(head), f"|{'|'.join(signs)}|", *map(_row, rows)]
 
 
 def as_markdown(study: Study) -> str:
@@ -22,8 +32,7 @@ def as_markdown(study: Study) -> str:
     | 2 | 1.0e-02 (1.5e-02) |
     """
     head, *body = _grid(study)
-    lines = [_row(head), "|" + "---:|" * len(head), *(_row(line) for line in body)]
-    return "\n".join(lines)
+    return "\n".join(table_lines(head, body, numbers=len(head)))
 
 
 def as_latex(study: Study) -> str:
@@ -52,8 +61,8 @@ def _cell(study: Study, heads: int, length: int) -> str:
     return f"{min(values):.1e} ({median(values):.1e})" if values else "-"
 
 
-def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+def _row(cells: Sequence[Any]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _escaped(text: str) -> str:

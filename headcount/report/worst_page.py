@@ -9,8 +9,6 @@ from headcount.drawing.svg import Figure
 from headcount.report.article import Exhibit, Passage, article
 from headcount.results.worst_record import WorstRecord
 
-__all__ = ["worst_page"]
-
 
 def worst_page(record: WorstRecord, *, command: str = "", date: str = "") -> str:
     """One network, as a page."""
@@ -68,7 +66,7 @@ def _way(record: WorstRecord, width: int) -> Figure:
         panel.line(points, "line ks0"),
         panel.level(record.upper, "line ks1"),
     ]
-    words = f"The error rises to {record.lower:.3g}; the line above is what is proved, {record.upper:.3g}."
+    words = f"The error rises to {record.lower:.3g}; the line above is the bound, {record.upper:.3g}."
     return figure_of(parts, width=width, height=240, title="The way to the worst input", words=words)
 
 

@@ -10,9 +10,7 @@ from headcount.papers.attention_svm.reproduce import ATTENTION_SVM
 from headcount.papers.born.reproduce import BORN
 from headcount.papers.consistency.reproduce import CONSISTENCY
 from headcount.papers.hardmax.reproduce import HARDMAX
-from headcount.papers.head_count.cifar import CIFAR
-from headcount.papers.head_count.reproduce import SYNTHETIC
-from headcount.papers.head_count.text_retrieval import TEXT
+from headcount.papers.head_count.reproduce import CIFAR, SYNTHETIC, TEXT
 from headcount.papers.icl.reproduce import ICL
 from headcount.papers.induction.reproduce import INDUCTION
 from headcount.papers.infoflow.reproduce import INFOFLOW
@@ -20,8 +18,6 @@ from headcount.papers.prompts.reproduce import PROMPTS
 from headcount.papers.ssm.reproduce import SSM
 from headcount.refusals import nearest
 from headcount.results.record import Reproduction
-
-__all__ = ["REPRODUCTIONS", "chosen", "listing", "named"]
 
 REPRODUCTIONS: tuple[Reproduction, ...] = (
     *SYNTHETIC,

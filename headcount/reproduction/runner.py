@@ -8,8 +8,6 @@ from pathlib import Path
 from headcount.files import whole
 from headcount.results.record import Record, Reproduction, Setting
 
-__all__ = ["Progress", "keep", "read_records", "reproduce"]
-
 Progress = Callable[[Reproduction, Record | None], None]
 """Called with None before a run, with the record after it or where it was kept already."""
 

@@ -28,8 +28,6 @@ from headcount.results.record import Record, Reproduction
 from headcount.results.verdicts import PLURALS
 from headcount.sources import PAPERS
 
-__all__ = ["PageEntry", "ComparedRecords", "entries", "html", "markdown", "outcome_lines"]
-
 TITLES = {
     "head-count": PAPERS["yu2025heads"].title,
     "infoflow": PAPERS["yu2026infoflow"].title,
@@ -40,6 +38,8 @@ TITLES = {
     "born": PAPERS["jobanputra2025born"].title,
     "hardmax": PAPERS["alcalde2025exact"].title,
     "induction": PAPERS["chen2024induction"].title,
+    "attention-svm": PAPERS["tarzanagh2023svm"].title,
+    "prompts": PAPERS["wang2023prompt"].title,
 }
 
 

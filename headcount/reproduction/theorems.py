@@ -7,9 +7,8 @@ import pkgutil
 import sys
 
 import headcount
+from headcount.report.tabular import table_lines
 from headcount.sources import PAPERS, STATUSES, Result, results
-
-__all__ = ["table"]
 
 HEAD = """\
 # Theorems
@@ -35,24 +34,19 @@ def _section(key: str, found: list[Result]) -> str:
         return ""
     paper = PAPERS[key]
     lines = [f"## {paper.title}", "", f"{paper.authors}; {paper.where}.", ""]
-    lines += ["| statement | says | status | checked | assumed | function | test |", "|---|---|---|---|---|---|---|"]
-    return "\n".join(lines + [_row(r) for r in found]) + "\n"
+    head = ("statement", "says", "status", "checked", "assumed", "function", "test")
+    return "\n".join(lines + table_lines(head, map(_row, found))) + "\n"
 
 
 def _statuses(found: list[Result] | tuple[Result, ...]) -> str:
-    lines = ["| status | statements | what it means |", "|---|---|---|"]
-    lines += [f"| {s} | {sum(r.status == s for r in found)} | {meaning} |" for s, meaning in STATUSES.items()]
-    return "\n".join(lines) + "\n"
+    rows = [(s, sum(r.status == s for r in found), meaning) for s, meaning in STATUSES.items()]
+    return "\n".join(table_lines(("status", "statements", "what it means"), rows)) + "\n"
 
 
-def _row(r: Result) -> str:
+def _row(r: Result) -> list[str]:
     checked, assumed = "; ".join(r.checked) or "-", "; ".join(r.assumed) or "-"
     cells = (r.source.name, r.says, r.status or "not stated", checked, assumed, f"`{r.code}`", f"`{r.test}`")
-    return "| " + " | ".join(map(_cell, cells)) + " |"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return [cell.replace("|", "\\|") for cell in cells]
 
 
 if __name__ == "__main__":

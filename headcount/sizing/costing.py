@@ -8,8 +8,6 @@ from typing import Any
 from headcount.refusals import at_least_one
 from headcount.sizing.model_shape import LayerShape, ModelShape
 
-__all__ = ["Footprint", "cache_bytes", "decode_flops", "footprint", "forward_flops", "tile_efficiency"]
-
 # Head dimensions that fused attention kernels are compiled for; any other one runs padded to the next.
 TILES = (32, 64, 96, 128, 192, 256)
 WIDE = 64  # beyond the largest tile, products run in multiples of this

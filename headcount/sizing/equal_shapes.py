@@ -11,8 +11,6 @@ from headcount.sizing.known_models import known_shape
 from headcount.sizing.model_configs import read_config
 from headcount.sizing.model_shape import PLAIN, LayerShape, ModelShape, Wiring
 
-__all__ = ["USUAL", "base_shape", "candidates", "divided", "parameters_from", "reference_shape", "spoken_count"]
-
 HEAD_DIMS = (32, 64, 80, 96, 128, 256)
 TOTALS = (0.5, 1.0, 1.5, 2.0)  # attention's width as a share of embed_dim: head_dim is not welded to it
 USUAL = 64  # head_dim of the reference

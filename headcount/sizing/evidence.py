@@ -12,8 +12,6 @@ from typing import Any, Literal
 
 from headcount.frozen import decode
 
-__all__ = ["EvidenceRow", "EvidenceTable", "SeedNoise", "evidence_table"]
-
 LOSSES = ("loss", "ppl")
 FILES = ("evidence.toml", "own_rows.toml")  # what others measured; what a study here has entered
 

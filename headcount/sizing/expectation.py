@@ -13,8 +13,6 @@ from headcount.sizing.evidence import EvidenceTable
 from headcount.sizing.meta_analysis import pooled_change
 from headcount.sizing.model_shape import LayerShape
 
-__all__ = ["ELSEWHERE", "HABIT", "HERE", "COUNTED", "Expectation", "ExpectedPart", "expected"]
-
 # From firm to loose: a count, seeds trained here, at least three sources elsewhere, or what people do.
 COUNTED, HERE, ELSEWHERE, HABIT = (
     Basis("proved"),

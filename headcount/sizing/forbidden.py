@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from headcount.numerals import counted
 from headcount.refusals import at_least_one
 from headcount.results import Bound
 from headcount.results.hypothesis import Hypothesis
@@ -11,9 +13,13 @@ from headcount.sizing.model_shape import ModelShape
 from headcount.sources import Source
 
 if TYPE_CHECKING:
-    from headcount.tasks import Task
+    from headcount.results.claim import Claim
 
-__all__ = ["every_pattern", "forbidding", "memorised", "rank_separation", "task_bounds"]
+# The networks that the papers speak of are not language models: what is said of a task is said of these.
+COUNTED_FOR = Hypothesis(
+    "a class-token network with these heads: no norms, no mask, tokens enter through a feed-forward",
+    short="a class-token network with these heads",
+)
 
 
 def every_pattern(length: int, head_dim: int, *, embed_dim: int, encoder: bool = True) -> Bound:
@@ -87,8 +93,14 @@ def rank_separation(embed_dim: int, head_dim: int) -> Bound:
     )
 
 
-def task_bounds(task: Task, heads: int, head_dim: int) -> list[Bound]:
-    """What the head-count paper forbids one layer of this shape on a task, where the task states its retrievals."""
+def task_bounds(task: Any, heads: int, head_dim: int, layers: int = 1) -> list[Bound]:
+    """What papers forbid a shape on a task: too few heads for its retrievals in one layer, or too few layers.
+
+    The first is of head count, where the task states its retrievals, and speaks of one layer; the second of an
+    alternation language.
+    """
+    if not hasattr(task, "structure"):
+        return [depth] if isinstance(depth := getattr(task, "depth", None), Bound) else []
     from headcount.papers.head_count.bounds import few_heads_exponent, linear_max_exponent
 
     structure = task.structure
@@ -97,10 +109,28 @@ def task_bounds(task: Task, heads: int, head_dim: int) -> list[Bound]:
         return []
     linear = all(retrieval.score == "linear" for retrieval in structure.retrievals)
     asked = linear_max_exponent if linear else few_heads_exponent
-    return [asked(length=structure.length, retrievals=count, heads=heads, head_dim=head_dim, target=structure)]
+    bound = asked(length=structure.length, retrievals=count, heads=heads, head_dim=head_dim, target=structure)
+    alone = Hypothesis.checked("one layer of attention", layers == 1)
+    return [replace(bound, hypotheses=(*bound.hypotheses, alone))]
 
 
-def forbidding(shape: ModelShape, context: int, task: Task | None = None) -> list[Bound]:
+def task_claim(task: Any, shape: ModelShape) -> Claim | None:
+    """What InfoFlow says of a task by a class-token network with the shape's heads in every layer.
+
+    None for a task of letters, of which `length_verdict` says whether short strings teach long ones.
+    """
+    if not hasattr(task, "structure"):
+        return None
+    from headcount.nets import Architecture
+    from headcount.papers.infoflow.predict import predict
+
+    layers = tuple((one.heads, one.head_dim) for one in shape.layers)
+    found = predict(task, Architecture(layers=layers, width=shape.layers[0].width))
+    said = found.claim(f"{type(task).__name__} by {counted(len(layers), 'layer')} of {shape.layers[0]}")
+    return replace(said, conditions=(*said.conditions, COUNTED_FOR))
+
+
+def forbidding(shape: ModelShape, context: int, task: Any = None) -> list[Bound]:
     """Every bound that speaks of this shape, the first layer's heads standing for all."""
     one = shape.layers[0]
     found = [
@@ -108,4 +138,4 @@ def forbidding(shape: ModelShape, context: int, task: Task | None = None) -> lis
         memorised(context, one.heads, one.head_dim),
         rank_separation(shape.embed_dim, one.head_dim),
     ]
-    return found + (task_bounds(task, one.heads, one.head_dim) if task is not None else [])
+    return found + ([] if task is None else task_bounds(task, one.heads, one.head_dim, len(shape.layers)))

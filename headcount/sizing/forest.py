@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from headcount.drawing.axes import Frame, below, round_numbers
 from headcount.drawing.svg import Figure, Scale, path, tag, text
 
-__all__ = ["ForestGroup", "ForestLine", "forest"]
-
 ROW, HEAD, FOOT = 20.0, 30.0, 52.0
 
 

@@ -8,8 +8,6 @@ from headcount.refusals import nearest
 from headcount.sizing.model_configs import config_shape
 from headcount.sizing.model_shape import ModelShape
 
-__all__ = ["BESIDE", "KNOWN", "known_shape"]
-
 
 def _llama(layers: int, embed: int, heads: int, shared: int, width: int, vocab: int, **more: Any) -> dict[str, Any]:
     return {

@@ -12,8 +12,6 @@ from typing import Any
 
 from headcount.sizing.evidence import EvidenceRow, EvidenceTable
 
-__all__ = ["LEAST_SOURCES", "PooledChange", "SourceEffect", "left_out", "pooled_change", "random_effects"]
-
 LEAST_SOURCES = 3
 
 

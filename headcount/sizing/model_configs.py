@@ -11,8 +11,6 @@ from headcount.files import text_in
 from headcount.refusals import nearest
 from headcount.sizing.model_shape import LayerShape, ModelShape, Wiring
 
-__all__ = ["config_shape", "read_config"]
-
 Config = Mapping[str, Any]
 
 

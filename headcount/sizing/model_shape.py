@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from headcount.refusals import at_least, at_least_one
 
-__all__ = ["LayerShape", "ModelShape", "Wiring"]
-
 
 @dataclass(frozen=True)
 class LayerShape:
@@ -79,6 +77,7 @@ class Wiring:
 
 
 PLAIN = Wiring()  # as Llama and its kin are wired
+BARE = Wiring(gated=False, tied=True, norm=0)  # no gains, no biases, no places: two shapes differ in their heads alone
 
 
 @dataclass(frozen=True)

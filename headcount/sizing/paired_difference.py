@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-__all__ = ["PairedDifference", "best_rates", "paired_differences", "pooled_deviation"]
-
 Rows = Sequence[Mapping[str, Any]]
 
 

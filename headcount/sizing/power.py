@@ -6,8 +6,6 @@ import math
 
 from headcount.refusals import at_least, positive
 
-__all__ = ["half_width", "promised_width", "seeds_for"]
-
 MOST = 10_000
 
 

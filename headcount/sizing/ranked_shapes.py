@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headcount.notebook import html_table, html_words
-from headcount.numerals import spoken_bytes
+from headcount.numerals import counted, spoken_bytes
 from headcount.refusals import at_least_one, positive
 from headcount.results import Bound
 from headcount.sizing.costing import Footprint, footprint
 from headcount.sizing.equal_shapes import USUAL, base_shape, candidates, divided, reference_shape, spoken_count
 from headcount.sizing.evidence import EvidenceTable, evidence_table
 from headcount.sizing.expectation import COUNTED, HABIT, Expectation, expected
-from headcount.sizing.forbidden import forbidding
+from headcount.sizing.forbidden import forbidding, task_claim
 from headcount.sizing.known_models import BESIDE, KNOWN, known_shape
 from headcount.sizing.model_shape import LayerShape, ModelShape
 
 if TYPE_CHECKING:
+    from headcount.papers.born.length_study import Judged
     from headcount.tasks import Task
-
-__all__ = ["RankedShape", "ShapeAnswer", "ShapeLimits", "shape"]
 
 DOUBT = 0.1  # of half its interval: of two shapes alike the better known comes first; habit
 WORTH = 0.5  # percent of loss that halving what is read for each token is worth; habit
@@ -110,6 +109,16 @@ class ShapeAnswer:
     def bounds(self) -> list[Bound]:
         return forbidding(self.first.shape, self.context, self.task)
 
+    @cached_property
+    def theory(self) -> list[str]:
+        """What theorems say of the first shape: what forbids, and of a task whether it is within reach."""
+        if self.task is None:
+            return list(map(str, self.bounds))
+        claim, letters = task_claim(self.task, self.first.shape), getattr(self.task, "length_verdict", None)
+        said = [] if claim is None else [str(claim)]
+        said += [] if letters is None else [f"from short strings to long ones, {letters}"]
+        return [*map(str, self.bounds), *said]
+
     @property
     def rows(self) -> list[dict[str, Any]]:
         return [one.as_row() for one in self.ranked]
@@ -120,18 +129,24 @@ class ShapeAnswer:
         kept = "" if not self.first.broken else f" No shape keeps to the limits: {'; '.join(self.first.broken)}."
         cache = "" if self.first.shape.wiring.encoder else f", {spoken_bytes(cost.cache_per_token)} of cache a token"
         grouped = (
-            "each with its own keys and values" if one.kv_heads == one.heads else f"{one.kv_heads} key-value heads"
+            "each with its own keys and values"
+            if one.kv_heads == one.heads
+            else counted(one.kv_heads, "key-value head")
         )
-        mark = self.mark
-        against = _layer_words(self.reference.layers[0])
-        said = "" if not self.first.expectation.parts else f", against {against}: {self.first.expectation}"
-        if not self.language:
-            said = "; nothing measured speaks of such data, so this is what people do"
+        said = "" if self.language else "; nothing measured speaks of such data, so this is what people do"
         sizes = f"embed_dim {self.first.shape.embed_dim}, feed-forward {one.width}"
         return (
-            f"{len(self.first.shape.layers)} layers of {one.heads} heads of {one.head_dim}, {grouped}, {sizes}: "
-            f"{spoken_count(cost.parameters)} parameters{cache} [{mark}]{said}.{kept}"
+            f"{counted(len(self.first.shape.layers), 'layer')} of {counted(one.heads, 'head')} of {one.head_dim}, "
+            f"{grouped}, {sizes}: "
+            f"{spoken_count(cost.parameters)} parameters{cache} [{self.mark}]{said}.{kept}"
         )
+
+    @property
+    def compared(self) -> str:
+        """What is expected of it against the reference, where anything is."""
+        if not self.language or not self.first.expectation.parts:
+            return ""
+        return f"Against {_layer_words(self.reference.layers[0])}: {self.first.expectation}."
 
     @property
     def short_rows(self) -> list[dict[str, Any]]:
@@ -155,6 +170,7 @@ class ShapeAnswer:
             "shapes": self.rows,
             "beside": self.beside(),
             "bounds": [bound.as_row() for bound in self.bounds],
+            "theory": self.theory,
             "marks": self.marks,
         }
 
@@ -216,7 +232,7 @@ def shape(
     speed: float = 0.0,
     bandwidth: float = 1e12,
     worth: float = WORTH,
-    task: Task | None = None,
+    task: Task | Judged | None = None,
     table: EvidenceTable | None = None,
 ) -> ShapeAnswer:
     """Rank (layers, heads, head_dim, key-value heads) for a budget of parameters, a width, or a model at hand.
@@ -238,36 +254,38 @@ def shape(
     limits = ShapeLimits(cache_per_token, memory, speed, bandwidth)
     base = base_shape(budget, model, width, layers, vocab, encoder)
     reference = reference_shape(base)
-    cost = footprint(reference, context)
-    found = [
-        _ranked(one, plan, reference, context, limits, held, language=spoken, worth=worth, before=cost)
-        for one, plan in [*((one, "") for one in candidates(base)), *divided(reference)]
-    ]
+    rule = _Ranking(reference, context, limits, held, spoken, worth)
+    found = [rule.ranked(one, plan) for one, plan in [*((one, "") for one in candidates(base)), *divided(reference)]]
     order = sorted(found, key=lambda r: (len(r.broken), not r.expectation.known and spoken, r.price, r.cost.cache))
     question = f"{spoken_count(base.parameters)} parameters, context {context}"
     return ShapeAnswer(question, context, reference, tuple(order), limits, held, spoken, task)
 
 
-def _ranked(
-    one: ModelShape,
-    plan: str,
-    reference: ModelShape,
-    context: int,
-    limits: ShapeLimits,
-    table: EvidenceTable,
-    *,
-    language: bool,
-    worth: float,
-    before: Footprint,
-) -> RankedShape:
-    cost = footprint(one, context)
-    layer = reference.layers[0] if plan else one.layers[0]
-    found = expected(layer, reference.layers[0], table, language=language, plan=plan)
-    saved = worth * math.log2(_work(cost) / _work(before))
-    ends = found.interval or (0.0, 0.0)
-    doubt = DOUBT * (ends[1] - ends[0]) / 2
-    price = (found.percent or 0.0) + saved + doubt + _odd(one, language)
-    return RankedShape(one, cost, found, limits.broken(cost), price)
+@dataclass(frozen=True)
+class _Ranking:
+    """What a shape is ranked by: the reference it is compared with, the limits, and what is known."""
+
+    reference: ModelShape
+    context: int
+    limits: ShapeLimits
+    table: EvidenceTable
+    language: bool
+    worth: float
+
+    @cached_property
+    def before(self) -> Footprint:
+        """What the reference costs."""
+        return footprint(self.reference, self.context)
+
+    def ranked(self, one: ModelShape, plan: str) -> RankedShape:
+        """The shape with its cost, expected quality and price."""
+        cost, usual = footprint(one, self.context), self.reference.layers[0]
+        found = expected(usual if plan else one.layers[0], usual, self.table, language=self.language, plan=plan)
+        saved = self.worth * math.log2(_work(cost) / _work(self.before))
+        ends = found.interval or (0.0, 0.0)
+        doubt = DOUBT * (ends[1] - ends[0]) / 2
+        price = (found.percent or 0.0) + saved + doubt + _odd(one, self.language)
+        return RankedShape(one, cost, found, self.limits.broken(cost), price)
 
 
 def _work(cost: Footprint) -> float:
@@ -316,4 +334,4 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _layer_words(one: LayerShape) -> str:
-    return f"{one.heads} heads of {one.head_dim} with {one.kv_heads} key-value heads"
+    return f"{counted(one.heads, 'head')} of {one.head_dim} with {counted(one.kv_heads, 'key-value head')}"

@@ -17,20 +17,19 @@ from headcount.files import text_in, whole
 from headcount.frozen import decode
 from headcount.refusals import positive
 from headcount.sizing.evidence import EvidenceTable
-from headcount.sizing.model_shape import LayerShape, ModelShape, Wiring
+from headcount.sizing.model_shape import BARE, LayerShape, ModelShape
 from headcount.sizing.paired_difference import PairedDifference, paired_differences
 from headcount.sizing.power import half_width, promised_width, seeds_for
 
 if TYPE_CHECKING:
     from headcount.sizing.ranked_shapes import ShapeAnswer
 
-__all__ = ["SettlingExperiment", "is_trial", "read_experiment", "settle", "settling_experiment"]
-
 LAYERS = 4  # of the small copies that are trained
 FIRST_SEED = 1000  # no seed that chose the shapes settles between them
-RATES = (1.5e-3, 3e-3, 6e-3)
+RATES = (7.5e-4, 1.5e-3, 3e-3)  # the best of our own grid's base, half of it and twice it
 LEAST, MOST = 4, 64  # seeds
 TOKENS = 20  # for each parameter, at most: more is not a small experiment
+AS_SEEN = 1.3  # tokens for each parameter in our own grid: the noise was measured there, and shorter runs have another
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,13 @@ class SettlingExperiment:
     @property
     def sentence(self) -> str:
         first, second = self.shapes
+        size = max(shape.parameters for shape in self.shapes.values())
+        seen = self.batch * self.length * self.steps / size
+        short = "" if seen >= 0.9 * AS_SEEN else f"; at {seen:.2g} tokens a parameter, where noise was not measured"
         return (
             f"{self.runs} runs of {len(self.seeds)} paired seeds decide between {first} and {second} with an interval "
             f"of ± {self.half_width:.2f}% (nine of ten between {self.low:.2f} and {self.high:.2f}); a difference of "
-            f"{self.finds:.2f}% is found four times in five"
+            f"{self.finds:.2f}% is found four times in five{short}"
         )
 
     def to_toml(self) -> str:
@@ -146,7 +148,8 @@ def settling_experiment(
     """The experiment between the first two shapes of an answer: small copies of them, as many seeds as it takes.
 
     The copies keep heads, head_dim, key-value heads and embed_dim, and have four layers at most. The noise of a paired
-    difference is that of our own grid where it has been entered, else what seeds elsewhere show, twice.
+    difference is that of our own grid where it has been entered, else what seeds elsewhere show, twice. Seeds are as
+    many as the difference asks, and no more than the budget trains as long as that grid was trained.
     """
     positive(flops=flops, difference=difference)
     if answer.first.shape.wiring.encoder:
@@ -155,8 +158,9 @@ def settling_experiment(
     shapes = {_name(r.shape): _copy(r.shape, vocab) for r in (answer.first, answer.second)}
     if len(shapes) < 2:
         raise ValueError("the first two shapes are the same: there is nothing to settle")
-    seeds = min(MOST, max(LEAST, seeds_for(noise, difference)))
     size, batch = max(s.parameters for s in shapes.values()), 16
+    affordable = int(flops / (2 * len(RATES) * 6 * AS_SEEN * size**2))
+    seeds = max(LEAST, min(MOST, affordable, seeds_for(noise, difference)))
     each = flops / (2 * len(RATES) * seeds)
     steps = max(50, int(min(each / (6 * size), TOKENS * size) / (batch * length)))
     middle, low, high = promised_width(noise, free, seeds)
@@ -261,22 +265,16 @@ def _copy(shape: ModelShape, vocab: int) -> ModelShape:
 
     A gated feed-forward's three matrices become two of as many parameters.
     """
-    bare = _wiring()
     layers = [
-        LayerShape(o.heads, o.head_dim, o.kv_heads, round(o.width * shape.wiring.matrices / bare.matrices))
+        LayerShape(o.heads, o.head_dim, o.kv_heads, round(o.width * shape.wiring.matrices / BARE.matrices))
         for o in shape.layers[:LAYERS]
     ]
-    return ModelShape(tuple(layers), shape.embed_dim, vocab, bare)
+    return ModelShape(tuple(layers), shape.embed_dim, vocab, BARE)
 
 
 def _bare(entry: _Entry) -> ModelShape:
     layers = tuple(LayerShape(h, n, g, width) for h, n, g, width in entry.layers)
-    return ModelShape(layers, entry.embed_dim, entry.vocab, _wiring())
-
-
-def _wiring() -> Wiring:
-    """That of `grouped_bank.BARE`, without loading torch."""
-    return Wiring(gated=False, tied=True, norm=0)
+    return ModelShape(layers, entry.embed_dim, entry.vocab, BARE)
 
 
 def facts_of(row: Mapping[str, Any]) -> str:

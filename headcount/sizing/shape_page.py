@@ -19,17 +19,6 @@ from headcount.sizing.meta_analysis import PooledChange, left_out, pooled_change
 if TYPE_CHECKING:
     from headcount.sizing.ranked_shapes import ShapeAnswer
 
-__all__ = [
-    "EvidenceSummary",
-    "evidence_figure",
-    "evidence_page",
-    "evidence_rows",
-    "pooled_rows",
-    "shape_page",
-    "write_evidence",
-    "write_shape",
-]
-
 AXIS = "percent of the loss for one step; right is worse"
 DOTS = (
     "A dot is a measurement, its line two standard errors: its own where the source gives them, else those of two runs "
@@ -154,7 +143,7 @@ def shape_page(answer: ShapeAnswer, *, date: str = "", command: str = "") -> str
         ),
         Passage("Beside models in use", rows=tuple(_beside(row) for row in answer.beside())),
         Passage("What each part rests on", rows=tuple(answer.marks)),
-        Passage("What forbids", tuple(str(bound) for bound in answer.bounds)),
+        Passage("What theorems say", tuple(answer.theory)),
         Passage(
             "The evidence",
             exhibits=(

@@ -12,8 +12,6 @@ from headcount.tasks.bigram_programs import last_block
 from headcount.tasks.counting import AllOf, AtLeast, Before, CountingProgram, Is, LengthVerdict, Negation
 from headcount.tasks.letters import Lengths, Strings
 
-__all__ = ["Alternation"]
-
 SOURCE = Source("yang2025kneedeep", "predicting alternation languages")
 
 

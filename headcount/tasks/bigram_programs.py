@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from headcount.tasks.counting import AllOf, AnyOf, AtLeast, Before, Condition, CountingProgram, Is, Negation, seen
 
-__all__ = ["copying", "last_block", "retrieval"]
-
 
 def retrieval(side: str, letters: int, *, first: bool = False) -> CountingProgram:
     """Say t after a query q if a copy of q, with `first` the first one, has t beside it.

@@ -25,8 +25,6 @@ from headcount.tasks.ranks import KthLargest
 from headcount.tasks.task import Task
 from headcount.tasks.wells import Wells
 
-__all__ = ["SHIPPED", "TYPICAL", "catalogue", "describe", "named", "on_lengths", "sentence", "typical"]
-
 SHIPPED = (LinearMax, Wells, PairMax, OppositePair, TriangleCentre, KthLargest, PositionSum, Induction)
 LETTERS = (Neighbour, Copy, Alternation, Majority, Dyck, Parity, Spoken)
 TOKENS = {"gaussian": Gaussian(), "sphere": UnitSphere()}

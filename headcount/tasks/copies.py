@@ -14,8 +14,6 @@ from headcount.tasks.bigram_programs import copying
 from headcount.tasks.counting import CountingProgram, LengthVerdict
 from headcount.tasks.letters import Lengths, Strings
 
-__all__ = ["Copy", "ambiguous_bigrams"]
-
 SOURCE = Source("jobanputra2025born", "the table of tasks in C-RASP[pos]")
 
 

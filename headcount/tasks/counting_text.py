@@ -6,8 +6,6 @@ import re
 
 from headcount.tasks.counting import AllOf, AnyOf, AtLeast, Before, Condition, CountingProgram, Is, Negation
 
-__all__ = ["parse_condition", "parse_program"]
-
 TOKEN = re.compile(r"\s*(#\[|\]|\(|\)|>=|=|\+|-|\d+|[a-z]+)")
 
 

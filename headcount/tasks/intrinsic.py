@@ -11,8 +11,6 @@ from torch import Tensor
 from headcount.sources import Checked, Source, implements
 from headcount.tasks.task import Matrix, Table
 
-__all__ = ["SAME", "Kind", "equal_rays", "even_plane", "kind_of", "merged_directions", "merged_forms", "rank_one"]
-
 # Unit vectors this near are one, and an eigenvalue this small beside the largest is zero: merging then moves a target
 # by at most this part of the tokens' size, some thousand roundings of float64.
 SAME = 1e-12

@@ -17,8 +17,6 @@ from headcount.tasks.counting import AllOf, AtLeast, Before, CountingProgram, Is
 from headcount.tasks.counting_text import parse_program
 from headcount.tasks.letters import Lengths, LetterTask, Strings
 
-__all__ = ["Dyck", "Language", "Majority", "Parity", "Recognition", "Spoken", "letter_task_of"]
-
 FRAMEWORK = Source("huang2025framework", "length generalisation and C-RASP")
 OWN = Source("headcount", "a language of one's own")
 

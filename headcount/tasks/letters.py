@@ -11,8 +11,6 @@ from torch import Tensor
 
 from headcount.structure import Structure
 
-__all__ = ["LetterTask", "Lengths", "OnLengths", "Strings"]
-
 Lengths = tuple[int, int]
 """The smallest and the largest length to draw, both included."""
 

@@ -12,8 +12,6 @@ from headcount.structure import Retrieval, Structure
 from headcount.tasks.intrinsic import merged_directions
 from headcount.tasks.task import Table, check_length, gaussian, matrix
 
-__all__ = ["LinearMax"]
-
 
 @dataclass(frozen=True)
 class LinearMax:

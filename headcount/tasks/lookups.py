@@ -14,8 +14,6 @@ from headcount.structure import Retrieval, Structure
 from headcount.tasks.sourced import SourcedFunction
 from headcount.tasks.task import check_length, gaussian, uniform
 
-__all__ = ["LipschitzOuter", "LookUp", "Lookups", "MaxOf", "OuterFunction", "PlaceOf", "RankOf", "WellOf"]
-
 
 @runtime_checkable
 class LookUp(Protocol):

@@ -15,8 +15,6 @@ from headcount.tasks.bigram_programs import retrieval
 from headcount.tasks.counting import CountingProgram, Is, LengthVerdict
 from headcount.tasks.letters import Lengths, Strings
 
-__all__ = ["Neighbour"]
-
 TRIES = 10_000
 SOURCE = Source("jobanputra2025born", "the table of tasks in C-RASP[pos]")
 

@@ -15,8 +15,6 @@ from headcount.refusals import positive
 from headcount.structure import Retrieval, Structure
 from headcount.tasks.task import check_length
 
-__all__ = ["ChainSample", "NGram", "dirichlet_posterior", "following_counts"]
-
 
 class ChainSample(NamedTuple):
     """Sequences, the letter that follows each, and the row of the kernel it was drawn from."""

@@ -11,8 +11,6 @@ from torch import Tensor
 from headcount.structure import Retrieval, Structure
 from headcount.tasks.task import by_parts, check_length, uniform
 
-__all__ = ["OppositePair"]
-
 
 @dataclass(frozen=True)
 class OppositePair:

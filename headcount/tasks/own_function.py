@@ -17,8 +17,6 @@ from headcount.tasks.ridges import Ridges
 from headcount.tasks.sourced import SourcedFunction
 from headcount.tasks.task import check_length, gaussian, uniform
 
-__all__ = ["FunctionTask", "task"]
-
 TRIED = 7  # sequences on which it is seen what a function takes
 DRAWN = {"gaussian": "tokens in R^d, sampled N(0, I)", "uniform": "tokens in [0,1]^d, sampled uniformly"}
 

@@ -13,8 +13,6 @@ from headcount.structure import Retrieval, Structure
 from headcount.tasks.intrinsic import even_plane, kind_of, merged_forms
 from headcount.tasks.task import Matrix, Table, by_parts, check_length, gaussian
 
-__all__ = ["Gaussian", "PairMax", "Tokens", "TriangleCentre", "UnitSphere"]
-
 
 @runtime_checkable
 class Tokens(Protocol):

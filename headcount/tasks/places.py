@@ -11,8 +11,6 @@ from torch import Tensor
 from headcount.structure import Retrieval, Structure
 from headcount.tasks.task import check_length, gaussian
 
-__all__ = ["Induction", "PositionSum"]
-
 
 @dataclass(frozen=True)
 class PositionSum:

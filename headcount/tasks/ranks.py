@@ -11,8 +11,6 @@ from torch import Tensor
 from headcount.structure import Retrieval, Structure
 from headcount.tasks.task import check_length, uniform
 
-__all__ = ["KthLargest"]
-
 
 @dataclass(frozen=True)
 class KthLargest:

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from headcount.tasks.task import Table, matrix
 
-__all__ = ["Affine", "Exponential", "Profile", "Ridges", "Sine", "Square"]
-
 
 @runtime_checkable
 class Profile(Protocol):

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-__all__ = ["SourcedFunction"]
-
 
 @dataclass(frozen=True)
 class SourcedFunction:

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from headcount.structure import Structure
 
-__all__ = ["Matrix", "Table", "Task", "by_parts", "check_length", "gaussian", "matrix", "uniform"]
-
 Matrix = tuple[tuple[float, ...], ...]
 Table = Any  # what a field takes: nested lists, an array or a tensor; it is kept as nested tuples
 

@@ -13,8 +13,6 @@ from headcount.structure import Retrieval, Structure
 from headcount.tasks.ridges import Ridges
 from headcount.tasks.task import Table, check_length, matrix, uniform
 
-__all__ = ["Wells"]
-
 
 @dataclass(frozen=True)
 class Wells:

@@ -15,8 +15,6 @@ from headcount.tasks.places import PositionSum
 from headcount.tasks.ranks import KthLargest
 from headcount.tasks.wells import Wells
 
-__all__ = ["winners"]
-
 
 @singledispatch
 def winners(task: object, x: Float[Tensor, "batch length token_dim"]) -> dict[str, Int[Tensor, " batch"]]:

@@ -24,7 +24,7 @@ FORMS = {
 }
 INTRODUCTION = """# What `measure` says of data whose answer is known
 
-Written by `python -m benchmarks.docs` from `docs/data/measure_bench.json` and `measure_simulated.json`; measured by
+Written by `python -m studies.docs` from `docs/data/measure_bench.json` and `measure_simulated.json`; measured by
 `python -m studies.measure.bench` and `python -m studies.measure.simulated`.
 
 The network asked about is a standard encoder: a linear embedding (or a table of letters), learnt positions, pre-norm

@@ -1,4 +1,4 @@
-"""Prepare the text, train the grid and what settles its first two, draw the page: see the package's first lines."""
+"""Prepare the text, train the grid and what settles its first two: see the package's first lines."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from headcount.sizing.paired_trial import PairedTrial, TrialRows, run
 from headcount.sizing.power import promised_width, seeds_for
 from headcount.sizing.windows import TokenWindows
 from studies.shape.grid import BASE, shapes
+from studies.stored import DATA
 
 BRACKET = (7.5e-4, 1.5e-3, 3e-3, 6e-3, 1.2e-2, 2.4e-2)
 ROUGH, SEEDS, FRESH = (50, 51), (0, 1, 2, 3, 4), 100  # seeds of the bracket and the grid; the first that settles
@@ -108,31 +109,11 @@ def main() -> None:
     one.add_argument("--steps", type=int, default=0, help="fewer than a whole pass, for a trial")
     one.add_argument("--only", nargs="*", help="these shapes beside the base")
     one.set_defaults(call=train)
-    one = doors.add_parser("page", help="enter the grid into the evidence and write every page of it")
-    one.set_defaults(call=paged)
     one = doors.add_parser("summary", help="print the differences")
-    one.add_argument("--grid", type=Path, default=Path("docs/data/shape_grid.json"))
+    one.add_argument("--grid", type=Path, default=DATA / "shape_grid.json")
     one.set_defaults(call=summary)
     options = parser.parse_args()
     options.call(options)
-
-
-def paged(options: argparse.Namespace) -> None:
-    """Everything that follows from docs/data/shape_*.json: the rows, docs/shape.html, the picture and the answer."""
-    from studies.shape import page
-    from studies.shape.entering import own_rows, read
-
-    grid = read(page.DATA / "shape_grid.json")
-    made = {
-        "docs/shape.html": page.evidence(),
-        "docs/images/shape_evidence.svg": page.picture(),
-        "docs/how-many-heads.md": page.answer(),
-    }
-    if grid is not None:
-        made["headcount/sizing/own_rows.toml"] = own_rows(grid)
-    for name, text in made.items():
-        (page.ROOT / name).write_text(text, encoding="utf-8")
-        print(f"wrote {name}")
 
 
 def prepared(options: argparse.Namespace) -> None:

@@ -25,9 +25,7 @@ CHANGES = (
     ("heads growing with depth", BASE, "ramp", 1),
     ("early layers wide, late ones narrow", BASE, "early wide, late narrow", 1),
 )
-HEAD = (
-    "# Written by `python -m studies.shape page` from docs/data/shape_grid.json: the grid of our own as one source.\n"
-)
+HEAD = "# Written by `make docs` from docs/data/shape_grid.json: the grid of our own as one source.\n"
 
 
 def own_rows(grid: Mapping[str, Any]) -> str:

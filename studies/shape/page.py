@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.report import Exhibit, Passage
+from headcount.report.tabular import table_lines
 from headcount.sizing.evidence import EvidenceTable, parsed
 from headcount.sizing.forest import ForestGroup, ForestLine, forest
 from headcount.sizing.meta_analysis import left_out, pooled_change
@@ -17,9 +18,8 @@ from headcount.sizing.ranked_shapes import ShapeAnswer, shape
 from headcount.sizing.shape_page import evidence_figure, evidence_page
 from studies.shape.entering import own_rows, read
 from studies.shape.grid import BASE
+from studies.stored import DATA
 
-ROOT = Path(__file__).parent.parent.parent
-DATA = ROOT / "docs/data"
 COMMAND = "headcount shape --evidence --out DIR"
 QUESTIONS: dict[str, dict[str, Any]] = {
     "a 10 M time-series encoder, context 512": {"budget": "10M", "context": 512, "encoder": True},
@@ -49,6 +49,8 @@ def evidence(data: Path = DATA) -> str:
     """docs/shape.html."""
     grid, settled, promise = (read(data / f"shape_{name}.json") for name in ("grid", "settled", "promise"))
     extra = [] if grid is None else [_grid(grid), *([] if not (settled and promise) else [_settled(settled, promise)])]
+    experiment = read(data / "shape_experiment.json")
+    extra += [] if experiment is None else [Passage("An experiment file, run as written", (_ran(experiment),))]
     return evidence_page(table(data), date=looked_up(), extra=extra, command=COMMAND)
 
 
@@ -85,13 +87,14 @@ def answer(data: Path = DATA) -> str:
         left=_left(held),
         own=_own(read(data / "shape_grid.json")),
         settled=_said(read(data / "shape_settled.json"), read(data / "shape_promise.json")),
+        experiment=_ran(read(data / "shape_experiment.json")),
     )
 
 
 def _lines(words: str, found: ShapeAnswer) -> str:
-    beside = "\n".join(f"| {r['model']} | {r['heads']} | {r['why it differs']} |" for r in found.beside())
-    head = f"**{words[:1].upper() + words[1:]}.** {found.sentence}"
-    return f"{head}\n\n| model in use | heads | how it differs |\n|---|---|---|\n{beside}\n"
+    rows = [(r["model"], r["heads"], r["why it differs"]) for r in found.beside()]
+    head = f"**{words[:1].upper() + words[1:]}.** {found.sentence} {found.compared}".rstrip()
+    return "\n".join([head, "", *table_lines(("model in use", "heads", "how it differs"), rows), ""])
 
 
 def _counted(held: EvidenceTable, change: str, words: str, sign: int) -> str:
@@ -102,19 +105,17 @@ def _counted(held: EvidenceTable, change: str, words: str, sign: int) -> str:
 
 
 def _pooled(held: EvidenceTable) -> str:
-    lines = ["| change | sources | percent of the loss for one step | a further source |", "|---|---:|---|---|"]
+    rows = []
     for change in held.changes:
         p = pooled_change(held, change)
         if p.mean is not None and p.interval is not None and p.prediction is not None:
-            lines.append(
-                "| {} | {} | {:+.2f} [{:+.2f}, {:+.2f}] | [{:+.2f}, {:+.2f}] |".format(
-                    change, p.sources, p.mean, *p.interval, *p.prediction
-                )
-            )
+            mean = "{:+.2f} [{:+.2f}, {:+.2f}]".format(p.mean, *p.interval)
+            rows.append((change, p.sources, mean, "[{:+.2f}, {:+.2f}]".format(*p.prediction)))
         elif p.effects:
             seen = ", ".join(f"{e.value:+.2f} ({e.source.partition(', arXiv')[0]})" for e in p.effects)
-            lines.append(f"| {change} | {p.sources} | no number: {seen} | - |")
-    return "\n".join(lines)
+            rows.append((change, p.sources, f"no number: {seen}", "-"))
+    head = ("change", "sources", "percent of the loss for one step", "a further source")
+    return "\n".join(table_lines(head, rows))
 
 
 def _left(held: EvidenceTable) -> str:
@@ -131,21 +132,14 @@ def _own(grid: Mapping[str, Any] | None) -> str:
         return "The grid of our own has not been run yet: `python -m studies.shape`."
     found = sorted(paired_differences(grid["rows"], BASE), key=lambda d: d.mean)
     deviation, free = pooled_deviation(found)
-    lines = [f"| shape | against {BASE} | best rate |", "|---|---|---:|"]
+    rows = []
     for d in found:
         low, high = d.interval()
-        lines.append(
-            f"| {d.shape} | {d.mean:+.2f}% [{low:+.2f}, {high:+.2f}] | {d.rate:g}{' (end)' if d.edge else ''} |"
-        )
+        rows.append((d.shape, f"{d.mean:+.2f}% [{low:+.2f}, {high:+.2f}]", f"{d.rate:g}{' (end)' if d.edge else ''}"))
     alone, together = (sum(_away(d, n) for d in found) for n in (1, len(found)))
-    lines += [
-        "",
-        f"Of {len(found)} comparisons {alone} lie away from zero one by one, {together} all at once (Bonferroni).",
-    ]
-    return (
-        "\n".join(lines)
-        + f"\n\nOne seed's paired difference has a deviation of {deviation:.2f}% ({free} degrees of freedom)."
-    )
+    said = f"Of {len(found)} comparisons {alone} lie away from zero one by one, {together} all at once (Bonferroni)."
+    spread = f"One seed's paired difference has a deviation of {deviation:.2f}% ({free} degrees of freedom)."
+    return "\n".join([*table_lines(("shape", f"against {BASE}", "best rate"), rows, numbers=1), "", said, "", spread])
 
 
 def _away(found: PairedDifference, comparisons: int) -> bool:
@@ -163,6 +157,22 @@ def _said(settled: Mapping[str, Any] | None, promise: Mapping[str, Any] | None) 
         f"The first two of the grid were trained again on {promise['seeds']} new seeds. Promised before: an interval "
         f"of ± {middle:.2f}% (nine of ten between {least:.2f} and {most:.2f}). Reached: {found.shape} less "
         f"{found.base}, {found.mean:+.2f}% [{low:+.2f}, {high:+.2f}], ± {(high - low) / 2:.2f}%."
+    )
+
+
+def _ran(experiment: Mapping[str, Any] | None) -> str:
+    """What a file of `--experiment` promised and what running it gave."""
+    if experiment is None:
+        return ""
+    (found,) = paired_differences(experiment["rows"], experiment["settled"]["first"])
+    low, high = found.interval()
+    row, made = experiment["settled"], experiment["made"]
+    least, most = row["promised range"]
+    return (
+        f"`{experiment['question']}` wrote such a file, `{experiment['command']}` ran it ({made['device']}, "
+        f"{made['date']}): {len(experiment['rows'])} runs, {len(found.percents)} paired seeds. Promised: an interval "
+        f"of ± {row['promised half-width']:.2f}% (nine of ten between {least:.2f} and {most:.2f}). Reached: "
+        f"{found.shape} less {found.base}, {found.mean:+.2f}% [{low:+.2f}, {high:+.2f}], ± {(high - low) / 2:.2f}%."
     )
 
 
@@ -237,7 +247,8 @@ Decoders of 3.7 M parameters, twelve shapes, three rates, five seeds paired by d
 
 - One head without a mask needs head_dim of length - 1 to weigh its tokens in every way (Bhojanapalli et al. 2020, one
   less than stated there): no model in use has that, so every head is a bottleneck, and none of them says which.
-- With fewer heads than things to look up, error falls slowly in parameters (Yu et al. 2025): `headcount shape --task`.
+- With fewer heads than things to look up, one layer's error falls slowly in parameters (Yu et al. 2025); deeper shapes
+  are judged by InfoFlow, strings by what is proved of their task: `headcount shape --task`.
 - A causal mask takes the first away; the constants of two other theorems were not read, and they forbid nothing here.
 
 ## What would settle it
@@ -246,4 +257,6 @@ Decoders of 3.7 M parameters, twelve shapes, three rates, five seeds paired by d
 shapes on your own text: how many seeds, which, and how wide the interval will be; `headcount sweep settle.toml` runs
 it. Seeds of one model lie {quiet:.2f}% to {loud:.2f}% of the loss apart elsewhere, so that one run of each shape tells
 little about a difference of a quarter of a percent.
+
+{experiment}
 """

@@ -18,11 +18,11 @@ import torch
 from headcount.cli import failures, main
 from headcount.files import whole
 from headcount.measuring.tables import read_csv
-from headcount.papers.head_count.images import read_cifar
 from headcount.results import Store, Study, read_study
 from headcount.training import Sweep
 from headcount.training.sweeps import run
 from headcount.training.task_source import source_of
+from studies.head_count.images import read_cifar
 from tests.faults.sweep_specs import LIMIT, SPEC, start, wait_until, with_, without_progress
 
 

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from headcount.files import text_in
 
-__all__ = ["TextBatch", "Readout", "answers", "batches_of", "passages", "pooled", "states"]
-
 
 @dataclass(frozen=True)
 class TextBatch:

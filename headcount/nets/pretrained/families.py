@@ -12,8 +12,6 @@ from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Heads, Weights
 from headcount.nets.pretrained.rewritten import BertHeads, Gpt2Heads, OwnHeads, RotaryHeads
 
-__all__ = ["FAMILIES", "Family", "family_of"]
-
 
 @runtime_checkable
 class Family(Protocol):

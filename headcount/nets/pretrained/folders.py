@@ -26,19 +26,6 @@ from headcount.nets.pretrained.quiet_library import quietly
 from headcount.nets.pretrained.ragged_heads import Weights
 from headcount.refusals import RefusalError, at_least_one
 
-__all__ = [
-    "build",
-    "config_of",
-    "filled_model",
-    "folder_of",
-    "load",
-    "load_compact",
-    "quietly",
-    "readout_for",
-    "stated_config",
-    "tokenizer_of",
-]
-
 LAYOUT = "headcount_layout.json"  # beside the weights of a compact checkpoint
 WEIGHTS = "model.safetensors"
 FEWEST_BYTES = 4  # of a layer

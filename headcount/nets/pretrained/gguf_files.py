@@ -11,8 +11,6 @@ from typing import Any
 from headcount.files import kept_folder, text_in, user_cache
 from headcount.refusals import RefusalError
 
-__all__ = ["Origin", "converted", "origin_of"]
-
 ORIGIN = "headcount_origin.json"
 BITS = {"F32": 32, "F16": 16, "BF16": 16, "Q8": 8, "Q6": 6, "Q5": 5, "Q4": 4, "Q3": 3, "Q2": 2}
 

@@ -11,8 +11,6 @@ from jaxtyping import Float
 
 from headcount.nets.pretrained.families import family_of
 
-__all__ = ["HeadView", "head_view"]
-
 PARTS = {"bert": "attention.self", "gpt2": "attn", "llama": "self_attn"}  # where a layer of each family attends
 
 

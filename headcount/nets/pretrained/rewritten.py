@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from headcount.nets import Weighing
 from headcount.nets.pretrained.ragged_heads import Heads, Weights
 
-__all__ = ["BertHeads", "Gpt2Heads", "OwnHeads", "RotaryHeads"]
-
 Attended = tuple[Tensor, Tensor | None]
 
 

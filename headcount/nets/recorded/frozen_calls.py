@@ -16,8 +16,6 @@ from torch.nn import functional as F
 
 from headcount.nets.recorded.marks import is_live, mark, mark_of, tensors
 
-__all__ = ["HANDLERS", "Handler", "SHAPES_ONLY", "ratio"]
-
 SHAPES = (
     "size dim numel stride is_floating_point zeros_like ones_like empty_like full_like new_zeros new_ones new_full "
     "new_empty new_tensor rand_like randn_like element_size is_complex len data_ptr is_contiguous get_device "
@@ -130,6 +128,12 @@ def _quotient(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, 
         kind = "softmax" if mark_of(above) == "exp" else "norm scale"
         return p.take(lambda: torch.div(above, below), kind)
     return _in_place(func, above, above / p.take(lambda: below, "norm scale"))
+
+
+def _under_number(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A number over what depends on the tokens: a scale, or the gate 1 / (1 + exp(-z)) spelt out."""
+    below, above = args[:2]
+    return _whole("norm scale")(p, lambda t: above / t, (below,), kwargs)
 
 
 def _exponential(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -425,6 +429,7 @@ HANDLERS: dict[str, Handler] = {
     "pow": Handler(_by_number, _power),
     "mul": Handler(_both_live, _product),
     "div": Handler(_below_live, _quotient),
+    "rdiv": Handler(_first_live, _under_number),
     "topk": Handler(_first_live, _chosen),
     "sort": Handler(_first_live, _chosen),
     "layer_norm": Handler(_first_live, _opened(_layer_norm)),

@@ -11,8 +11,6 @@ from headcount.nets.recorded.node_kinds import is_linear, kind_of, spoken_kind
 from headcount.nets.recorded.tape import NotAffine, Tape, Untried
 from headcount.nets.recorded.trials import is_affine
 
-__all__ = ["refuse_nonlinear"]
-
 
 def refuse_nonlinear(out: Tensor, tape: Tape) -> None:
     """Refuse a recorded pass in which something that still depends on the tokens is not linear in them, by name."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["freeze_mark", "frozen_by", "is_live", "mark", "mark_of", "pass_on", "plain_name", "tensors"]
-
 ALIASES = {"multiply": "mul", "true_divide": "div", "truediv": "div", "divide": "div", "radd": "add", "rmul": "mul"}
 ALIASES |= {"imul": "mul", "iadd": "add", "itruediv": "div", "isub": "sub", "special_softmax": "softmax"}
 ALIASES |= {"matmul": "matmul", "rmatmul": "matmul", "concat": "cat", "concatenate": "cat", "expit": "sigmoid"}

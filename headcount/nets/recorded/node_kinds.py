@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["is_linear", "kind_of", "spoken_kind"]
-
 # Names of autograd's nodes: linear in their one live input whatever it is.
 LINEAR_NODES = (
     "Add Sub Rsub Neg Sum Mean View UnsafeView ReshapeAlias Transpose T Permute Expand Squeeze Unsqueeze Slice Select "

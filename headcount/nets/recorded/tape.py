@@ -20,9 +20,8 @@ from torch.overrides import TorchFunctionMode
 from headcount.nets.recorded.frozen_calls import HANDLERS, SHAPES_ONLY
 from headcount.nets.recorded.marks import freeze_mark, frozen_by, is_live, mark, pass_on, plain_name, tensors
 from headcount.nets.recorded.node_kinds import is_linear
+from headcount.nets.recorded.recurrent_cells import WRITTEN_OUT
 from headcount.nets.recorded.trials import adds_frozen
-
-__all__ = ["NotAffine", "Recording", "Replay", "Site", "Tape", "own_backwards_opened", "parameters_still"]
 
 CHOICES = (
     "gt lt ge le eq ne greater less greater_equal less_equal equal not_equal argmax argmin argsort nonzero isnan isinf "
@@ -110,6 +109,9 @@ class Frozen(TorchFunctionMode):
         name = plain_name(func)
         if name in SHAPES_ONLY:
             return func(*args, **kwargs)
+        if name in WRITTEN_OUT:
+            with self:
+                return WRITTEN_OUT[name](*args, **kwargs)
         if name == "__get__":  # an attribute: a shape is no call, a transpose is
             name = getattr(getattr(func, "__self__", None), "__name__", name)
             found = func(*args, **kwargs)

@@ -11,8 +11,6 @@ from torch.overrides import TorchFunctionMode
 from headcount.nets.recorded.frozen_calls import HANDLERS
 from headcount.nets.recorded.marks import plain_name, tensors
 
-__all__ = ["TapeSize"]
-
 NOTHING = ("matmul", "bmm", "einsum", "exp")  # looked at, not kept
 BY_TOKEN = ("layer_norm", "rms_norm", "normalize")  # one scale a token
 

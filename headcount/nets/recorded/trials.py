@@ -14,8 +14,6 @@ from torch import Tensor
 
 from headcount.nets.recorded.marks import frozen_by, is_live, tensors
 
-__all__ = ["adds_frozen", "is_affine"]
-
 SCALES = (1.0, 30.0)  # of the other input, in units of the first: a kink far out is met as well
 MIX = -0.61  # beyond the segment between both inputs
 ROUNDING = 2e3  # units of it, for a sum over a few thousand numbers

@@ -20,8 +20,6 @@ from headcount.papers.allocation.lowrank import Factors
 from headcount.papers.allocation.moments import probing
 from headcount.papers.allocation.units import rewrite, survey
 
-__all__ = ["SaturationReport", "chunks", "rank_costs", "saturation", "saturation_report", "verdicts"]
-
 Say = Callable[[str], None]
 ROWS = 32  # query rows looked at in each sequence
 

@@ -13,8 +13,6 @@ from headcount.refusals import at_least, at_least_one, not_negative
 from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["compression", "exponential_sum_error", "extraction_error", "starved_lags", "synthesis", "trade_off"]
-
 # One lag is synthesised from H heads of exponential decay. The l1 distance of an H-term exponential sum from the
 # indicator of lag m is at most C(n) e^{0.01 (n+1) m} / H^n; the paper takes n = 1 with C(1) = 1.3.
 SYNTHESIS_SCALE = 1.3

@@ -13,8 +13,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from headcount.training.adam import descend
 from headcount.training.shuffling import seed_of
 
-__all__ = ["FourGram", "FourGramStudy", "validation_gap"]
-
 LAGS, TOKEN_DIM, BUDGET = 4, 8, 256
 
 

@@ -12,8 +12,6 @@ from headcount.refusals import at_least_one
 from headcount.results import Bound
 from headcount.sources import Source, implements
 
-__all__ = ["half_range", "jacobian_norm", "row_bound"]
-
 STEPS = 60  # halvings of an interval inside [0, 1]: past float64
 
 

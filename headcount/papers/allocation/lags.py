@@ -14,8 +14,6 @@ from headcount.papers.allocation.bounds import check_sizes, extraction_error, st
 from headcount.results import Bound, Claim
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["Allocation", "Relaxed", "allocate", "relaxed"]
-
 LARGEST_TABLE = 1 << 22  # budgets up to here may have a table of what every spending brings
 MOST_SUMS = 400_000_000  # of the dynamic programme, a second or two; beyond, head_dim = token_dim and the gap is stated
 

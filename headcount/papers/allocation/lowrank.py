@@ -14,8 +14,6 @@ from torch import Tensor
 
 from headcount.sources import Source, implements
 
-__all__ = ["Factors", "factors", "logit_error", "shared_factors"]
-
 # Directions whose second moment is below this fraction of the largest are kept but not divided by less.
 SMALLEST = 1e-10
 

@@ -19,8 +19,6 @@ from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Probe, Weights
 from headcount.papers.allocation.lowrank import Factors
 
-__all__ = ["Moments", "Pair", "curves", "input_moments", "output_metrics", "weight_metrics"]
-
 PARTS = ("query-key", "value-output")
 
 

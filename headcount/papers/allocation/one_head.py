@@ -14,8 +14,6 @@ from headcount.nets.pretrained.batches import TextBatch
 from headcount.papers.allocation.lowrank import factors
 from headcount.training.adam import descend
 
-__all__ = ["Head", "Shrunk", "head_of", "shrink"]
-
 
 @dataclass(frozen=True, eq=False)
 class Head:

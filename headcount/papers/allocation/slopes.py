@@ -19,8 +19,6 @@ from headcount.nets.pretrained.families import family_of
 from headcount.nets.pretrained.layout import HeadLayout
 from headcount.papers.allocation.moments import probing
 
-__all__ = ["LayerSlopes", "PairSlopes", "loss_slopes", "next_token_losses"]
-
 ROWS = 32  # query rows of a window at which the softmax metric is taken
 FIRST = 8  # the first of them: before it a row has hardly anything to choose from
 

@@ -25,8 +25,6 @@ from headcount.papers.allocation.moments import (
     weight_metrics,
 )
 
-__all__ = ["MEASURES", "Survey", "Unit", "rewrite", "survey"]
-
 MEASURES = ("weights", "inputs", "outputs")
 Say = Callable[[str], None]
 

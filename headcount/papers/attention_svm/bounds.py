@@ -6,8 +6,6 @@ from headcount.refusals import at_least_one
 from headcount.results import Bound
 from headcount.sources import Source, implements
 
-__all__ = ["selection_feasible_from"]
-
 
 @implements(
     Source("tarzanagh2023svm", "over-parameterisation gives feasibility"),

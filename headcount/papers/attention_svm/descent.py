@@ -19,8 +19,6 @@ from torch import Tensor
 from headcount.papers.attention_svm.selection import Instances
 from headcount.refusals import at_least_one, positive
 
-__all__ = ["SelectionPath", "from_tails", "logits", "plain_gradient", "select"]
-
 TINY = 2.2e-16
 Slope = Callable[[Instances, Tensor], Tensor]
 

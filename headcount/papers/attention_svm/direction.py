@@ -13,8 +13,6 @@ from headcount.papers.attention_svm.margins import MaxMargin
 from headcount.papers.attention_svm.selection import Instances
 from headcount.sources import Source, implements
 
-__all__ = ["Offender", "direction_gap", "largest_rise", "locally_optimal", "settled"]
-
 
 def direction_gap(path: Float[np.ndarray, "... d e"], weights: Float[np.ndarray, "d e"]) -> Float[np.ndarray, ...]:
     """1 - cosine of every matrix along a path with one matrix.

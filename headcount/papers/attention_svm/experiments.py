@@ -22,17 +22,6 @@ from headcount.papers.attention_svm.margins import (
 from headcount.papers.attention_svm.selection import Instances, Selection
 from headcount.sources import Checked, Source, implements
 
-__all__ = [
-    "Direction",
-    "InfeasibleChoices",
-    "directions",
-    "feasible_share",
-    "infeasible_choices",
-    "rank_study",
-    "solutions",
-    "summary",
-]
-
 
 @dataclass(frozen=True)
 class Direction:

@@ -10,8 +10,6 @@ import numpy as np
 from headcount.nets.pretrained.head_views import HeadView, head_view
 from headcount.papers.attention_svm.instance_files import SelectionFile
 
-__all__ = ["choice_rows", "selection_of_head"]
-
 
 def selection_of_head(
     model: Any, tokenizer: Any, texts: Sequence[str], layer: int, head: int

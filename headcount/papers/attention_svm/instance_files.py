@@ -15,8 +15,6 @@ from headcount.refusals import nearest
 if TYPE_CHECKING:
     from headcount.papers.attention_svm.path_picture import Gaps
 
-__all__ = ["SelectionFile", "read_selection", "trained_gaps", "write_solution"]
-
 KNOWN = ("tokens", "queries", "chosen", "labels", "read_out", "weights", "dual")
 
 LARGEST = 1e60  # of a number in a file: products of five are finite

@@ -20,17 +20,6 @@ from numpy.typing import ArrayLike
 
 from headcount.sources import Checked, Source, implements
 
-__all__ = [
-    "InfeasibleError",
-    "MarginNorm",
-    "MaxMargin",
-    "constraint_rows",
-    "feasible",
-    "frobenius",
-    "max_margin",
-    "nuclear",
-]
-
 NOTHING = 1e-9  # the residual of the least-distance problem, rows of norm 1, below which there is no solution
 ROUNDS = 20_000
 LOOSE = 1e-3  # a duality gap above this is no answer

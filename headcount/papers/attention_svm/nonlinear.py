@@ -23,8 +23,6 @@ from headcount.papers.attention_svm.selection import Selection
 from headcount.refusals import at_least_one
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["Decomposition", "concave_head", "decompose", "nonlinear_study", "relu_head", "vanishing_ridge"]
-
 CHOSEN = 1e-3  # the softmax weight from which a token counts as one of those attended to
 UNDECIDED = 1e-6  # weights between this and CHOSEN leave a run undecided
 RIDGES = tuple(10.0**-k for k in range(2, 14))

@@ -13,8 +13,6 @@ from headcount.drawing.svg import Figure
 from headcount.papers.attention_svm.margins import MaxMargin
 from headcount.report.article import Exhibit, Passage, article
 
-__all__ = ["margin_page", "path_figure", "solution_rows", "values_figure"]
-
 HEIGHT = 330
 Gaps = Mapping[str, Sequence[tuple[float, float]]]  # solution -> (steps, 1 - cosine) along one path
 

@@ -17,8 +17,6 @@ from headcount.papers.attention_svm.selection import Instances
 from headcount.refusals import at_least_one, nearest, positive
 from headcount.sources import Source, implements
 
-__all__ = ["regularisation_path"]
-
 Slopes = Float[Tensor, "instances token_dim token_dim"]
 
 

@@ -23,8 +23,6 @@ from headcount.papers.attention_svm.selection import Instances, Selection
 from headcount.refusals import at_least_one, positive
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["MixingRun", "descend", "mixing_rows", "mixing_runs", "relu_instances"]
-
 TINY = 2.2e-16
 Matrices = Float[Tensor, "instances d e"]
 

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from headcount.refusals import at_least_one
 
-__all__ = ["Instances", "Selection"]
-
 
 @dataclass(frozen=True, eq=False)
 class Instances:

@@ -21,8 +21,6 @@ from headcount.papers.attention_svm.margins import (
 from headcount.papers.attention_svm.path_picture import margin_page, solution_rows
 from headcount.refusals import nearest
 
-__all__ = ["NoSelection", "SelectionAnswer", "answer_selection", "margin_norm"]
-
 NORMS = {"frobenius": frobenius, "nuclear": nuclear}
 
 

@@ -17,8 +17,6 @@ from headcount.training.loop import train
 from headcount.training.member import Member
 from headcount.training.strings import string_recipe
 
-__all__ = ["ABLATED", "AblationSetting", "ablation", "ablation_summary"]
-
 ABLATED: dict[str, LetterTask] = {
     "UR": Neighbour("right", "only"),
     "UL": Neighbour("left", "only"),

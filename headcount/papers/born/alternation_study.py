@@ -15,8 +15,6 @@ from headcount.training.loop import train
 from headcount.training.member import Member
 from headcount.training.strings import string_recipe
 
-__all__ = ["NARROW", "AlternationSetting", "by_depth", "depth_summary", "knees", "small_alternation"]
-
 BAR = 0.95  # of words that must be right for a depth to count as enough
 
 

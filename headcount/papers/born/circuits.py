@@ -16,8 +16,6 @@ from headcount.certificates.domains import Drawn
 from headcount.sources import Source, implements
 from headcount.tasks.neighbours import Neighbour
 
-__all__ = ["CircuitShape", "FarEnd", "NeighbourCircuit", "content_weight", "neighbour", "planted"]
-
 SOURCE = Source("jobanputra2025born", "induction and anti-induction circuits")
 
 

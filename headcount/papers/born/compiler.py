@@ -15,8 +15,6 @@ from headcount.certificates import Certificate, Term
 from headcount.sources import Source, implements
 from headcount.tasks.counting import AllOf, AnyOf, AtLeast, Before, Condition, CountingProgram, Is, Negation
 
-__all__ = ["CompiledProgram", "CountingNet", "certified_length", "compile"]
-
 SOURCE = Source("headcount", "compiling counting programs")
 Precision = Literal["float32", "float64"]
 ROUNDOFF = {"float32": 2.0**-24, "float64": 2.0**-53}
@@ -123,7 +121,7 @@ class CompiledProgram:
     def __call__(self, ids: Int[np.ndarray, "batch length"]) -> Float[np.ndarray, "batch length answers"]:
         """What the network gives on strings, as an array; longer ones than were proved are refused."""
         if ids.shape[1] > self.length:
-            raise ValueError(f"the network was proved exact up to {self.length:,} letters, got {ids.shape[1]:,}")
+            raise ValueError(f"the network is exact up to {self.length:,} letters, got {ids.shape[1]:,}")
         with torch.no_grad():
             return self.net(torch.from_numpy(np.ascontiguousarray(ids))).numpy()
 

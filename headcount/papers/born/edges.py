@@ -13,8 +13,6 @@ from torch.nn.functional import gelu, layer_norm
 from headcount.nets.causal import EPS, CausalTransformer, rotated
 from headcount.tasks.letters import Lengths, LetterTask, Strings
 
-__all__ = ["EDGES", "CutDecoder", "Edges", "attentions", "cut", "head_scores", "right_share"]
-
 Edges = Callable[[Int[Tensor, "batch length"]], Bool[Tensor, "batch length length"]]
 """Which edges (from a place, to an earlier one) of each string."""
 Part = Literal["keys", "values"]

@@ -10,8 +10,6 @@ from jaxtyping import Int
 
 from headcount.tasks.counting import CountingProgram
 
-__all__ = ["difference"]
-
 EXHAUSTED = 20_000  # strings of one length that are all looked at
 
 

@@ -17,8 +17,6 @@ from headcount.training.loop import Outcome, train
 from headcount.training.member import Member, Recipe
 from headcount.training.strings import string_recipe
 
-__all__ = ["DECAY", "LONG", "SHORT", "TASKS", "BornSetting", "from_scratch", "shares", "summary", "tested"]
-
 DECAY = 1e-2  # weight decay of every decoder
 
 TASKS: dict[str, Neighbour | Copy] = {

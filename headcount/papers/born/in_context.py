@@ -15,8 +15,6 @@ from headcount.refusals import at_least_one, nearest
 from headcount.tasks.copies import Copy
 from headcount.tasks.neighbours import Neighbour
 
-__all__ = ["Alphabet", "ContextSetting", "asked_in_context", "context_task", "reader_of"]
-
 Reads = Callable[[Int[Tensor, "batch length"]], Float[Tensor, "batch length vocab"]]
 """A model as a function: tokens in, logits after every place out."""
 NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -7,8 +7,6 @@ from statistics import median
 from headcount.results.literature import Difference, Published
 from headcount.sources import Source
 
-__all__ = ["BINS", "FINE_TUNED", "FROM_SCRATCH", "IN_CONTEXT", "KNEE_DEEP", "MISLABELLED", "RETRIEVED", "SEEDS"]
-
 BINS = ("51-100", "101-150")
 MISLABELLED = "NLFirst as published"
 # Absolute positions, 4 layers of 4 heads, width 256, rate 1e-4, whole strings right, a number for each seed.

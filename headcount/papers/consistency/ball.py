@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from headcount.refusals import not_negative
 
-__all__ = ["Ball", "BallResidual"]
-
 Points = Float[Tensor, "... dim"]
 RIM = 1 - 1e-15  # artanh has no digits left beyond: radii are clamped here
 

@@ -17,8 +17,6 @@ from headcount.papers.consistency.decays import decay_of
 from headcount.training.adam import descend
 from headcount.training.shuffling import seed_of
 
-__all__ = ["BallRecipe", "SmootherBlock", "curvature_rows", "curvature_verdict", "trained_error", "trained_errors"]
-
 WIDTH = 12
 READ = 0.05  # spread of the read-out's start beside the channel of the answer
 Draws = Callable[..., Tensor]

@@ -19,8 +19,6 @@ from headcount.refusals import positive
 from headcount.sources import Checked, Source, implements
 from headcount.tasks.task import uniform
 
-__all__ = ["Covered", "SmootherNet", "SmootherShape", "ball_smoother", "context_bound", "kernel_estimate", "smoother"]
-
 Tokens = Float[Tensor, "batch length token_dim"]
 SOURCE = Source("headcount", "attention as a kernel smoother, for Ghosh et al. 2025")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from headcount.results.literature import Difference, Published
 from headcount.sources import Source
 
-__all__ = ["ORIGIN", "RATE_CLAIM"]
-
 ORIGIN = "the abstract; theorem, hypotheses and proof could not be seen, and the code stores no numbers"
 RATE_CLAIM = Published(
     "claimed decay", Source("ghosh2025consistent", "the rate of consistency"), "dimension", (1, 2, 3, 4),

@@ -10,8 +10,6 @@ from headcount.papers.consistency.experiments import BallRecipe, curvature_rows,
 from headcount.papers.consistency.published import RATE_CLAIM
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
-__all__ = ["CONSISTENCY"]
-
 
 def rates(setting: Setting) -> Measured:
     """The claimed exponent of each dimension beside the fastest that noise allows."""

@@ -14,8 +14,6 @@ from headcount.refusals import at_least_one, nearest, not_negative
 from headcount.structure import Retrieval, Structure
 from headcount.tasks.task import gaussian, uniform
 
-__all__ = ["FUNCTIONS", "Smooth", "SmoothFunction"]
-
 
 @dataclass(frozen=True)
 class SmoothFunction:

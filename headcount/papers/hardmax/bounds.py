@@ -8,8 +8,6 @@ from headcount.refusals import at_least, at_least_one
 from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["interpolation_blocks", "interpolation_layers", "our_interpolation_blocks"]
-
 PAPER = Source("alcalde2025exact", "count of blocks")
 OURS = Source("headcount", "count of layers of exact interpolation")
 MEASURES = "sequences with other targets have other normalised multisets of tokens"

@@ -13,8 +13,6 @@ from torch import Tensor
 from headcount.sources import Checked, Source, implements
 from headcount.training.adam import descend
 
-__all__ = ["DecayStudy", "DecayedLoss", "decay_study", "exact_block_norm"]
-
 DECAYS = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3)
 COUNT, DIM, LENGTH, NEURONS = 4, 2, 3, 4
 SOURCE = Source("alcalde2025exact", "loss under weight decay")

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from headcount.papers.hardmax.narrow import Attend, Feed, Hats, NarrowStage
 from headcount.papers.hardmax.token_measures import SAME, identities
 
-__all__ = ["Draft", "apart", "move", "split_directions"]
-
 Array = NDArray[np.float64]
 U = 2.0**-53
 GRID = 2.0**-10  # thresholds are multiples of this, in units of the slope

@@ -19,8 +19,6 @@ from headcount.papers.hardmax.narrow import Hats, NarrowNet
 from headcount.papers.hardmax.sequence_pairs import SequencePairs, hausdorff
 from headcount.report import Exhibit, Passage, article
 
-__all__ = ["InterpolationReport", "interpolation_page"]
-
 WIDE, NARROW, HEIGHT = 860, 380, 320
 GAPS = "Sorted gaps, and the promise above them; no gap at all is drawn at 1e-17."
 KEYS_APART = (

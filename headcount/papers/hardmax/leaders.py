@@ -11,8 +11,6 @@ from headcount.papers.hardmax.hat_layers import DRAWS, Draft, U, apart, largest,
 from headcount.papers.hardmax.narrow import TOLERANCE
 from headcount.papers.hardmax.token_measures import SAME, TokenData
 
-__all__ = ["Collapse", "collapse_on_leaders"]
-
 Array = NDArray[np.float64]
 SAFE = 100 * TOLERANCE  # a margin below this is refused
 KAPPAS = 8

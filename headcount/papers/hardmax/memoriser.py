@@ -10,8 +10,6 @@ import torch
 from headcount.papers.hardmax.narrow import padded
 from headcount.papers.hardmax.networks import Interpolation, interpolate
 
-__all__ = ["SequenceMemoriser"]
-
 
 class SequenceMemoriser:
     """A classifier that returns the label of every sequence it was given, exactly; of others, the nearest target's.

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from headcount.nets.weighing import hardmax_within, softmax
 
-__all__ = ["Attend", "Feed", "Hats", "NarrowNet", "NarrowShape", "NarrowStage", "padded"]
-
 TOLERANCE = 1e-9  # of the largest product: what counts as a tie
 MIXING = ("average", "attend")
 

@@ -10,8 +10,6 @@ from headcount.certificates import Built, Drawn, load
 from headcount.papers.hardmax.narrow import NarrowNet
 from headcount.papers.hardmax.sequence_pairs import SequencePairs, as_pairs
 
-__all__ = ["ReadNetwork", "read_network"]
-
 
 class ReadNetwork(NamedTuple):
     """The network with the pairs it is asked for; the file's own certificate speaks of `promised` of them."""

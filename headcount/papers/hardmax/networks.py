@@ -20,8 +20,6 @@ from headcount.papers.hardmax.sequence_pairs import EverySequence, SequencePairs
 from headcount.papers.hardmax.token_measures import TokenData, token_data
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["Interpolation", "interpolate"]
-
 SOURCE = Source("alcalde2025exact", "exact interpolation")
 TRIES = 8
 Array = NDArray[np.float64]

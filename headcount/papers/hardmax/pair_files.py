@@ -10,8 +10,6 @@ import numpy as np
 from headcount.files import arrays_in
 from headcount.refusals import refuse_unknown
 
-__all__ = ["PairFile", "read_pairs"]
-
 KEYS = ("x", "y", "lengths")
 PairFile = tuple[list[np.ndarray], list[np.ndarray], tuple[Any, ...]]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from headcount.papers.hardmax.bounds import interpolation_blocks
 
-__all__ = ["CLASSIFIED", "SETS", "stated_blocks"]
-
 CLASSIFIED = (4, 8, 16, 32, 64)
 SETS = ((1, 2, 3, 2, 1), (2, 2, 3, 2, 2), (3, 2, 3, 2, 3))
 

@@ -12,8 +12,6 @@ from headcount.papers.hardmax.published import CLASSIFIED, SETS, stated_blocks
 from headcount.papers.hardmax.sequence_pairs import SequencePairs, hausdorff
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
-__all__ = ["HARDMAX"]
-
 LENGTHS = (10, 100, 1000)
 
 

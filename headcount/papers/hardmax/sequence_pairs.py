@@ -17,8 +17,6 @@ from headcount.papers.hardmax.narrow import padded
 from headcount.structure import Retrieval, Structure
 from headcount.tasks.task import Matrix, Table, matrix
 
-__all__ = ["EverySequence", "SequencePairs"]
-
 
 @dataclass(frozen=True)
 class SequencePairs:

@@ -10,8 +10,6 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SAME", "TokenData", "identities", "token_data"]
-
 SAME = 1e-9  # of the largest token: closer than this is the same token, mean or target
 SMALLEST = 1e-100  # squares of what is larger, and of its inverse, stay inside float64
 Array = NDArray[np.float64]

@@ -8,8 +8,6 @@ from headcount.refusals import at_least_one, positive
 from headcount.results import Bound
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["selector_error", "subset_minima"]
-
 SELECTOR = Source("yu2025heads", "Lemma 3")
 SUBSETS = Source("yu2025heads", "Lemma 2")
 # s/(1 + e^{s^2}) is largest where e^{-s^2} = 2 s^2 - 1; the value there, rounded up in the last digit.

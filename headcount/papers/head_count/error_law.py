@@ -11,8 +11,6 @@ from scipy.optimize import linprog, minimize_scalar
 
 from headcount.sources import Source, implements
 
-__all__ = ["ErrorLaw", "fit_error_law", "fixed_law"]
-
 
 @dataclass(frozen=True)
 class ErrorLaw:

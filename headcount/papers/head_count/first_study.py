@@ -13,8 +13,6 @@ from headcount.training.progress import OnProgress, silent
 from headcount.training.spec import Sweep
 from headcount.training.sweeps import run
 
-__all__ = ["SPEC", "FirstLook", "first_look"]
-
 # Small enough for two cores in three minutes, large enough that the third head matters a hundredfold.
 SPEC = """\
 name = "first look"

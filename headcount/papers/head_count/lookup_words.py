@@ -5,8 +5,6 @@ from __future__ import annotations
 from headcount.numerals import counted, spelt
 from headcount.sources import Source
 
-__all__ = ["one_head_each"]
-
 THEOREM = Source("yu2025heads", "Theorem 2")
 
 

@@ -12,8 +12,6 @@ from headcount.fits.verdict import Estimate
 from headcount.results.literature import Cells
 from headcount.sources import Source, implements
 
-__all__ = ["reversal", "score"]
-
 RESAMPLES = 2000
 
 

@@ -8,8 +8,6 @@ from headcount.refusals import at_least_one, not_negative, positive
 from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["GELU_SLOPE", "steepness_width"]
-
 # The slope of z Phi(z) is Phi(z) + z phi(z), largest at z = sqrt(2).
 GELU_SLOPE = 0.5 * (1 + math.erf(1.0)) + math.sqrt(2) * math.exp(-1.0) / math.sqrt(2 * math.pi)
 

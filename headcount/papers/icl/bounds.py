@@ -10,18 +10,7 @@ from headcount.refusals import at_least, at_least_one, positive
 from headcount.results import Bound
 from headcount.sources import Checked, Source, implements
 
-__all__ = [
-    "CLAIMED",
-    "BestShape",
-    "best_shape",
-    "effective_step",
-    "icl_exponent",
-    "icl_transition",
-    "parameters",
-    "product",
-]
-
-CLAIMED = "claimed, not proved here"
+CLAIMED = "claimed, without a proof here"
 PAPER = "mehta2025icl"
 
 

@@ -13,8 +13,6 @@ from headcount.refusals import at_least, at_least_one, not_negative
 from headcount.structure import Retrieval, Structure
 from headcount.tasks.task import gaussian
 
-__all__ = ["InContext", "Spectrum", "best_linear"]
-
 HIDDEN = 8  # units of a two-layer teacher
 
 

@@ -17,17 +17,6 @@ from headcount.papers.icl.bounds import effective_step
 from headcount.papers.icl.contexts import Spectrum
 from headcount.refusals import at_least_one
 
-__all__ = [
-    "DEPTHS",
-    "DescentCurve",
-    "by_largest",
-    "claimed_step",
-    "constant_step",
-    "descent_curve",
-    "plateau",
-    "ridge_curve",
-]
-
 DEPTHS = (1, 2, 4, 8, 16, 32, 64)
 Rates = Callable[[Float[np.ndarray, "contexts d"], int], Float[np.ndarray, " contexts"]]
 

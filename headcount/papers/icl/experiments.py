@@ -22,18 +22,6 @@ from headcount.training.loop import train
 from headcount.training.member import Member, Recipe
 from headcount.training.shuffling import seed_of
 
-__all__ = [
-    "EXPONENTS",
-    "SHAPES",
-    "ReaderCell",
-    "ReaderRecipe",
-    "cells_of",
-    "exponent_study",
-    "shape_study",
-    "tiny",
-    "train_readers",
-]
-
 LOST = 1.0  # the relative error of a member that diverged: what saying 0 would score
 CHUNK = 25  # steps drawn, and on a GPU recorded, together
 SETTINGS = {

@@ -13,8 +13,6 @@ from headcount.papers.icl.descent_curves import ridge_curve
 from headcount.papers.icl.experiments import EXPONENTS, exponent_study, shape_study
 from headcount.results import Comparison, Predicate
 
-__all__ = ["AXES", "bayes_ratios", "claims_table", "contrast_words", "measured_laws", "shape_contrast"]
-
 AXES = {"depth": "depth", "width": "width", "length": "context"}
 
 

@@ -18,8 +18,6 @@ from headcount.papers.icl.contexts import InContext, best_linear
 from headcount.refusals import at_least_one, positive
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["Conditioned", "DescentNet", "DescentShape", "context_error", "descent", "safe_rate", "sample_edges"]
-
 UNIT = 2.0**-53
 Contexts = Float[Tensor, "batch length token_dim"]
 

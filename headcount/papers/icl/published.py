@@ -5,8 +5,6 @@ from __future__ import annotations
 from headcount.results.literature import Difference, Published
 from headcount.sources import Source
 
-__all__ = ["EXPONENT_CLAIM", "ORIGINS", "SHAPE_CLAIM"]
-
 ORIGINS = {
     "exponent": "a secondary source",
     "step": "the abstract",

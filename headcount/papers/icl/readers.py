@@ -19,8 +19,6 @@ from headcount.kernels.bank import Bank, Stacked
 from headcount.refusals import at_least_one, nearest
 from headcount.training.shuffling import seed_of
 
-__all__ = ["ATTENTIONS", "Answering", "ContextBatch", "Reader", "ReaderShape", "answers"]
-
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 

@@ -15,8 +15,6 @@ from headcount.papers.icl.measured_exponents import claims_table, shape_contrast
 from headcount.papers.icl.published import EXPONENT_CLAIM, SHAPE_CLAIM
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
-__all__ = ["ICL"]
-
 CURVES = "relative error that descent leaves, mean over contexts"
 TRAINED = "relative error, level and attention by depth, width and context"
 

@@ -11,8 +11,6 @@ import numpy as np
 from headcount.refusals import at_least_one, positive
 from headcount.sources import Source, implements
 
-__all__ = ["InformationSet", "chi2_information", "information_set", "information_table", "stationary_law", "subsets"]
-
 MIXING = 1e-3  # of the uniform law in every row: random kernels are nearly reducible
 Lags = tuple[int, ...]
 

@@ -15,19 +15,6 @@ from headcount.papers.induction.networks import matched_mean
 from headcount.papers.induction.staged import GROUPS, ChainTables, Learnt, Stage, Staged, descend
 from headcount.tasks.ngrams import ChainSample, NGram, dirichlet_posterior
 
-__all__ = [
-    "TOGETHER",
-    "ChainRun",
-    "chain_samples",
-    "full_path",
-    "full_rows",
-    "length_rows",
-    "path_rows",
-    "predictor_rows",
-    "selection_rows",
-    "stage_rows",
-]
-
 TOGETHER = (Stage(GROUPS, 100),)
 PARENTS: tuple[Lags, ...] = ((1, 2), (1, 3), (2, 3), (2,))
 CONCENTRATIONS = (0.1, 0.3, 1.0)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from headcount.results.literature import Difference, Published
 from headcount.sources import Source
 
-__all__ = ["FULL_LOSSES", "FULL_SHARES", "LOSS", "OWN_LAGS", "SCALE", "SHARE"]
-
 RUN = Source("chen2024induction", "stored run of the simplified model, all parameters together")
 STEPS = (0, 100, 500, 5000, 50000)
 

@@ -11,8 +11,6 @@ from headcount.papers.induction.experiments import ChainRun, full_rows, path_row
 from headcount.papers.induction.published import FULL_SHARES, LOSS, SCALE, SHARE
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
-__all__ = ["INDUCTION", "curve_measured"]
-
 RUN = "all together"
 
 

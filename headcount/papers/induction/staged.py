@@ -20,8 +20,6 @@ from torch.nn.functional import cross_entropy, one_hot
 from headcount.papers.induction.bounds import Lags, subsets
 from headcount.tasks.ngrams import ChainSample
 
-__all__ = ["GROUPS", "ChainTables", "Learnt", "Stage", "Staged", "descend"]
-
 TINY = 1e-7  # added to the norm of a mixture, as published
 
 

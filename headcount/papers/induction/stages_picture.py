@@ -11,8 +11,6 @@ from headcount.drawing.axes import Frame
 from headcount.drawing.panels import Panel, figure_of, frames, legend, plain_panel
 from headcount.drawing.svg import Figure, Scale
 
-__all__ = ["lengths_picture", "stages_picture"]
-
 Rows = Sequence[Mapping[str, Any]]
 BEFORE = 0.5  # where step 0 stands on a logarithmic axis
 WORDS = "Share of every set of lags, own-lag weights of three heads, and scale and loss, against the step of descent"

@@ -22,8 +22,6 @@ from headcount.papers.infoflow.packing import Limits
 from headcount.papers.infoflow.schedule import ActSchedule, Job, schedule, scheduling_kind
 from headcount.structure import Retrieval, Structure
 
-__all__ = ["Analysis", "Cost", "analyse", "is_cheap", "uncompared", "unplaced"]
-
 Reading = tuple[tuple[Demand, ...], tuple[Retrieval, ...]]
 
 

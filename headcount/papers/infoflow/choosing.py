@@ -18,8 +18,6 @@ from torch import Tensor
 from headcount.nets.architecture import Architecture
 from headcount.tasks import PairMax
 
-__all__ = ["Sharing", "sharings", "shared_heads", "with_shared_heads"]
-
 ENOUGH = 1e-2  # an NMSE below this counts as shared; the battery has another standard, five times its reference
 MOST = 8  # look-ups; sharings of more are not tried, and the prediction says so
 LONGEST = 4096  # tokens; a longer task is asked at this length, and the prediction says so

@@ -7,8 +7,6 @@ from fractions import Fraction
 
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["FEATURES", "SEPARATED", "comparisons_made", "comparisons_needed", "decoding_exponent", "gate_heads"]
-
 # The largest exponent that still counts as cheap. Aggregated numbers must come out separated (one per dimension):
 # exponent 1, as in Theorem 2(3) of the head-count paper. A retrieved token is a smooth function's argument, and a
 # two-layer feed-forward learns those at eps^-2 when their Barron norm is finite (Assumption 3 there).

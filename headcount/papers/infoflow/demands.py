@@ -8,8 +8,6 @@ from typing import Literal
 
 from headcount.structure import Retrieval, Structure
 
-__all__ = ["Act", "Demand", "demands_of", "nearer_rank", "readings"]
-
 Place = Literal["tokens", "cls", "both"]
 Mode = Literal["max", "positions"]
 Kind = Literal["shift", "mask", "partner", "jump", "collect", "read"]

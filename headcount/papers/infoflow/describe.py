@@ -8,8 +8,6 @@ from pathlib import Path
 from headcount.files import text_in
 from headcount.structure import Structure
 
-__all__ = ["read_structure", "structure_from_toml"]
-
 
 def read_structure(path: str | Path) -> Structure:
     """The structure that a TOML file describes."""

@@ -10,19 +10,6 @@ from headcount.papers.infoflow import predict
 from headcount.papers.infoflow.trained_cells import Entry, Trained
 from headcount.tasks import Gaussian, LinearMax, PairMax, Task, TriangleCentre, UnitSphere, Wells
 
-__all__ = [
-    "AS_PUBLISHED",
-    "PAIRS",
-    "TRIANGLE",
-    "pair_cells",
-    "pair_rows",
-    "position_cells",
-    "position_rows",
-    "triangle_cells",
-    "triangle_rows",
-    "window_cells",
-]
-
 # Best validation NMSE as published: at (D, D), (D-1, D), (D, D-1) heads in the two layers.
 PAIRS = {
     2: (5.89e-5, 5.89e-2, 3.67e-2),

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headcount.papers.infoflow.prediction import Prediction, Step
 
-__all__ = ["draw"]
-
 COLOURS = {"max": "#2f7fc1", "positions": "#c9820a", "global": "#c8452f"}
 MODES = {"max": "max-position retrieval", "positions": "specific positions", "global": "global aggregation"}
 STYLE = (

@@ -9,8 +9,6 @@ from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
 from headcount.structure import Retrieval, Structure
 
-__all__ = ["beyond_bounded_weights", "kth_largest_exponent", "one_layer_bound", "one_layer_bounds", "pair_exponent"]
-
 QUANTITY = "exponent k of eps^-k feed-forward parameters"
 NETWORK = "Assumption 1 of the head-count paper (embeddings and weights at most 1, a Lipschitz read-out of two layers)"
 SHORTLY = "weights at most 1 and a Lipschitz read-out of two layers"

@@ -13,8 +13,6 @@ from fractions import Fraction
 
 from headcount.papers.infoflow.demands import Act
 
-__all__ = ["Duty", "Limits", "Packing"]
-
 
 @dataclass(frozen=True)
 class Limits:

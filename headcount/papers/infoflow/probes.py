@@ -14,17 +14,6 @@ from headcount.numerals import counted
 from headcount.sources import Source, implements
 from headcount.tasks import PairMax, Task
 
-__all__ = [
-    "Asks",
-    "Attends",
-    "Contains",
-    "NetworkProbes",
-    "asked_forms",
-    "class_attention",
-    "contained",
-    "probe_network",
-]
-
 RIDGE = 1e-6  # relative to the mean square of the states: keeps the fit defined when states are degenerate
 
 

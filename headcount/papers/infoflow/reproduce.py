@@ -26,8 +26,6 @@ from headcount.training.loop import train
 from headcount.training.member import Member, Recipe
 from headcount.training.progress import bar
 
-__all__ = ["INFOFLOW", "PAIR_TABLE", "PLACES_TABLE", "TRIANGLE_TABLE"]
-
 QUICK_PAIRS = (4000, 4096, 64, 1024)  # steps, samples of an epoch, batch, validation
 THROUGH = "pair tasks, tokens through a feed-forward"
 RANKS = ("largest weight", "second largest")
@@ -208,6 +206,6 @@ INFOFLOW = (
                  ("1 min", "days", "5 min")),
     Reproduction("infoflow:probes", "what a state contains, and whom the class token attends to", probes,
                  (PLACES_TABLE,), "Two maxima of linear scores; a linear map with a constant, judged on samples it "
-                 "was not fitted to; untrained networks of the same shape as the yardstick.", "heads of both layers",
+                 "was not fitted to; untrained networks of equal shape as the yardstick.", "heads of both layers",
                  ("1 min", "20 min", "2 min"), changed=READING),
 )  # fmt: skip

@@ -16,8 +16,6 @@ from headcount.papers.infoflow.costs import gate_heads
 from headcount.papers.infoflow.demands import Act, Demand
 from headcount.papers.infoflow.packing import Duty, Limits, Packing
 
-__all__ = ["ActSchedule", "Job", "gates_of", "schedule", "scheduling_kind"]
-
 # For each demand, how many look-ups wait for each of its acts.
 Counts = tuple[tuple[int, ...], ...]
 

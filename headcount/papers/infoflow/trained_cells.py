@@ -17,8 +17,6 @@ from headcount.training import Member, Recipe, Sweep
 from headcount.training.progress import OnProgress, silent
 from headcount.training.sweeps import run
 
-__all__ = ["Entry", "Trained", "same_size", "train_cells"]
-
 
 @dataclass(frozen=True)
 class Entry:

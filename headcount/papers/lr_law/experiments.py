@@ -14,8 +14,6 @@ from headcount.training import Recipe, Sweep, warmup_stable_decay
 from headcount.training.progress import OnProgress, silent
 from headcount.training.sweeps import run
 
-__all__ = ["RATES", "heads_of_four", "rate_study", "small_study", "tasks"]
-
 RATES = tuple(5e-4 * 2**i for i in range(8))
 STEPS_AN_EPOCH = 25
 # Targets without noise are trained best right below the rate at which training breaks: a cliff, and no parabola.

@@ -11,8 +11,6 @@ from typing import Any
 from headcount.refusals import nearest
 from headcount.results import Store, Study, read_study
 
-__all__ = ["joined_study", "read_losses"]
-
 NEEDED = ("parameters", "steps", "lr")
 LOSSES = ("nmse", "loss")
 

@@ -13,8 +13,6 @@ from headcount.papers.lr_law.parabola import optimum, student, vertex
 from headcount.papers.lr_law.rate_losses import RateLosses, losses_of, widths_of
 from headcount.results import Study
 
-__all__ = ["paired_width_slope"]
-
 
 def paired_width_slope(study: Study, *, confidence: float = 0.95) -> Estimate:
     """Least squares of log best rate in log width, its interval by leaving out one seed at a time.

@@ -16,8 +16,6 @@ from headcount.papers.lr_law.rate_losses import RateLosses, losses_of
 from headcount.results import Study
 from headcount.sources import Source, implements
 
-__all__ = ["BestRate", "best_rate", "best_rates", "optimum", "student", "vertex"]
-
 POINTS = 5  # a wide range of rates is no parabola: steep on the left, a cliff on the right
 CLIFF = math.log(10)  # a level ten times the smallest is on no parabola around it
 FEWEST = 4  # through three points a parabola always passes

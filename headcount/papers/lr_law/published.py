@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from headcount.sources import Source
 
-__all__ = ["PUBLISHED", "PublishedRates"]
-
 
 @dataclass(frozen=True)
 class PublishedRates:

@@ -11,8 +11,6 @@ import numpy as np
 
 from headcount.papers.lr_law.published import PUBLISHED
 
-__all__ = ["RateGrid", "plan"]
-
 
 @dataclass(frozen=True)
 class RateGrid:

@@ -12,8 +12,6 @@ from jaxtyping import Float
 
 from headcount.results import Study
 
-__all__ = ["RateLosses", "losses_of", "widths_of"]
-
 NEEDED = ("parameters", "steps", "lr", "nmse")
 # A law holds all of these fixed: each of them moves the best rate by itself. The usual goes unsaid.
 FIXED = ("task", "length", "positions", "schedule", "batch", "weight_decay", "factors", "depth", "noise", "read_out")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from headcount.drawing.svg import Figure
     from headcount.results import Study
 
-__all__ = ["RateFindings", "fitted", "rate_page"]
-
 BIAS = (
     "The second road, the one the paper takes, extrapolates the loss of every rate to longer horizons before it looks "
     "for the optimum. The two steps contradict each other, so its exponent in steps comes out too flat however good "

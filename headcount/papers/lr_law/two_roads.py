@@ -19,8 +19,6 @@ from headcount.papers.lr_law.rate_losses import RateLosses, losses_of, widths_of
 from headcount.results import Study
 from headcount.sources import Source, implements
 
-__all__ = ["RateLaw", "extrapolated_law", "rate_law", "width_slope"]
-
 Road = Literal["trained", "extrapolated"]
 LIKELY = 0.6  # of F: effects that a size shares are more likely than not already far below what proves them
 COLLINEAR = 0.98  # a correlation of log parameters and log steps beyond which the two exponents cannot be told apart

@@ -6,8 +6,6 @@ from headcount.refusals import at_least, at_least_one, not_negative, positive
 from headcount.results import Bound
 from headcount.sources import Source, implements
 
-__all__ = ["attention_slope", "prompt_floor", "prompt_tokens"]
-
 SOURCE = Source("wang2023prompt", "a lower bound on the tunable numbers of a prompt")
 
 

@@ -15,8 +15,6 @@ from headcount.papers.prompts.reaching import attention_loss, attention_targets,
 from headcount.papers.prompts.traps import TokenTrap, prompt_trap, token_trap
 from headcount.papers.prompts.tuning import fit_low_rank, fit_prompt
 
-__all__ = ["excess_spread", "excluded_rows", "length_rows", "slope_share", "token_rows", "tuning_rows"]
-
 
 def length_rows(
     layers: int = 20, lengths: Sequence[int] = (1, 2, 4, 16, 64), starts: int = 8, token_dim: int = 6

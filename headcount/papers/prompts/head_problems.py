@@ -11,8 +11,6 @@ from headcount.nets.pretrained.head_views import HeadView, head_view
 from headcount.papers.prompts.layer_files import PromptProblem
 from headcount.papers.prompts.prompted_layer import PromptedLayer
 
-__all__ = ["looked_rows", "problem_of_head"]
-
 
 def problem_of_head(
     model: Any, tokenizer: Any, texts: Sequence[str], layer: int, head: int

@@ -14,8 +14,6 @@ from headcount.files import arrays_in, whole
 from headcount.papers.prompts.prompted_layer import PromptedLayer
 from headcount.refusals import nearest
 
-__all__ = ["PromptProblem", "read_problem", "write_problem"]
-
 AXES = {"query": 2, "key": 2, "value": 2, "last": 1, "contexts": 3, "targets": 2}
 
 LARGEST = 1e60  # of a number in a file: products of five are finite

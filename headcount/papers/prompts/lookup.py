@@ -12,8 +12,6 @@ from jaxtyping import Float
 from headcount.refusals import at_least_one, positive
 from headcount.sources import Source, implements
 
-__all__ = ["PromptMemory", "prompt_memory"]
-
 
 @dataclass(frozen=True, eq=False)
 class PromptMemory:

@@ -24,8 +24,6 @@ from headcount.papers.prompts.traps import TokenTrap, token_trap
 from headcount.refusals import at_least_one, positive
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["Memorisable", "memorisable", "token_memory"]
-
 BOXES = 400_000
 ROUNDING = 1e-9  # a condition missed by less, of the largest number in it, proves nothing
 SHARPNESS = 8.0  # the score of a wanted part in the layer made for n tokens

@@ -20,8 +20,6 @@ from headcount.papers.prompts.strip_picture import prompt_page, strip_figure
 from headcount.papers.prompts.traps import prompt_trap
 from headcount.papers.prompts.tuning import fit_prompt
 
-__all__ = ["PromptAnswer", "answer_problem", "hard_pair"]
-
 NOTHING = 1e-9  # a floor below this excludes nothing
 TRAP = 1.0  # what every prompt leaves of the hard pair, at least
 

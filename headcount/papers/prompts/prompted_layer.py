@@ -15,8 +15,6 @@ from jaxtyping import Float
 
 from headcount.refusals import at_least_one
 
-__all__ = ["PromptedLayer", "random_layer"]
-
 ROUNDS = 500
 Matrix = np.ndarray
 

@@ -25,8 +25,6 @@ from headcount.papers.prompts.strip import RANK, Strip, in_range, strip_of, stri
 from headcount.refusals import at_least_one
 from headcount.sources import Source, implements
 
-__all__ = ["Reach", "attention_loss", "attention_targets", "reach"]
-
 BEYOND = 60.0  # how far past all log Z_i the scan goes
 CELLS = 500_000
 LARGEST = 1e60

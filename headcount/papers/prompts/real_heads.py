@@ -12,8 +12,6 @@ from headcount.papers.prompts.reaching import reach
 from headcount.papers.prompts.strip import strip_of
 from headcount.refusals import at_least_one
 
-__all__ = ["head_rows", "last_layer", "split_heads"]
-
 
 def split_heads(
     query: Float[np.ndarray, "d d"],

@@ -19,8 +19,6 @@ from jaxtyping import Float
 from headcount.papers.prompts.prompted_layer import PromptedLayer
 from headcount.refusals import at_least_one
 
-__all__ = ["RANK", "Strip", "in_range", "strip_of", "strip_prompt"]
-
 INSIDE = 1e-9  # the share of h outside the row space of W_v below which h counts as inside
 RANK = 1e-12  # of the largest singular value of W_v: smaller ones are no direction of its range
 STEEPEST = 600.0  # log w_1 / w_2 of a prompt that is to have no entropy

@@ -15,8 +15,6 @@ from headcount.papers.prompts.prompted_layer import PromptedLayer
 from headcount.papers.prompts.strip import strip_of
 from headcount.report.article import Exhibit, Passage, article
 
-__all__ = ["prompt_page", "strip_figure"]
-
 HEIGHT = 340
 
 

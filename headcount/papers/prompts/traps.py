@@ -10,8 +10,6 @@ from jaxtyping import Float
 from headcount.papers.prompts.prompted_layer import PromptedLayer
 from headcount.refusals import positive
 
-__all__ = ["PromptTrap", "TokenTrap", "prompt_trap", "token_trap"]
-
 
 @dataclass(frozen=True, eq=False)
 class PromptTrap:

@@ -11,8 +11,6 @@ from jaxtyping import Float
 from headcount.papers.prompts.prompted_layer import PromptedLayer
 from headcount.refusals import at_least_one
 
-__all__ = ["Tuned", "fit_heads", "fit_low_rank", "fit_prompt"]
-
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 SCALES = (1.0, 0.3, 3.0, 10.0)  # of the starts, in turn
 

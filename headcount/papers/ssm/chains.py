@@ -11,8 +11,6 @@ from jaxtyping import Complex
 from headcount.papers.ssm.orders import settled
 from headcount.refusals import nearest
 
-__all__ = ["Chains", "Deal", "arrange", "by_angle", "by_modulus", "conjugates", "deal_named", "least_chains", "merge"]
-
 
 @dataclass(frozen=True)
 class Deal:

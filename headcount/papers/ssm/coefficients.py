@@ -7,8 +7,6 @@ from jaxtyping import Complex
 
 from headcount.sources import Source, implements
 
-__all__ = ["coefficients"]
-
 
 @implements(
     Source("headcount", "Newton form of a sum of modes"),

@@ -14,8 +14,6 @@ from headcount.papers.ssm.orders import cancellation
 from headcount.refusals import at_least, at_least_one
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["capacity", "gain_stage_depth", "gain_stages", "least_width", "nested_chains", "shallowest_chains"]
-
 TINY = 1e-30  # a coefficient below this share of the largest is rounding
 
 LARGEST = 1_000_000  # places for modes; a deeper system is refused before it is built

@@ -18,8 +18,6 @@ from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 from headcount.report import Exhibit, Passage, article
 from headcount.results.claim import conclusion
 
-__all__ = ["DeepenedSystem", "comparison", "deepening_page", "deepening_sentence"]
-
 BITS = (6, 8, 10, 12, 14, 16)
 SAMPLES = 256
 USE = """import headcount as hc

@@ -13,8 +13,6 @@ from headcount.papers.ssm.depths import entry_bounds, minimal_depth
 from headcount.papers.ssm.responses import gap
 from headcount.papers.ssm.systems import DiagonalSSM
 
-__all__ = ["depth_rows", "depth_words", "example_teacher", "minimal_depth_rows", "mode_rows"]
-
 SIGNS = "+----+++----+"
 
 

@@ -11,8 +11,6 @@ from headcount.refusals import at_least_one, positive
 from headcount.results import Bound, Claim, Hypothesis
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["EntryBounds", "MinimalDepth", "entry_bounds", "minimal_depth"]
-
 PAPER = Source("ssm2025depth", "Theorem 4.2")
 SHARPER = Source("headcount", "Nested chains")
 RAY = Source("headcount", "Nested chains, poles on a ray")

@@ -17,21 +17,6 @@ from headcount.papers.ssm.trainable import RADIUS, clip_, kernel, stacked
 from headcount.refusals import nearest
 from headcount.training.adam import descend
 
-__all__ = [
-    "StudentRecipe",
-    "Start",
-    "best_rows",
-    "from_construction",
-    "from_nearby",
-    "from_random",
-    "from_wiring",
-    "parameters",
-    "rows_by_size",
-    "start_named",
-    "train_bank",
-    "train_table",
-]
-
 Parts = tuple[Tensor, Tensor, Tensor, Tensor]
 """Poles (layers, width), B_1, B_2 .. B_l and C."""
 

@@ -12,8 +12,6 @@ from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.responses import powers
 from headcount.sources import Source, implements
 
-__all__ = ["Mode", "modes", "modes_impulse"]
-
 
 @dataclass(frozen=True, eq=False)
 class Mode:

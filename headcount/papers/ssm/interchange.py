@@ -17,21 +17,6 @@ from headcount.papers.ssm.layer import Numbers, complex_array
 from headcount.papers.ssm.responses import gap
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 
-__all__ = [
-    "from_continuous",
-    "from_control",
-    "from_layer",
-    "from_sos",
-    "from_state_space",
-    "from_tf",
-    "from_zpk",
-    "to_control",
-    "to_sos",
-    "to_state_space",
-    "to_tf",
-    "to_zpk",
-]
-
 StateSpace = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 TOLERANCE = 1e-6  # of the response, beyond which a conversion is refused rather than returned
 

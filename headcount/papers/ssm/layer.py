@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Complex
 
-__all__ = ["Layer", "Numbers", "complex_array", "refuse_unstable"]
-
 Numbers = Any  # what a field takes: lists or an array, real or complex; it is kept as a read-only complex array
 
 

@@ -13,8 +13,6 @@ from jaxtyping import Complex, Float, Int
 from headcount.papers.ssm.coefficients import coefficients
 from headcount.sources import Source, implements
 
-__all__ = ["by_low_tails", "cancellation", "settled"]
-
 POINTS = 512  # of the unit circle, where a tail's height is looked for
 CALM = 1e3  # sizes that cancel up to here cost three digits of sixteen: the order of the proof is kept
 

@@ -13,8 +13,6 @@ from headcount.drawing.panels import Panel, figure_of, frames, legend, log_panel
 from headcount.drawing.svg import Figure, Scale
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 
-__all__ = ["bits_picture", "deep_picture", "entries_picture", "poles_picture", "response_picture", "training_picture"]
-
 HEIGHT = 330
 MOST = 10.0  # a response lost more than ten times over is drawn at ten
 

@@ -16,19 +16,6 @@ from headcount.papers.ssm.interchange import to_sos
 from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 
-__all__ = [
-    "FixedPoint",
-    "bits_rows",
-    "bits_sentence",
-    "hardened",
-    "least_reach",
-    "quantise",
-    "quantise_sos",
-    "rms_gap",
-    "rows_by_bits",
-    "sos_impulse",
-]
-
 SECTIONS = "second-order sections"
 
 

@@ -9,8 +9,6 @@ from headcount.papers.ssm.experiments import StudentRecipe, from_wiring, train_t
 from headcount.results.literature import Cells
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
-__all__ = ["SSM"]
-
 DEPTHS = (1, 2, 3, 4, 6, 12)
 SIZES = ((1, 25), (2, 7), (3, 5), (4, 4), (6, 3))  # 75, 77, 75, 72, 69 parameters
 CLIPS = (1.0, 2.0, 3.0, 5.0, 10.0)

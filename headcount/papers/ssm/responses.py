@@ -11,8 +11,6 @@ from jaxtyping import Complex, Float, Num
 
 from headcount.papers.ssm.layer import Layer
 
-__all__ = ["closed_form", "convolve", "deep_frequency", "frequency", "gap", "powers", "recurrence", "scan"]
-
 CHUNK = 1 << 16  # samples a layer takes at a time: memory stays small however long the input
 SILENCE = 1e-300  # below this a state is dropped at the end of a chunk: numbers this small slow processors down
 

@@ -21,8 +21,6 @@ from headcount.papers.ssm.interchange import to_sos, to_tf
 from headcount.papers.ssm.quantise import FixedPoint, least_reach, quantise, quantise_sos, rms_gap, sos_impulse
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 
-__all__ = ["FilterForm", "form_rows", "forms_of", "winners"]
-
 FLOAT32 = 32
 DEEP = "nested chains"
 DEPTHS = (1, 2, 3, 4, 6, 8)

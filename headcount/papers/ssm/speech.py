@@ -13,8 +13,6 @@ from headcount.files import arrays_in
 from headcount.papers.ssm.interchange import from_zpk
 from headcount.papers.ssm.systems import DiagonalSSM
 
-__all__ = ["linear_prediction", "load_digit", "made_up_vowel", "prediction_filter", "sharpened"]
-
 
 def linear_prediction(frame: Float[np.ndarray, " length"], order: int) -> Float[np.ndarray, " coefficients"]:
     """The a(w) = 1 + a_1 w + ... that best predicts a windowed frame, by the autocorrelation method.

@@ -18,8 +18,6 @@ from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 from headcount.refusals import nearest
 
-__all__ = ["StreamingFilter", "export", "to_module"]
-
 PRECISIONS = {"float32": torch.float32, "float64": torch.float64}
 FORMATS = (".onnx", ".pt2", ".json")
 

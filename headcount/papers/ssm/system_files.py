@@ -15,8 +15,6 @@ from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 from headcount.refusals import refuse_unknown
 
-__all__ = ["from_json", "load", "load_shallow", "save", "to_json"]
-
 System = DiagonalSSM | DeepSSM
 FORMS = {
     "poles and residues": ("poles", "residues"),

@@ -13,8 +13,6 @@ from headcount.papers.ssm import deepen, flatten, responses
 from headcount.papers.ssm.chains import Deal, by_angle, by_modulus, conjugates, least_chains, merge
 from headcount.papers.ssm.layer import Layer, Numbers, complex_array, refuse_unstable
 
-__all__ = ["DeepSSM", "Deepening", "DiagonalSSM"]
-
 REAL = 1e-9  # of a response: an imaginary part below this is rounding
 TOLERANCE = 1e-6  # of the response: a deep system further off than this is refused
 

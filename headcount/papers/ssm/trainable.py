@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from headcount.papers.ssm.layer import Layer
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 
-__all__ = ["RADIUS", "TrainableSSM", "clip_", "kernel", "torch_powers"]
-
 RADIUS = 0.999  # poles are kept within this modulus
 
 

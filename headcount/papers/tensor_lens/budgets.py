@@ -15,8 +15,6 @@ from headcount.nets.pretrained.packaged import free_memory
 from headcount.nets.recorded import Tape, TapeSize
 from headcount.numerals import bytes_from, counted, spoken_bytes, spoken_time
 
-__all__ = ["Budget", "Forecast", "Progress", "measured_pass", "progress_bar"]
-
 Progress = Callable[[int, int], None]
 TENSORS_AT_ONCE = 12  # of the largest size that may live together while a layer is replayed
 TOKENS_AT_ONCE = 2048  # larger pieces are no faster, only larger

@@ -16,8 +16,6 @@ from torch import Tensor
 from headcount.nets.recorded.marks import mark_of, tensors
 from headcount.papers.tensor_lens.operators import Operator
 
-__all__ = ["first_token_weight", "other_words", "replaced"]
-
 WORDS = (" and", " some", " house", " now", " green", " seven", " over")
 COUNT = 5
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from headcount.nets.recorded.tape import NotAffine, Tape
 
-__all__ = ["AffineCertificate", "certify"]
-
 TOLERANCE = 500  # units of rounding
 
 

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from headcount.papers.tensor_lens.masking import MAPS, masking_curve
 from headcount.training import Member, Recipe, train
 
-__all__ = ["MapScore", "SentenceEmbedding", "compared", "masking_by_map", "sentence_curves", "trained_curves"]
-
 Curve = Sequence[float]  # the change of the output at each fraction
 Interval = tuple[float, float, float]  # the mean and its ends
 

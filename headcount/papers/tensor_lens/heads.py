@@ -11,8 +11,6 @@ from torch import Tensor
 
 from headcount.nets import Transformer
 
-__all__ = ["HeadScore", "head_scores"]
-
 
 @dataclass(frozen=True)
 class HeadScore:

@@ -13,8 +13,6 @@ from headcount.results.claim import conclusion
 if TYPE_CHECKING:
     from headcount.papers.tensor_lens.views import LensView
 
-__all__ = ["layer_map", "lens_page"]
-
 ROW, LEFT, BARS = 16, 62, 150
 SIZES = (760, 360)  # pixels: on a desk and on a phone
 SHOWN = 12  # of the largest parts

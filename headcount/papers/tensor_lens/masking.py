@@ -16,8 +16,6 @@ from headcount.nets.recorded import Recording, Tape, parameters_still
 from headcount.papers.tensor_lens.operators import operator
 from headcount.papers.tensor_lens.subjects import EmbeddedModel, subject_of
 
-__all__ = ["FRACTIONS", "MAPS", "MaskingRow", "ScalarMap", "masking_curve"]
-
 ScalarMap = Callable[[nn.Module, Tensor], Tensor]
 FRACTIONS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 

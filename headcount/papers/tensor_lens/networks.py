@@ -20,8 +20,6 @@ from headcount.nets.blocks import Blocks
 from headcount.nets.recorded.frozen_calls import ratio
 from headcount.nets.transformer import position_features
 
-__all__ = ["FrozenMap", "frozen_maps", "push", "pushed", "whole"]
-
 Linear = Callable[[Tensor], Tensor]
 
 

@@ -32,8 +32,6 @@ from headcount.papers.tensor_lens.subjects import EmbeddedModel, subject_of
 from headcount.papers.tensor_lens.token_maps import TokenMap, norm
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["Operator", "ReadOut", "Singular", "operator"]
-
 LARGEST_MATRIX = 2**28  # bytes
 
 

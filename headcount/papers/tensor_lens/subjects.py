@@ -11,8 +11,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["EmbeddedModel", "subject_of"]
-
 HALVES = (torch.float16, torch.bfloat16)
 
 

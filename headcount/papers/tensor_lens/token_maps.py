@@ -7,8 +7,6 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["TokenMap", "logit", "norm", "share"]
-
 TokenMap = Callable[[Tensor, Tensor], Tensor]
 
 

@@ -17,8 +17,6 @@ from headcount.papers.tensor_lens.budgets import Forecast
 from headcount.papers.tensor_lens.counterfactuals import first_token_weight, other_words, replaced
 from headcount.papers.tensor_lens.operators import Operator, ReadOut, operator
 
-__all__ = ["LensView", "view_of_network", "view_of_text"]
-
 SINK = 0.3  # of all attention on the first token, and three times its even share: a sink
 ALL_TRIED = 24  # tokens; of a longer text the largest shares are replaced
 

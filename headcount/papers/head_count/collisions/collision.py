@@ -21,8 +21,6 @@ from headcount.results import Basis, Bound, Claim, Evidence, Predicate
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
-__all__ = ["Collision", "collide"]
-
 SOURCE = Source("yu2025heads", "Theorem 2(2), Claim 2.1")
 FLAT = 4  # up to so many dimensions of heads * head_dim, nearest neighbours are quickly found
 EXHAUSTIVE, EXHAUSTIVE_DEEP = 12, 10  # free positions up to which every filling is looked at; the latter beyond FLAT

@@ -14,8 +14,6 @@ from headcount.papers.head_count.collisions.collision import Collision
 from headcount.papers.head_count.networks.minima import minima_of
 from headcount.tasks import Task
 
-__all__ = ["draw"]
-
 WIDTH, HEIGHT = 860, 390
 NAMES = ("first", "second")
 

@@ -13,8 +13,6 @@ from headcount.papers.head_count.collisions.sight import Sight, sight_of
 from headcount.papers.head_count.networks.minima import Minima
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["Placement", "place", "segment"]
-
 SEGMENTS = Source("yu2025heads", "Lemmas 5 and 7")
 ON_SEGMENT = 9  # points of a segment among which a head's favourite is sought
 

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from headcount.nets.transformer import Attention
 
-__all__ = ["Sight", "sight_of"]
-
 
 @dataclass(frozen=True)
 class Sight:

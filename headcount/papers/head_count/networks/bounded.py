@@ -19,8 +19,6 @@ from headcount.papers.head_count.networks.minima import minima_of
 from headcount.sources import Source, implements
 from headcount.tasks import LinearMax
 
-__all__ = ["largest_entry", "weight_bounded"]
-
 SOURCE = Source("yu2025heads", "Assumption 1")
 
 

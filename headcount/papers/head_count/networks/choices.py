@@ -13,8 +13,6 @@ from headcount.papers.head_count.networks.gate_mass import mass_outside
 from headcount.papers.head_count.networks.minima import Minima
 from headcount.results import Bound
 
-__all__ = ["GATE", "Choices", "plan_for"]
-
 GATE = 2.0  # the paper's 1 is too weak: see bounds.mass_outside
 FEATURES, OUTER = 0.25, 0.25  # shares of the budget; softmax and gate take what is left
 

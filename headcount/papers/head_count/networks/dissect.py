@@ -15,8 +15,6 @@ from headcount.nets.transformer import Attention
 from headcount.papers.head_count.networks.minima import minima_of
 from headcount.tasks import LinearMax
 
-__all__ = ["dissect"]
-
 
 @torch.no_grad()
 def dissect(built: Built, x: Float[Tensor, "1 length token_dim"]) -> list[dict[str, Any]]:

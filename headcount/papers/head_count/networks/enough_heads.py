@@ -24,8 +24,6 @@ from headcount.papers.head_count.networks.worst_inputs import BetterOutside, Wor
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
-__all__ = ["assemble", "enough_heads"]
-
 SOURCE = Source("yu2025heads", "Theorem 2(1)")
 
 

@@ -8,8 +8,6 @@ from headcount.refusals import at_least, at_least_one, positive
 from headcount.results import Bound
 from headcount.sources import Checked, Source, implements
 
-__all__ = ["mass_outside"]
-
 OUTSIDE = Source("headcount", "repaired gate (Theorem 2(1) of Yu et al. 2025)")
 PRINTED = Source("yu2025heads", "Theorem 2(1), the printed gate of 1")
 

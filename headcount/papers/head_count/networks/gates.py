@@ -7,8 +7,6 @@ from torch import Tensor
 
 from headcount.papers.head_count.networks.minima import Minima
 
-__all__ = ["gate_places", "gate_steps"]
-
 
 def gate_places(minima: Minima) -> list[int]:
     """The positions t where some gate bends: p and p + 1 for a boundary between positions p and p + 1 (from 1)."""

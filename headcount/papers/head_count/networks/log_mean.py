@@ -12,8 +12,6 @@ from torch import Tensor
 from headcount.refusals import positive
 from headcount.tasks import LinearMax
 
-__all__ = ["LogMeanNet", "log_mean_exp"]
-
 MOST = 350.0  # beta times the scores' size: beyond it exp leaves what float64 holds
 
 

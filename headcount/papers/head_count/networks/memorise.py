@@ -23,8 +23,6 @@ from headcount.papers.head_count.networks.minima import Minima, minima_of
 from headcount.sources import Checked, Source, implements
 from headcount.tasks import Task
 
-__all__ = ["Memory", "memorise", "steps_of_maximum"]
-
 SOURCE = Source("yu2025heads", "Theorem 2(3)")
 MAXIMUM = Source("yu2025heads", "Lemma 9")
 FEATURES, OUTER = 0.25, 0.25  # shares of the budget; the maximum network takes what is left

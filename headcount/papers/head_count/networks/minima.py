@@ -10,11 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headcount.certificates.domains import RADIUS, Box, radius_for
+from headcount.certificates.domains import Box, radius_for
 from headcount.tasks import Affine, LinearMax, Ridges, Task, Wells
 from headcount.tasks.task import Matrix
-
-__all__ = ["RADIUS", "Minima", "minima_of"]
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ from headcount.certificates.enclosure import PRECISION, BallProfile
 from headcount.certificates.network import ClassTokenNet
 from headcount.tasks import LinearMax, Ridges, Wells
 
-__all__ = ["Rechecked", "recheck"]
-
 
 @dataclass(frozen=True)
 class Rechecked:

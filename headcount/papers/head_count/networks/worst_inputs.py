@@ -14,8 +14,6 @@ from headcount.certificates.domains import Box
 from headcount.certificates.excess import worst_distance
 from headcount.tasks.task import Matrix
 
-__all__ = ["BetterOutside", "WorstTies"]
-
 
 @dataclass(frozen=True)
 class WorstTies:

@@ -30,8 +30,6 @@ from headcount.tasks import (
     Wells,
 )
 
-__all__ = ["CONSTRUCTIONS", "build"]
-
 # The construction for each kind of task: called with (task, eps), and with radius where the task has no box of its own.
 CONSTRUCTIONS: dict[type, Callable[..., Built]] = {
     Wells: enough_heads,

@@ -19,8 +19,6 @@ from headcount.papers.infoflow.networks.positions import LeadBy, check_positive
 from headcount.sources import Checked, Source, implements
 from headcount.tasks.linear_max import LinearMax
 
-__all__ = ["carried_retrievals"]
-
 SOURCE = Source("headcount", "(2L - 1) h retrievals without positions")
 CONJECTURE = Source("yu2025heads", "Conjecture 1 (L h >= D, without positions)")
 

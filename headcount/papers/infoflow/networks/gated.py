@@ -24,8 +24,6 @@ from headcount.certificates.wiring import Hidden, Layout, composed, wire
 from headcount.sources import Checked, Source, implements
 from headcount.tasks.ranks import KthLargest
 
-__all__ = ["SplitTies", "gated_second_largest"]
-
 SOURCE = Source("headcount", "k-th largest in one layer by gated heads")
 ANY_LAYER = Source("yu2026infoflow", "Theorem 2 (k-th largest), for any single layer")
 GATE = 2.0

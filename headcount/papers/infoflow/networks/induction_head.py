@@ -23,8 +23,6 @@ from headcount.certificates.wiring import Hidden, Layout, composed, integer_squa
 from headcount.sources import Source, implements
 from headcount.tasks.places import Induction
 
-__all__ = ["Runs", "induction_head"]
-
 SOURCE = Source("yu2026infoflow", "recovered results (induction heads by two layers)")
 
 

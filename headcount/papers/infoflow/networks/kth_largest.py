@@ -25,8 +25,6 @@ from headcount.papers.infoflow.networks.mask_rounding import mask_rounding
 from headcount.sources import Source, implements
 from headcount.tasks.ranks import KthLargest
 
-__all__ = ["Leader", "Spaced", "kth_largest"]
-
 SOURCE = Source("headcount", "k-th largest by masking")
 MIRROR = 2.0**-51  # two numbers of at most 2, each rounded to half a unit in the last place, and twice that to spare
 MISSES = (2e-4, 0.01, 0.1, 0.5, 0.9)  # shares of uniform samples that may lie outside; the least that float64 allows

@@ -37,8 +37,6 @@ from headcount.tasks import (
     Wells,
 )
 
-__all__ = ["looked_up"]
-
 SOURCE = Source("headcount", "look-ups side by side with an outer function")
 FOUND, OUTER = 0.7, 0.28  # of eps: for what the look-ups miss, and for the outer function; rounding has the rest
 MARGIN = 0.1  # of the range of look-ups, beyond which none is ever found; slopes are taken up to there

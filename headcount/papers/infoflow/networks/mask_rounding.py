@@ -25,8 +25,6 @@ from headcount.certificates.network import ClassTokenNet, ReluNet
 from headcount.certificates.rounding import KnownBounds, U, _plus
 from headcount.nets.transformer import Attention
 
-__all__ = ["mask_rounding"]
-
 
 def mask_rounding(net: ClassTokenNet, length: int, *, rank: int) -> float:
     """What float64 adds to the lead or to the softmax, whichever the certificate counts; the score is coordinate 0."""

@@ -25,8 +25,6 @@ from headcount.papers.infoflow.networks.pair_rounding import pair_rounding
 from headcount.sources import Source, implements
 from headcount.tasks.opposite import OppositePair
 
-__all__ = ["NearlyOpposite", "opposite_pair", "root"]
-
 SOURCE = Source("yu2026infoflow", "depth separation (two layers of one head)")
 LARGEST = 2 * 10**7  # parameters: a state of 8 numbers makes them few a unit, and every unit is looked at for rounding
 

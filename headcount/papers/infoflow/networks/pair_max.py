@@ -25,8 +25,6 @@ from headcount.papers.infoflow.networks.pair_rounding import sum_rounding
 from headcount.sources import Source, implements
 from headcount.tasks.pairs import Gaussian, PairMax, UnitSphere
 
-__all__ = ["OneAhead", "pair_max"]
-
 SOURCE = Source("yu2026infoflow", "the intrinsic-dimension prediction (D heads in both layers)")
 NEEDED = Source("yu2026infoflow", "the intrinsic-dimension prediction, that fewer do not suffice")
 

@@ -20,8 +20,6 @@ from headcount.certificates.network import ClassTokenNet, ReluNet
 from headcount.certificates.rounding import KnownBounds, _plus
 from headcount.nets.transformer import Attention
 
-__all__ = ["pair_rounding", "sum_rounding"]
-
 
 def pair_rounding(
     net: ClassTokenNet, length: int, *, sizes: tuple[np.ndarray, np.ndarray], reads: np.ndarray

@@ -25,8 +25,6 @@ from headcount.sources import Checked, Source, implements
 from headcount.tasks.linear_max import LinearMax
 from headcount.tasks.places import PositionSum
 
-__all__ = ["Contrast", "LeadBy", "assembled", "bump", "check_positive", "position_sum", "retrievals_by_position"]
-
 FIXED = Source("yu2026infoflow", "specific-position aggregation")
 CONJECTURE = Source("yu2025heads", "Conjecture 1 (L h >= D, with positions)")
 ROUTED = Source("headcount", "retrievals collected by position")

@@ -1,0 +1,1 @@
+"""Induction heads: training in stages, to the published end."""

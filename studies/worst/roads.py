@@ -1,0 +1,148 @@
+"""Bounds of one error by several roads, on the same boxes and to the end (`python -m studies.worst.roads`).
+
+On the same boxes: plain interval propagation, ranges with exact softmax means, slopes alone, and the lower of the last
+two, which `certify` takes; each over the largest error seen in the box. To the end: boxes and seconds until a proof is
+within 1.5 of what was met, by boxes of all tokens and by boxes of the winners, as length, heads and width grow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from headcount.certificates.worst_case import error_bounds as bounding
+from headcount.certificates.worst_case.branching import SearchLimits
+from headcount.certificates.worst_case.folded import fold
+from headcount.certificates.worst_case.intervals import Interval
+from headcount.certificates.worst_case.layered_bounds import Layered
+from headcount.certificates.worst_case.met_errors import errors_at
+from headcount.certificates.worst_case.proofs import prove
+from headcount.certificates.worst_case.sloped_targets import LookedUp, sloped
+from headcount.certificates.worst_case.winners_road import prove_by_winners
+from headcount.nets import Architecture
+from headcount.nets.target_units import TargetUnits
+from headcount.tasks import Wells
+from headcount.training import Member, Recipe, train
+from headcount.training.data import target_scale
+
+SAMPLES = 4096
+SHAPES = [  # length, wells, heads, width
+    *((T, 1, 1, 16) for T in (2, 4, 8, 16, 32, 64)),
+    *((T, 2, 2, 16) for T in (2, 4, 8, 16, 32, 64)),
+    *((4, 2, heads, 16) for heads in (1, 4)),
+    *((4, 2, 2, width) for width in (8, 32)),
+]
+HALF_WIDTHS = (0.25, 0.05, 0.01, 0.002)
+
+
+def trained(length: int, wells: int, heads: int, width: int, epochs: int) -> tuple[TargetUnits, Wells, float]:
+    """One network in the units of its target, its task and its NMSE."""
+    task = Wells.random(wells, 1, length, seed=3)
+    member = Member(task, Architecture(layers=((heads, 4),), width=width), seed=0, lr=0.02)
+    outcome = train([member], Recipe(samples=SAMPLES, validation=1024, epochs=epochs, batch=256))
+    return TargetUnits(outcome.net(0), *target_scale(task, 0, SAMPLES)), task, outcome.rows[0]["nmse"]
+
+
+def nothing_known(net: Any, means: Interval) -> Interval:
+    """A range that bounds nothing: what is left are slopes."""
+    shape = means.mid.shape[:2]
+    return Interval(means.mid.new_zeros(shape), means.mid.new_full(shape, torch.inf))
+
+
+def all_bends(x: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+    """Bends that bound nothing: what is left are ranges."""
+    return torch.full_like(x, torch.inf)
+
+
+def on_boxes(net: TargetUnits, task: Wells, boxes: int = 256) -> list[dict[str, Any]]:
+    """How many times the largest error seen in a box each road's bound is, and what a box takes."""
+    generator = torch.Generator().manual_seed(0)
+    middle = torch.rand(1, boxes, task.length, 1, generator=generator, dtype=torch.float64).sort(2).values
+    folded, layered, target = fold([net], task.length), Layered.of_net(net, task.length), sloped([task])
+    roads: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+        "interval propagation": lambda lo, hi: bounding.error_bounds(layered, target, lo, hi),
+        "ranges": lambda lo, hi: _patched("gelu_bend", all_bends, folded, target, lo, hi),
+        "slopes": lambda lo, hi: _patched("_outputs", nothing_known, folded, target, lo, hi),
+        "both": lambda lo, hi: bounding.error_bounds(folded, target, lo, hi),
+    }
+    rows = []
+    for half in HALF_WIDTHS:
+        lo, hi = (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
+        x = lo[:, :, None] + (hi - lo)[:, :, None] * torch.rand(
+            1, boxes, 500, task.length, 1, generator=generator, dtype=torch.float64
+        )
+        seen = errors_at(folded, target, x.flatten(1, 2)).view(boxes, -1).amax(1)
+        row: dict[str, Any] = {"half width": half}
+        for name, road in roads.items():
+            start = time.perf_counter()
+            upper = road(lo, hi).upper[0]
+            row[f"{name}, microseconds"] = round(1e6 * (time.perf_counter() - start) / boxes, 1)
+            assert bool((seen <= upper).all()), name
+            row[name] = float(f"{(upper / seen).median():.4g}")
+        rows.append(row)
+    return rows
+
+
+def _patched(name: str, by: Any, *given: Any) -> Any:
+    with patch.object(bounding, name, by):
+        return bounding.error_bounds(*given)
+
+
+def to_the_end(net: TargetUnits, task: Wells, limits: SearchLimits) -> dict[str, Any]:
+    """Both roads until they close or the limits are reached."""
+    folded, target = fold([net], task.length), sloped([task])
+    assert isinstance(target, LookedUp)
+    whole = prove(folded, target, 0.0, 1.0, budget=limits)
+    winners = prove_by_winners(folded, target, 0.0, 1.0, limits=limits, lower=float(whole.lower[0]))
+    return {
+        "met": float(f"{float(whole.lower[0]):.4g}"),
+        "all tokens": round(float(whole.upper[0] / whole.lower[0]), 3),
+        "all tokens, boxes": int(whole.boxes[0]),
+        "all tokens, seconds": round(whole.seconds, 2),
+        "winners": round(winners.upper / winners.lower, 3),
+        "winners, boxes": winners.boxes,
+        "winners, seconds": round(winners.seconds, 2),
+        "winners, open": winners.open,
+    }
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument("--epochs", type=int, default=400)
+    ask.add_argument("--boxes", type=int, default=20_000)
+    ask.add_argument("--seconds", type=float, default=10.0)
+    ask.add_argument("--json", type=Path)
+    asked = ask.parse_args()
+    same: list[dict[str, Any]] = []
+    ends = []
+    for shape in SHAPES:
+        net, task, nmse = trained(*shape, asked.epochs)
+        if shape == (4, 2, 2, 16):
+            same = on_boxes(net, task)
+        sizes = dict(zip(("length", "wells", "heads", "width"), shape, strict=True))
+        found = to_the_end(net, task, SearchLimits(asked.boxes, asked.seconds))
+        ends.append({**sizes, "nmse": float(f"{nmse:.3g}"), **found})
+        print(json.dumps(ends[-1]), flush=True)
+    whole = {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "device": f"CPU, {torch.get_num_threads()} threads, wall-clock time",
+        "torch": torch.__version__,
+        "command": "python -m studies.worst.roads",
+        "same boxes": same,
+        "to the end": ends,
+    }
+    print(json.dumps(whole["same boxes"], indent=1))
+    if asked.json:
+        asked.json.write_text(json.dumps(whole, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
