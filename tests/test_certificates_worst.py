@@ -132,6 +132,18 @@ def test_broken_networks_are_bounded_too():
         assert gaps(net, WELLS, points(found.domain)).max() <= found.upper
 
 
+@pytest.mark.parametrize("steepness", [1e2, 1e3, 1e4])
+def test_scores_so_steep_that_weights_underflow_are_bounded_and_close(steepness):
+    """Scores far apart once made 0/0 of a weight, and a search that cut one side for ever."""
+    net = untrained(SHAPES["one head"], seed=3)
+    with torch.no_grad():
+        net.attention[0].query.mul_(steepness)
+    task = Wells([[0.3]], length=2)
+    found = hc.certify(net, task, budget=SearchLimits(boxes=20_000, seconds=60))
+    assert found.closed and found.upper <= 1.5 * found.lower
+    assert gaps(net, task, points(found.domain)).max() <= found.upper
+
+
 def test_a_bank_is_proved_as_its_members_are(trained):
     task, nets = trained
     together = certify_all([(net, task) for net in nets], ratio=1.1)
@@ -314,7 +326,7 @@ def test_a_task_of_ones_own_states_its_slopes():
 
 @pytest.mark.soak
 def test_a_million_points_per_network_stay_below_two_hundred_proofs():
-    """Trained, untrained and broken ones; points that know the worst input, at every scale around it."""
+    """Trained, untrained and broken ones; points near the worst input at every scale, and in the worst leaves."""
     tasks = [Wells.random(D, 1, T, seed=s) for T in (2, 3, 4) for D in (1, 2) for s in range(3)]
     arch = Architecture(layers=((2, 4),), width=16)
     outcome = train([Member(t, arch, seed=1, lr=0.02) for t in tasks], Recipe(samples=2048, epochs=40, batch=128))
@@ -327,12 +339,15 @@ def test_a_million_points_per_network_stay_below_two_hundred_proofs():
             *(untrained(arch, seed=s, factor=100.0) for s in seeds[6:]),
         ]
         for net in nets:
-            found = hc.certify(net, task, budget=SearchLimits(boxes=20_000, seconds=20))
+            found = hc.certify(net, task, budget=SearchLimits(boxes=20_000, seconds=20), leaves=20_000)
+            starts = found.starts(64)
             g, met = torch.Generator().manual_seed(k), 0.0
             for _ in range(50):
                 x = torch.rand(20_000, task.length, 1, generator=g, dtype=torch.float64)
                 size = 10.0 ** (-6 * torch.rand(10_000, 1, 1, generator=g, dtype=torch.float64))
-                x[:10_000] = (found.where + size * (2 * x[:10_000] - 1)).clamp(0, 1)
+                near = starts[torch.randint(len(starts), (10_000,), generator=g)]
+                near[:5_000] = found.where
+                x[:10_000] = (near + size * (2 * x[:10_000] - 1)).clamp(0, 1)
                 met = max(met, float(gaps(net, task, x).max()))
             assert met <= found.upper
 

@@ -11,7 +11,7 @@ from headcount.training import train
 from headcount.training.data import target_scale
 from studies.worst.cells import WHOLE, Cell, StudyBank
 from studies.worst.page import Group, kept, page, transition
-from studies.worst.training_banks import TrainedCell, trained
+from studies.worst.training_banks import TrainedCell, built, trained
 
 
 def test_the_plan_holds_what_the_question_asks_for():
@@ -21,7 +21,11 @@ def test_the_plan_holds_what_the_question_asks_for():
     assert all(count(lambda c, T=T: c.length == T and c.token_dim == 1) >= 1000 for T in (2, 4, 6))
     assert count(lambda c: c.length == 8) >= 300 and count(lambda c: c.length == 10) >= 30
     assert count(lambda c: c.token_dim == 2) >= 300
-    assert len({c.name for c in cells}) == len(cells)
+    assert len({(c.name, c.first) for c in cells}) == len(cells)
+    seeds = {}
+    for cell in cells:  # more seeds of a cell are other seeds
+        assert not seeds.setdefault(cell.name, set()) & set(cell.seeds)
+        seeds[cell.name] |= set(cell.seeds)
 
 
 def test_a_cell_is_folded_out_of_a_padded_bank_as_it_was_trained():
@@ -29,7 +33,7 @@ def test_a_cell_is_folded_out_of_a_padded_bank_as_it_was_trained():
     members = [m for cell in bank.cells for m in cell.planned()]
     outcome = train(members, bank.recipe())
     scales = [target_scale(m.drawn, m.data_seed, bank.recipe().samples) for m in members]
-    part = TrainedCell(bank.cells[1], outcome, slice(2, 4), members, scales)
+    part = TrainedCell.of(bank.cells[1], outcome, slice(2, 4), members, scales)
     x = torch.rand(2, 50, 3, 1, dtype=torch.float64)
     for k in range(2):
         net = TargetUnits(outcome.net(2 + k).double(), *scales[2 + k])
@@ -65,6 +69,28 @@ def test_a_page_says_what_its_data_say():
     text = page(data)
     assert "2 trained networks, each with a proved worst error" in text
     assert "110 times the root mean square at length 2" in " ".join(text.split())
+
+
+def test_constructed_networks_stay_below_their_promise_in_the_shape_of_trained_ones():
+    (part,) = built(StudyBank((Cell(3, 1, 2, 2, 2),), built=True))
+    x = torch.rand(2, 2000, 3, 1, dtype=torch.float64)
+    assert part.net.W.shape[1] == 16 and errors_at(part.net, part.target, x).max() < 0.02
+
+
+def test_a_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    from studies.worst import __main__ as study
+    from studies.worst.cells import Plan
+
+    cells = Cell(2, 1, 1, 1, 2), Cell(2, 1, 1, 1, 1, first=2)
+    banks = tuple(StudyBank((cell,), epochs=2, boxes=500) for cell in cells)
+    ask = ["--seconds", "100", "--reserve", "0", "--check", "0", "--out", str(tmp_path)]
+    for number in (1, 2, 2):
+        monkeypatch.setattr(study, "WHOLE", Plan(banks[:number], samples=200))
+        monkeypatch.setattr("sys.argv", ["worst", *ask])
+        study.main()
+        (cell,) = json.loads((tmp_path / "worst.json").read_text())["cells"].values()
+        assert cell["columns"]["seed"] == list(range(1 + number)) == [0, 1, 2][: 1 + number]
+        assert len(cell["columns"]["worst_upper"]) == 1 + number
 
 
 def test_the_transition_is_told_from_neighbouring_head_counts():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import Any
+from dataclasses import astuple, dataclass, replace
 
 import torch
 from torch import Tensor
 
-from headcount.certificates.worst_case.branching import SearchLimits
+from headcount.certificates.worst_case.branching import Leaves, SearchLimits, sorted_hull
 from headcount.certificates.worst_case.error_mass import shares_above
 from headcount.certificates.worst_case.folded import Folded, with_rounding
 from headcount.certificates.worst_case.met_errors import ascend, errors_at, few_valued, sampled_errors
@@ -18,15 +17,28 @@ from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 from studies.worst.cells import CENTRES, Plan, StudyBank
 from studies.worst.training_banks import TrainedCell
 
-__all__ = ["checked", "measured", "try_points"]
+__all__ = [
+    "Columns",
+    "MeasuredCell",
+    "Sizes",
+    "Took",
+    "checked",
+    "measured",
+    "proved_columns",
+    "sizes_of",
+    "try_points",
+]
+
+Columns = dict[str, list]
+Sizes = dict[str, str | int | float]
 
 SHARE = 10.0  # how often the root mean square an error is counted as large
-MASS_UP_TO, MASS_MEMBERS, MASS_BOXES = 3, 40, 60_000  # lengths, members and boxes of proved shares
-CHECK_BOXES = 200_000
+MASS_UP_TO, MASS_MEMBERS, MASS_BOXES = 3, 8, 60_000  # lengths, members and boxes of proved shares
+CHECK_BOXES, KEPT_LEAVES = 200_000, 4_000_000
 STARTS, STEPS = 64, 60  # of the plain attack
 
 
-def measured(part: TrainedCell, plan: Plan, bank: StudyBank, device: str, seconds: float) -> dict[str, Any]:
+def measured(part: TrainedCell, plan: Plan, bank: StudyBank, device: str, seconds: float) -> MeasuredCell:
     """One column a quantity, one entry a member; and what it took."""
     start = time.perf_counter()
     net, target, cell = part.net.to(device), part.target.to(device), part.cell
@@ -34,36 +46,64 @@ def measured(part: TrainedCell, plan: Plan, bank: StudyBank, device: str, second
     x = torch.rand(plan.samples, cell.length, cell.token_dim, generator=generator, dtype=torch.float64).to(device)
     rms, sampled = sampled_errors(net, target, x)
     attacked = ascend(net, target, x[:STARTS].expand(len(net), -1, -1, -1), 0.0, 1.0, STEPS).error[:, 0]
-    looked = time.perf_counter()
-    found = prove(net, target, 0.0, 1.0, ratio=bank.ratio, budget=SearchLimits(bank.boxes, seconds))
-    columns = {
-        "seed": [row["seed"] for row in part.rows],
-        "nmse": [_short(row["nmse"]) for row in part.rows],
-        "status": [row["status"] for row in part.rows],
+    columns: Columns = {
+        "seed": list(cell.seeds),
+        "nmse": [_short(v) for v in part.nmse],
         "rms": _column(rms),
         "sampled": _column(sampled),
         "attacked": _column(attacked),
+        "constant": _column(_half_range(target, len(net), x)),
+        "large_share": _column(_shares(net, target, x, SHARE * rms)),
+    }
+    looked = time.perf_counter()
+    found = prove(net, target, 0.0, 1.0, ratio=bank.ratio, budget=SearchLimits(bank.boxes, seconds))
+    columns |= proved_columns(found)
+    proved = time.perf_counter()
+    if cell.length <= MASS_UP_TO and cell.token_dim == 1 and cell.first == 0:
+        few = slice(0, MASS_MEMBERS)
+        low, high, _ = shares_above(net.of(few), target.of(few), 0.0, 1.0, SHARE * rms[few], boxes=MASS_BOXES)
+        columns |= {"large_low": _column(low), "large_high": _column(high)}
+    took = Took(looked - start + time.perf_counter() - proved, found.seconds)
+    return MeasuredCell(columns, took, found.open > 0)
+
+
+@dataclass(frozen=True)
+class Took:
+    """Seconds."""
+
+    measuring: float
+    proving: float
+    training: float = 0.0
+
+    def __add__(self, other: Took) -> Took:
+        return Took(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredCell:
+    """What was found of a cell's members, what it took, and which of their proofs are open."""
+
+    columns: Columns
+    took: Took
+    open: Tensor
+
+
+def proved_columns(found: Proofs) -> Columns:
+    """What a proof says of every member."""
+    return {
         "worst_lower": _column(found.lower, 12),
         "worst_upper": _column(found.upper, 12),
         "boxes": found.boxes.tolist(),
         "open": found.open.tolist(),
-        "constant": _column(_half_range(target, len(net), x)),
-        "large_share": _column(_shares(net, target, x, SHARE * rms)),
         "worst": [[_short(v) for v in w] for w in found.worst.flatten(1).tolist()],
     }
-    if cell.length <= MASS_UP_TO and cell.token_dim == 1:
-        few = slice(0, MASS_MEMBERS)
-        low, high, _ = shares_above(net.of(few), target.of(few), 0.0, 1.0, SHARE * rms[few], boxes=MASS_BOXES)
-        columns |= {"large_low": _column(low), "large_high": _column(high)}
-    took = {"measuring": looked - start, "proving": found.seconds, "device": device}
-    return {**_sizes(part, bank.ratio), "took": took, "columns": columns}
 
 
-def _sizes(part: TrainedCell, ratio: float) -> dict[str, Any]:
+def sizes_of(part: TrainedCell, ratio: float) -> Sizes:
+    """The sizes of a cell."""
     cell = part.cell
-    names = ("length", "token_dim", "retrievals", "heads", "width", "variant", "decay", "members")
-    backend = part.rows[0].get("backend", "")
-    return {name: getattr(cell, name) for name in names} | {"ratio": ratio, "backend": backend}
+    names = ("length", "token_dim", "retrievals", "heads", "width", "variant", "decay")
+    return {name: getattr(cell, name) for name in names} | {"ratio": ratio, "backend": part.backend}
 
 
 def _half_range(target: SlopedTarget, models: int, x: Tensor) -> Tensor:
@@ -91,20 +131,28 @@ def _short(value: float, digits: int = 5) -> float:
     return float(f"{value:.{digits}g}")
 
 
-def checked(part: TrainedCell, plan: Plan, device: str, seconds: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Checked:
+    """So many networks of a kind: how many proofs are open, the largest error over its bound, how many lie beyond."""
+
+    networks: int
+    open: int
+    nearest: float
+    beyond: int
+
+
+def checked(part: TrainedCell, plan: Plan, device: str, seconds: float) -> dict[str, Checked]:
     """Trained networks, untrained ones and some with weights times 100, tried on many points that know the proof."""
     kinds = {"trained": part.net, "untrained": _untrained(part.net), "broken": _broken(part.net)}
-    found: dict[str, Any] = {"name": part.cell.name, "points": plan.checked}
+    found: dict[str, Checked] = {}
     for kind, net in kinds.items():
-        net, target = net.to(device), part.target.to(device)
-        proofs = prove(net, target, 0.0, 1.0, ratio=1.5, budget=SearchLimits(CHECK_BOXES, seconds))
-        met = try_points(net, target, proofs, plan.checked)
-        found[kind] = {
-            "networks": len(net),
-            "open": int((proofs.open > 0).sum()),
-            "nearest": float((met / proofs.upper).max()),
-            "beyond": int((met > proofs.upper).sum()),
-        }
+        net, target, leaves = net.to(device), part.target.to(device), Leaves(KEPT_LEAVES)
+        budget = SearchLimits(CHECK_BOXES, seconds)
+        proofs = prove(net, target, 0.0, 1.0, ratio=1.5, budget=budget, leaves=leaves)
+        met = try_points(net, target, proofs, plan.checked, leaves)
+        beyond = int((met > proofs.upper).sum())
+        nearest = float((met / proofs.upper).max())
+        found[kind] = Checked(len(net), int((proofs.open > 0).sum()), nearest, beyond)
     return found
 
 
@@ -129,16 +177,40 @@ def _with(weights: dict[str, Tensor], net: Folded) -> Folded:
     return with_rounding(replace(net, **weights), {n: torch.zeros_like(v) for n, v in weights.items()})
 
 
-def try_points(net: Folded, target: SlopedTarget, proofs: Proofs, points: int, at_once: int = 20_000) -> Tensor:
-    """The largest error over points drawn everywhere, and around the worst point known at every scale."""
+def try_points(
+    net: Folded, target: SlopedTarget, proofs: Proofs, points: int, leaves: Leaves, at_once: int = 20_000
+) -> Tensor:
+    """The largest error over points drawn everywhere, around the worst point known, and in the worst leaves.
+
+    Leaves are those with the largest bounds; where they were too many to be kept, the worst point stands for them.
+    """
     generator = torch.Generator(device=net.W.device).manual_seed(2)
-    met = proofs.lower
-    shape = (len(net), at_once // 2, net.length, net.token_dim)
+    starts = worst_leaves(proofs, leaves, net)
+    met, shape = proofs.lower, (len(net), at_once // 4, net.length, net.token_dim)
     for _ in range(max(1, points // at_once)):
-        drawn = torch.rand(shape, generator=generator, dtype=torch.float64, device=net.W.device)
-        size = 10.0 ** (
-            -6 * torch.rand((*shape[:2], 1, 1), generator=generator, dtype=torch.float64, device=drawn.device)
+        drawn, size = (
+            torch.rand(sizes, generator=generator, dtype=torch.float64, device=met.device)
+            for sizes in ((len(net), at_once, *shape[2:]), (*shape[:2], 1, 1))
         )
-        near = (proofs.worst[:, None] + size * (2 * drawn.roll(1, 1) - 1)).clamp(0, 1)
-        met = torch.maximum(met, errors_at(net, target, torch.cat([drawn, near], 1)).amax(1))
+        everywhere, near, inside = drawn.split((2 * shape[1], shape[1], shape[1]), 1)
+        near = (proofs.worst[:, None] + 10.0 ** (-6 * size) * (2 * near - 1)).clamp(0, 1)
+        at = torch.randint(starts.shape[2], shape[:2], generator=generator, device=met.device)
+        lo, hi = (s.gather(1, at[:, :, None, None].expand(shape)) for s in starts)
+        tried = torch.cat([everywhere, near, lo + (hi - lo) * inside], 1)
+        met = torch.maximum(met, errors_at(net, target, tried).amax(1))
     return met
+
+
+def worst_leaves(proofs: Proofs, leaves: Leaves, net: Folded) -> Tensor:
+    """Both ends of the leaves with the largest bounds, (ends, models, few, length, token_dim)."""
+    ends = proofs.worst[None, :, None].repeat(2, 1, STARTS, 1, 1)
+    if not leaves.whole or not leaves.parts:
+        return ends
+    kept = leaves.joined()
+    for k in range(len(net)):
+        mine = kept[kept.member == k]
+        first = mine.upper.argsort(descending=True)[: STARTS - 1]
+        lo, hi = mine.lo[first], mine.hi[first]
+        lo, hi = sorted_hull(lo, hi)
+        ends[0, k, : len(first)], ends[1, k, : len(first)] = lo, hi
+    return ends

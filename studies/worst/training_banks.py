@@ -3,35 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from headcount.certificates.worst_case.folded import Folded, fold_stacked
+from headcount.certificates.as_transformer import as_transformer
+from headcount.certificates.worst_case.folded import Folded, fold, fold_stacked
 from headcount.certificates.worst_case.met_errors import meet
 from headcount.certificates.worst_case.sloped_targets import LookedUp, StatedSlopes, sloped
 from headcount.nets import Transformer
+from headcount.papers.infoflow import build
+from headcount.tasks import Wells
 from headcount.training import Member, Outcome, train
 from headcount.training.data import Resident, drawn_part, target_scale
 from studies.worst.cells import Cell, StudyBank
 
-__all__ = ["TrainedCell", "trained"]
+__all__ = ["TrainedCell", "built", "trained"]
 
 Scale = tuple[float, float]  # mean and spread
 WORST_SHARE = 16  # one in so many samples is drawn near a point where the network was worst
 AGAIN = 100  # epochs of each further round
 
 
+@dataclass(frozen=True, eq=False)
 class TrainedCell:
-    """The networks of a cell, folded, with their targets and the rows of their training."""
+    """The networks of a cell, folded, with their targets and what is known of their training."""
 
-    def __init__(self, cell: Cell, outcome: Outcome, at: slice, members: Sequence[Member], scales: list[Scale]) -> None:
-        self.cell, self.rows = cell, outcome.rows[at]
-        self.net: Folded = fold_stacked(cell.arch, cell.token_dim, _corner(outcome, at, cell), scales[at], cell.length)
-        self.target: LookedUp | StatedSlopes = sloped([m.task for m in members[at]])
+    cell: Cell
+    net: Folded
+    target: LookedUp | StatedSlopes
+    nmse: tuple[float, ...]
+    backend: str
+
+    @classmethod
+    def of(
+        cls, cell: Cell, outcome: Outcome, at: slice, members: Sequence[Member], scales: Sequence[Scale]
+    ) -> TrainedCell:
+        """Some members of a trained bank."""
+        net = fold_stacked(cell.arch, cell.token_dim, _corner(outcome, at, cell), scales[at], cell.length)
+        rows = outcome.rows[at]
+        target = sloped([m.task for m in members[at]])
+        return cls(cell, net, target, tuple(row["nmse"] for row in rows), rows[0].get("backend", ""))
+
+    def few(self, at: Tensor | slice) -> TrainedCell:
+        """Some of its networks."""
+        kept = tuple(torch.tensor(self.nmse, dtype=torch.float64)[at].tolist())
+        return replace(self, net=self.net.of(at), target=self.target.of(at), nmse=kept)
+
+
+def built(bank: StudyBank) -> list[TrainedCell]:
+    """Networks that theory constructs, the most exact that fit into the shape of the trained ones."""
+    return [_built_cell(cell) for cell in bank.cells]
+
+
+def _built_cell(cell: Cell) -> TrainedCell:
+    tasks = [cell.task(k) for k in cell.seeds]
+    found = {task: _most_exact(task, cell) for task in dict.fromkeys(tasks)}
+    nets = [found[task] for task in tasks]
+    x = torch.rand(2048, cell.length, cell.token_dim, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    nmse = []
+    for net, task in zip(nets, tasks, strict=True):
+        y = task(x)
+        with torch.no_grad():
+            nmse.append(float((net.double()(x) - y).square().mean() / y.var()))
+    return TrainedCell(cell, fold(nets, cell.length), sloped(tasks), tuple(nmse), "")
+
+
+def _most_exact(task: Wells, cell: Cell) -> Transformer:
+    """The construction of the smallest promised error that the shape has room for."""
+    x = torch.rand(64, cell.length, cell.token_dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    best: Transformer | None = None
+    for step in range(2, 13):
+        made = as_transformer(build(task, eps=2.0**-step).net, cell.arch, x)
+        if made is None:
+            break
+        best = made
+    if best is None:
+        raise ValueError(f"no construction for {cell.name} fits into {cell.arch.name}")
+    return best
 
 
 def _corner(outcome: Outcome, at: slice, cell: Cell) -> dict[str, Tensor]:
@@ -68,7 +120,7 @@ def _folded_cells(
 ) -> list[TrainedCell]:
     found, start = [], 0
     for cell in cells:
-        found.append(TrainedCell(cell, outcome, slice(start, start + cell.members), members, scales))
+        found.append(TrainedCell.of(cell, outcome, slice(start, start + cell.members), members, scales))
         start += cell.members
     return found
 

@@ -15,7 +15,8 @@ from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
 __all__ = ["Boxes", "Leaves", "SearchLimits", "Progress", "Search", "bounds_of", "sorted_hull", "tiles"]
 
-PATIENCE = (64, 8, 1)  # members get these parts of their boxes in turn, so that a hard one keeps no other waiting
+PATIENCE = (16, 1)  # members get these parts of their boxes in turn, so that a hard one keeps no other waiting
+FAR = (2.0, 6.0)  # times what is asked for: boxes bounded no better are cut again at once
 NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # held at once by one step of a bound, some thirty times
 
 
@@ -41,16 +42,17 @@ class Boxes:
 
     def halves(self, guilt: Tensor) -> Boxes:
         """Every box cut in two across its guiltiest side; both halves have the same number as their common face."""
-        lo, hi = self.lo.flatten(1), self.hi.flatten(1)
-        side = guilt.flatten(1).argmax(1, keepdim=True)
+        return self.halved(guilt)[0]
+
+    def halved(self, guilt: Tensor) -> tuple[Boxes, Tensor]:
+        """The halves, and the guilt of their sides: half of it for the side that was cut."""
+        lo, hi, flat = self.lo.flatten(1), self.hi.flatten(1), guilt.flatten(1)
+        side = flat.argmax(1, keepdim=True)
         cut = (lo.gather(1, side) + hi.gather(1, side)) / 2
         left, right = hi.scatter(1, side, cut), lo.scatter(1, side, cut)
-        return Boxes(
-            self.member.repeat(2),
-            torch.cat([lo, right]).view(-1, *self.lo.shape[1:]),
-            torch.cat([left, hi]).view(-1, *self.lo.shape[1:]),
-            self.upper.repeat(2),
-        )
+        first, last = (torch.cat(both).view(-1, *self.lo.shape[1:]) for both in ([lo, right], [left, hi]))
+        rest = flat.scatter(1, side, flat.gather(1, side) / 2).view_as(guilt)
+        return Boxes(self.member.repeat(2), first, last, self.upper.repeat(2)), torch.cat([rest, rest])
 
 
 def sorted_hull(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
@@ -183,6 +185,11 @@ class Search:
         """The proved bound of every member."""
         return torch.maximum(self.done, self.left)
 
+    @property
+    def allowed(self) -> Float[Tensor, " models"]:
+        """What a box may be bounded by: `ratio` times the largest error met, less what rounding can have added."""
+        return self.ratio * (self.lower - self.net.slack).clamp_min(0)
+
     def _taken(self) -> Boxes:
         parts: list[Boxes] = []
         count = 0
@@ -200,17 +207,30 @@ class Search:
         self._meet(boxes, bounds.middle[0])
         upper = torch.minimum(bounds.upper[0], boxes.upper)
         boxes = Boxes(boxes.member, boxes.lo, boxes.hi, upper)
-        high = upper > self.ratio * self.lower[boxes.member]
+        high = upper > self.allowed[boxes.member]
         done = boxes[~high]
         self.done.scatter_reduce_(0, done.member, done.upper, "amax")
         if self.leaves.most:
             self.leaves.add(done)
-        rest = boxes[high].halves(bounds.guilt[0][high])
-        if self.sort:
-            lo, hi = sorted_hull(rest.lo, rest.hi)
-            rest = rest[(lo <= hi).flatten(1).all(1)]
+        rest = self._cut(boxes[high], bounds.guilt[0][high])
         if len(rest):
             self.queue.append(rest)
+
+    def _cut(self, boxes: Boxes, guilt: Tensor) -> Boxes:
+        """Halves; quarters where the bound is far too high, eighths where it is farther."""
+        done: list[Boxes] = []
+        for far in (*FAR, torch.inf):
+            boxes, guilt = boxes.halved(guilt)
+            if self.sort:
+                lo, hi = sorted_hull(boxes.lo, boxes.hi)
+                some = (lo <= hi).flatten(1).all(1)
+                boxes, guilt = boxes[some], guilt[some]
+            again = boxes.upper > far * self.allowed[boxes.member]
+            done.append(boxes[~again])
+            boxes, guilt = boxes[again], guilt[again]
+            if not len(boxes):
+                break
+        return Boxes.joined(done)
 
     def _give_up(self, boxes: Boxes) -> None:
         self.left.scatter_reduce_(0, boxes.member, boxes.upper, "amax")

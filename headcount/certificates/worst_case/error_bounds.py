@@ -23,8 +23,9 @@ from torch import Tensor
 
 from headcount.certificates.worst_case.folded import Folded, U, Units, gelu, gelu_slope
 from headcount.certificates.worst_case.intervals import Interval, hull
+from headcount.certificates.worst_case.shares import Shares
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
-from headcount.certificates.worst_case.softmax_range import softmax_mean_range
+from headcount.certificates.worst_case.softmax_range import LEAST_WEIGHT, softmax_mean_range
 
 __all__ = [
     "ErrorBounds",
@@ -93,7 +94,7 @@ def folded_bounds(
     lo: Float[Tensor, "models boxes length token_dim"],
     hi: Float[Tensor, "models boxes length token_dim"],
 ) -> ErrorBounds:
-    """Bounds for folded networks, by middle, slopes and bends, or by ranges alone where those are lower.
+    """Bounds for folded networks, by slopes and bends, by weights and tokens apart, or by ranges: the lowest of them.
 
     >>> from headcount.certificates.worst_case.folded import fold
     >>> from headcount.certificates.worst_case.sloped_targets import sloped
@@ -105,6 +106,46 @@ def folded_bounds(
     >>> round(float(at_a_point.upper - (net(point) - target.value(point)).abs()), 6)
     0.0
     """
+    box = _tokens(net, lo, hi)
+    shares = Shares.of(box.weights)
+    at, well = shares.middle(box.even)
+    known = _known_means(box, shares, at)
+    hidden, away = known.at.sum(2) + net.c[:, None], known.far.sum(2)
+    bend = net.w.abs()[:, None] * gelu_bend(hidden, away)
+    y, dy, values = target.slopes(lo, hi)
+    error = net.read(hidden) - y
+    line = _Line.of(net, box, net.w[:, None] * gelu_slope(hidden))
+    spare = bend.sum(2) * UP + net.slack[:, None] + net.drift[:, None] * box.rad.sum((2, 3))
+    along = (line.slopes(box) - dy).magnitude * box.rad
+    around = (along.sum((2, 3)) * UP + spare).masked_fill(~well, torch.inf)
+    fixed = ((line.slopes_at(shares) - dy).magnitude * box.rad).sum((2, 3)) * UP + spare + 3 * net.slack[:, None]
+    low, high = line.moved(box, at)
+    by_shares = torch.maximum((error + high).abs(), (error + low).abs()) + fixed
+    outright = (_outputs(net, known.range) - values).magnitude * UP + net.slack[:, None]
+    upper = torch.fmin(torch.fmin(error.abs() + around, by_shares), outright).nan_to_num(*[torch.inf] * 3)
+    surely = torch.maximum(error.abs() - around, torch.maximum(error + low, -error - high) - fixed)
+    middle = (net.read(known.middle.sum(2) + net.c[:, None]) - y).abs().nan_to_num(*[torch.inf] * 3)
+    blame = (2 * bend / away.clamp_min(LITTLE))[:, :, None, None, :, None]
+    bent = ((known.steep * blame).sum(4) * box.reach).sum(3)
+    return ErrorBounds(upper, surely.nan_to_num(0.0, 0.0, 0.0), middle, along + bent)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tokens:
+    """The tokens of boxes: their scores and values in the middle, slopes of both, and the weights that scores allow."""
+
+    rad: Tensor
+    on: Interval
+    ds: Interval
+    a: Float[Tensor, "models boxes length heads hidden"]
+    da: Interval
+    scores: Scores
+    even: Float[Tensor, "models boxes length heads"]
+    weights: Interval
+    reach: Tensor  # how much of a token's steepness a mean can feel
+
+
+def _tokens(net: Folded, lo: Tensor, hi: Tensor) -> _Tokens:
     G, R, T, d = lo.shape
     H, M, N = net.A.shape[1:]
     mid, rad = (lo + hi) / 2, (hi - lo) / 2 * UP
@@ -119,27 +160,70 @@ def folded_bounds(
         for part, by in ((on.mid, steep), (on.rad, steep.abs()))
     ]
     ds, da = (Interval(*(s[..., part, :] for s in slopes)) for part in (slice(None, H), slice(H, None)))
-    s, a, da = (
-        seen[..., :H],
-        seen[..., H:].unflatten(-1, (H, M)),
-        Interval(*(t.unflatten(-2, (H, M)) for t in (da.mid, da.rad))),
-    )
-    scores, even = Scores.of(s, _spread(ds, rad)), s.softmax(2)
-    p, mean = scores.weights, (even[..., None] * a).sum(2)
-    reach = p.magnitude[..., None] * rad[:, :, :, None]  # how much of a token's steepness a mean can feel
-    means, far, steep = _means(Interval(a, _spread(da, rad)), da, ds, mean, reach, scores)
-    hidden, away = mean.sum(2) + net.c[:, None], far.sum(2)
-    alpha, bend = net.w[:, None] * gelu_slope(hidden), net.w.abs()[:, None] * gelu_bend(hidden, away)
-    blamed = (2 * bend / away.clamp_min(LITTLE))[:, :, None, None, :, None]
-    bent = ((steep * blamed).sum(4) * reach).sum(3)
-    along = _network_slopes(net, alpha, on, a, even, scores, ds, rad)
-    y, dy, values = target.slopes(lo, hi)
-    middle = (torch.einsum("grm,gm->gr", gelu(hidden), net.w) + net.w0[:, None] - y).abs()
-    outright = (_outputs(net, means) - values).magnitude * UP + net.slack[:, None]
-    guilt = (along - dy).magnitude * rad
-    around = (guilt.sum((2, 3)) + bend.sum(2)) * UP + net.slack[:, None] + net.drift[:, None] * rad.sum((2, 3))
-    upper = torch.fmin(middle + around, outright).nan_to_num(torch.inf, torch.inf, torch.inf)
-    return ErrorBounds(upper, (middle - around).nan_to_num(0.0), middle.nan_to_num(torch.inf), guilt + bent)
+    s, a = seen[..., :H], seen[..., H:].unflatten(-1, (H, M))
+    da = Interval(*(t.unflatten(-2, (H, M)) for t in (da.mid, da.rad)))
+    scores = Scores.of(s, _spread(ds, rad))
+    p = scores.weights
+    return _Tokens(rad, on, ds, a, da, scores, s.softmax(2), p, p.magnitude[..., None] * rad[:, :, :, None])
+
+
+@dataclass(frozen=True, eq=False)
+class _Means:
+    """Softmax means of the values: in the middle, under the weights compared with, and their range in the box."""
+
+    middle: Float[Tensor, "models boxes heads hidden"]
+    at: Float[Tensor, "models boxes heads hidden"]
+    range: Interval
+    far: Float[Tensor, "models boxes heads hidden"]
+    steep: Tensor
+
+
+def _known_means(box: _Tokens, shares: Shares, at: Tensor) -> _Means:
+    """Two roads to each mean: by slopes from the middle of the box, or by weights and values each by itself."""
+    worth = Interval(box.a, _spread(box.da, box.rad))
+    middle, mean = (box.even[..., None] * box.a).sum(2), (at[..., None] * box.a).sum(2)
+    by_slopes, steep = _means(worth, box.da, box.ds, middle, box.reach, box.scores)
+    down, up = shares.moved(at, box.a)
+    inner = torch.minimum((shares.most[..., None] * worth.rad).sum(2), worth.rad.amax(2)) * UP
+    inner = inner + 1e-12 * box.a.abs().amax(2)
+    low = torch.maximum(by_slopes.mid - by_slopes.rad, mean - down * UP - inner)
+    high = torch.minimum(by_slopes.mid + by_slopes.rad, mean + up * UP + inner)
+    return _Means(middle, mean, hull(low, high), torch.maximum(high - mean, mean - low).clamp_min(0), steep)
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """One number b = <alpha, a> for every token and head: what is left of the values to first order."""
+
+    b: Float[Tensor, "models boxes length heads"]
+    db: Interval
+
+    @classmethod
+    def of(cls, net: Folded, box: _Tokens, alpha: Tensor) -> _Line:
+        """Slopes are those of the sum, in which hidden units cancel as far as they do in the network."""
+        rows = torch.einsum("grm,ghmn->grhn", alpha, net.A)
+        steep = (rows[..., None, :] * net.W.mT[:, None, None])[:, :, None]  # models, boxes, 1, heads, token_dim, units
+        mid, rad = box.on.mid[:, :, :, None, None], box.on.rad[:, :, :, None, None]
+        db = Interval((mid * steep).sum(-1), (rad * steep.abs()).sum(-1))
+        return cls((alpha[:, :, None, None] * box.a).sum(-1), db)
+
+    def slopes(self, box: _Tokens) -> Interval:
+        """The slopes of sum_k alpha_k D_k by every coordinate of every token, all weights moving with it."""
+        db = self.db.unsqueeze(-2)
+        tokens = Interval(self.b[..., None], _spread(db, box.rad))
+        means, _ = _means(tokens, db, box.ds, (box.even * self.b).sum(2)[..., None], box.reach, box.scores)
+        return (box.weights.unsqueeze(-1) * _steepness(tokens, db, box.ds, means)[..., 0, :]).sum(3)
+
+    def slopes_at(self, shares: Shares) -> Interval:
+        """The same, for weights that stand still anywhere in their range."""
+        return (hull(shares.least, shares.most).unsqueeze(-1) * self.db).sum(3)
+
+    def moved(self, box: _Tokens, at: Tensor) -> tuple[Tensor, Tensor]:
+        """How far sum_k alpha_k D_k moves down and up with the weights alone, tokens in the middle of the box."""
+        b = self.b[..., None]
+        low, high = box.scores.means(Interval(b, torch.zeros_like(b)))
+        mean = (at * self.b).sum(2)
+        return (low[..., 0] - mean).sum(2), (high[..., 0] - mean).sum(2)
 
 
 def _outputs(net: Folded, means: Interval) -> Interval:
@@ -148,22 +232,6 @@ def _outputs(net: Folded, means: Interval) -> Interval:
     low, high = gelu_range(hidden.mid - hidden.rad, hidden.mid + hidden.rad)
     active, by = hull(low, high), net.w[..., None]
     return Interval((active.mid @ by)[..., 0] + net.w0[:, None], (active.rad @ by.abs())[..., 0])
-
-
-def _network_slopes(
-    net: Folded, alpha: Tensor, on: Interval, a: Tensor, even: Tensor, scores: Scores, ds: Interval, rad: Tensor
-) -> Interval:
-    """The slopes of sum_k alpha_k D_k by every coordinate of every token."""
-    rows = torch.einsum("grm,ghmn->grhn", alpha, net.A)
-    steep = (rows[..., None, :] * net.W.mT[:, None, None])[:, :, None]  # models, boxes, 1, heads, token_dim, units
-    db = Interval((on.mid[:, :, :, None, None] * steep).sum(-1), (on.rad[:, :, :, None, None] * steep.abs()).sum(-1))
-    db = db.unsqueeze(-2)
-    b = (alpha[:, :, None, None] * a).sum(-1, keepdim=True)
-    tokens = Interval(b, _spread(db, rad))
-    p = scores.weights
-    reach = p.magnitude[..., None] * rad[:, :, :, None]
-    means, _, _ = _means(tokens, db, ds, (even[..., None] * b).sum(2), reach, scores)
-    return (p.unsqueeze(-1) * _steepness(tokens, db, ds, means)[..., 0, :]).sum(3)
 
 
 def _spread(slopes: Interval, rad: Tensor) -> Tensor:
@@ -196,7 +264,8 @@ class Scores:
         rest = most.sum(2, keepdim=True)
         rounding = (64 + 8 * least.shape[2]) * U  # of a sum and of the difference to it, for float64
         low = least / (least + (rest - most).clamp_min(0) + rounding * rest) * (1 - 1e-12)
-        high = most / (most + (least.sum(2, keepdim=True) - least).clamp_min(0)) * (1 + 1e-12)
+        others = (least.sum(2, keepdim=True) - least).clamp_min(0)
+        high = torch.where(most + others > LEAST_WEIGHT, most / (most + others) * (1 + 1e-12), 1.0)  # 0/0 says nothing
         return hull(low, high)
 
     def means(self, tokens: Interval) -> tuple[Tensor, Tensor]:
@@ -213,8 +282,8 @@ class Scores:
 
 def _means(
     tokens: Interval, slopes: Interval, ds: Interval, mean: Tensor, reach: Tensor, scores: Scores
-) -> tuple[Interval, Float[Tensor, "models boxes heads values"], Tensor]:
-    """Softmax means of numbers known for every token: their range, how far they stray from `mean`, their steepness.
+) -> tuple[Interval, Tensor]:
+    """Softmax means of numbers known for every token, `mean` in the middle of the box: their range and steepness.
 
     They lie within the exact range for the scores and numbers of this box, each by itself, and move by their own
     slopes, in which they stand themselves.
@@ -225,7 +294,7 @@ def _means(
         steep = _steepness(tokens, slopes, ds, hull(low, high)).magnitude
         far = (steep * reach.unsqueeze(-2)).sum((2, 5)) * UP
         low, high = torch.maximum(low, mean - far), torch.minimum(high, mean + far)
-    return hull(low, high), torch.maximum(high - mean, mean - low), steep
+    return hull(low, high), steep
 
 
 def _steepness(tokens: Interval, slopes: Interval, ds: Interval, means: Interval) -> Interval:

@@ -117,7 +117,11 @@ class Folded:
         s = torch.einsum("kbtn,khn->kbth", z, self.S) + self.s0[:, None, None]
         means = (s.softmax(2)[..., None] * z[..., None, :]).sum(2)
         pre = torch.einsum("kbhn,khmn->kbm", means, self.A) + (self.a0.sum(1) + self.c)[:, None]
-        return torch.einsum("kbm,km->kb", gelu(pre), self.w) + self.w0[:, None]
+        return self.read(pre)
+
+    def read(self, hidden: Float[Tensor, "models batch hidden"]) -> Float[Tensor, "models batch"]:
+        """The output of the read-out's hidden units before their activation."""
+        return torch.einsum("kbm,km->kb", gelu(hidden), self.w) + self.w0[:, None]
 
 
 def _tensors(net: Folded) -> list[str]:

@@ -218,7 +218,7 @@ class _BallNet:
         self.w0 = arb(spread) * arb(float(net.read_out.outer.bias[0].detach())) + arb(mean)
 
     def __call__(self, lo: list[list[float]], hi: list[list[float]]) -> Any:
-        """A bound of |network - target| on a box: by ranges, or by the middle and slopes."""
+        """A bound of |network - target| on a box: by ranges, by slopes, or by weights and tokens apart."""
         mid = [[(arb(a) + arb(b)) / 2 for a, b in zip(*ends, strict=True)] for ends in zip(lo, hi, strict=True)]
         rad = [[(arb(b) - arb(a)) / 2 for a, b in zip(*ends, strict=True)] for ends in zip(lo, hi, strict=True)]
         tokens = [self._token(t, mid[t], rad[t]) for t in range(len(mid))]
@@ -238,7 +238,34 @@ class _BallNet:
         for t in T:
             for j in range(len(mid[t])):
                 moved += (slopes[t][j] - dy[t][j]).size * rad[t][j]
-        return by_ranges.min(abs(middle - y) + moved + bend)
+        apart = self._apart(tokens, weights, hidden, dy, y)
+        return by_ranges.min(abs(middle - y) + moved + bend).min(apart)
+
+    def _apart(
+        self, tokens: list[_BallToken], weights: list[Any], hidden: list[_Range], dy: list[list[_Range]], y: Any
+    ) -> Any:
+        """The bound with weights and tokens each moving by itself, from weights in the middle of their ranges."""
+        shares = [_shares(w) for w in weights]
+        at = [_middle_shares(s) for s in shares]
+        pre = list(self.c)
+        for h, q in enumerate(at):
+            mean = [_dot(q, [token.z[n] for token in tokens]) for n in range(len(self.W))]
+            pre = [p + _dot(row, mean) + a for p, row, a in zip(pre, self.A[h], self.a0[h], strict=True)]
+        alpha = [w * _gelu_slope(p) for w, p in zip(self.w, pre, strict=True)]
+        away = [abs(r.low - p).max(abs(r.high - p)) for r, p in zip(hidden, pre, strict=True)]
+        bend = sum((abs(w) * _bend(p, r) for w, p, r in zip(self.w, pre, away, strict=True)), arb(0))
+        error = _dot(self.w, [_gelu(p) for p in pre]) + self.w0 - y
+        swing, slopes = _Range(error, error), [[_Range(-s.high, -s.low) for s in row] for row in dy]
+        for h, q in enumerate(at):
+            row = [sum((a * self.A[h][m][n] for m, a in enumerate(alpha)), arb(0)) for n in range(len(self.W))]
+            b = [_dot(row, token.z) for token in tokens]
+            mean, known = _dot(q, b), _mean_range(weights[h], [_Range(v, v) for v in b])
+            swing = swing + _Range(known.low - mean, known.high - mean)
+            for t, token in enumerate(tokens):
+                steep = self._steep(row, token.on, len(token.rad))
+                slopes[t] = [one + shares[h][t] * more for one, more in zip(slopes[t], steep, strict=True)]
+        moved = sum((_dot([s.size for s in slopes[t]], token.rad) for t, token in enumerate(tokens)), arb(0))
+        return swing.size + moved + bend
 
     def _token(self, t: int, mid: list[Any], rad: list[Any]) -> _BallToken:
         pre = [sum((w * x for w, x in zip(row, mid, strict=True)), b) for row, b in zip(self.W, self.b[t], strict=True)]
@@ -357,6 +384,15 @@ def _shares(weights: list[tuple[Any, Any]]) -> list[_Range]:
         low = least / (least + sum((w[1] for w in others), arb(0)))
         found.append(_Range(low, most / (most + sum((w[0] for w in others), arb(0)))))
     return found
+
+
+def _middle_shares(shares: list[_Range]) -> list[Any]:
+    """Weights in the middle of their ranges that sum to one: the last makes up for the others."""
+    low, high = [float(s.low.mid()) for s in shares], [float(s.high.mid()) for s in shares]
+    room = sum(high) - sum(low)
+    part = (1 - sum(low)) / room if room > 0 else 0.0
+    first = [arb(a + min(1.0, max(0.0, part)) * (b - a)) for a, b in zip(low[:-1], high[:-1], strict=True)]
+    return [*first, 1 - sum(first, arb(0))]
 
 
 def _mean_range(weights: list[tuple[Any, Any]], values: list[_Range]) -> _Range:
