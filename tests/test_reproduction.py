@@ -141,7 +141,7 @@ def test_a_run_is_called_reduced_by_its_field_and_not_by_its_notes(reduced, size
     ("arguments", "says"),
     [
         (["head-count:table-9"], "did you mean"),
-        (["head-count:cifar", "--quick"], "python -m studies.head_count --only cifar"),
+        (["head-count:cifar", "--quick"], "`python -m studies.head_count cifar`"),
         (["head-count:text", "--quick"], "on data of https://microsoft.github.io/msmarco"),
         (["allocation:jacobian", "--quick"], "get WikiText-2"),
         (["allocation:decoders", "--quick"], "tinyshakespeare)"),

@@ -37,7 +37,7 @@ def main() -> None:
     setting = Setting(options.device, options.quick, options.data, options.out / "kept", options.budget)
     parts = {"tables": _tables, "cifar": _cifar, "text": _text}
     for name, part in parts.items():
-        if options.only in (None, name):
+        if options.part in (None, name):
             part(setting, options)
     _say("done")
 
@@ -53,7 +53,7 @@ def _tables(setting: Setting, options: argparse.Namespace) -> None:
 
 
 def _cifar(setting: Setting, options: argparse.Namespace) -> None:
-    left = setting.seconds if options.only else 0.6 * (options.budget - _elapsed())
+    left = setting.seconds if options.part else 0.6 * (options.budget - _elapsed())
     size = TINY_CIFAR if options.tiny else None
     trained = replace(synthetic.CIFAR, run=lambda given: cifar.run(given, size))
     _run(trained, replace(setting, seconds=max(30.0, (left or 0.0) - 5)), options.out, "cifar")
@@ -70,7 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", type=float, default=405.0, help="seconds")
-    parser.add_argument("--only", choices=("tables", "cifar", "text"), help="one part, with the whole budget")
+    parser.add_argument("part", nargs="?", choices=("tables", "cifar", "text"), help="one part, with the whole budget")
     parser.add_argument("--study", type=Path, default=DATA / "head_count.json", help="rows already at hand")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--quick", action="store_true", help="a smaller version, in minutes on a CPU")
@@ -89,7 +89,7 @@ def _run(reproduction: Reproduction, setting: Setting, out: Path, part: str = ""
     def whole() -> None:
         record = reproduction.measure(setting)
         if part:  # the package trains no images and no text: say who did
-            door = f"python -m studies.head_count --only {part}"
+            door = f"python -m studies.head_count {part} --out OUT"
             record = replace(record, command=record.command.replace(f"headcount reproduce {record.name}", door))
         keep(out / reproduction.file(quick=setting.quick), record.to_json())
         for line in outcome_lines(record, reproduction):

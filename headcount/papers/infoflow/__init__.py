@@ -17,8 +17,7 @@ from headcount.papers.infoflow.constructible import Blueprint, blueprints
 from headcount.papers.infoflow.describe import read_structure, structure_from_toml
 from headcount.papers.infoflow.flow_picture import draw
 from headcount.papers.infoflow.predict import predict
-from headcount.papers.infoflow.prediction import KnownSet, Prediction, Statement, Step
-from headcount.papers.infoflow.remarks import Caution, Fix, Limit
+from headcount.papers.infoflow.prediction import Caution, Fix, KnownSet, Limit, Prediction, Statement, Step
 
 if TYPE_CHECKING:
     from headcount.papers.infoflow.networks import (

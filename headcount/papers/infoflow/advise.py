@@ -13,8 +13,7 @@ from headcount.numerals import magnitude
 from headcount.papers.infoflow.analysis import analyse, is_cheap, unplaced
 from headcount.papers.infoflow.constructible import blueprints
 from headcount.papers.infoflow.predict import POSITIONS, cheap_exponent, cheap_shape, limiting, predict, structure_of
-from headcount.papers.infoflow.prediction import Prediction
-from headcount.papers.infoflow.remarks import Limit
+from headcount.papers.infoflow.prediction import Limit, Prediction
 from headcount.papers.infoflow.schedule import Job
 from headcount.results import Claim
 from headcount.structure import Structure

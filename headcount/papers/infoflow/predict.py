@@ -12,11 +12,9 @@ from headcount.nets.architecture import Architecture
 from headcount.papers.infoflow.analysis import Analysis, analyse, is_cheap, uncompared, unplaced
 from headcount.papers.infoflow.constructible import fitting, own_kind
 from headcount.papers.infoflow.costs import comparisons_made, comparisons_needed
+from headcount.papers.infoflow.explain import knowledge, statements_for, steps
 from headcount.papers.infoflow.lower import beyond_bounded_weights, one_layer_bound
-from headcount.papers.infoflow.plan import knowledge, steps
-from headcount.papers.infoflow.prediction import Prediction, Step
-from headcount.papers.infoflow.remarks import Caution, Fix, Limit
-from headcount.papers.infoflow.statements import statements_for
+from headcount.papers.infoflow.prediction import Caution, Fix, Limit, Prediction, Step
 from headcount.results import Basis, Bound, Hypothesis
 from headcount.structure import Retrieval, Structure
 
@@ -28,6 +26,11 @@ SAMPLES, ORDERS = 32, 8  # sequences and orders that are asked whether the order
 SAME_IN_ANY_ORDER = Hypothesis(
     f"the order of the tokens does not matter: {SAMPLES} samples in {ORDERS} orders differ nowhere, which is no proof",
     short="an order that does not matter",
+)
+
+ONE_ASIDE = Hypothesis(
+    "of several places beside a token one is looked at in each layer; two heads of one layer are not counted",
+    short="one look aside per layer",
 )
 
 
@@ -98,7 +101,13 @@ def _conditions(task: Any, structure: Structure, case: _Case) -> tuple[Hypothesi
         return (*case.lower.given, *bag)
     if not case.cheap:
         untried = tuple(caution.condition for caution in case.untried)
-        return (Hypothesis("bounded weights, as the decoding law asks", short="bounded weights"), *untried, *bag)
+        aside = (ONE_ASIDE,) if any(len(r.beside) + bool(r.offset) > 1 for r in structure.retrievals) else ()
+        return (
+            Hypothesis("bounded weights, as the decoding law asks", short="bounded weights"),
+            *untried,
+            *aside,
+            *bag,
+        )
     cautions = (*case.choice, *_cautions(structure, case.arch, case.plan))
     return (*(caution.condition for caution in cautions), *bag)
 
@@ -130,6 +139,8 @@ def structure_seen(task: Any, structure: Structure, arch: Architecture) -> Struc
     >>> predict(both, Architecture(((1, 2),))).verdict
     'cheap'
     """
+    if structure.length == 1 and arch.embedding != "linear":  # the encoder computes the number from its one token
+        return Structure(1, structure.token_dim, (Retrieval("the token", positions=(0,), summed=1),))
     if arch.positions or not hasattr(task, "sample") or unplaced(structure, arch) is None or order_matters(task):
         return _by_extremes(task, structure, arch)
     numbers = structure.length * structure.token_dim

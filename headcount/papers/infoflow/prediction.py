@@ -1,18 +1,16 @@
-"""What is known about one task and one architecture: cheap or costly, by what warrant, the plan, the limit."""
+"""What is known about one task and one architecture: cheap or costly, on what basis, the plan, the limit; in words."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from headcount.nets.architecture import Architecture
 from headcount.notebook import within_columns
-from headcount.numerals import power
-from headcount.papers.infoflow import wording
+from headcount.numerals import counted, power
 from headcount.papers.infoflow.constructible import Blueprint
-from headcount.papers.infoflow.remarks import Caution, Fix, Limit
 from headcount.results import Basis, Bound, Claim, Hypothesis, Predicate
 from headcount.sources import Source
 from headcount.structure import Structure
@@ -22,6 +20,8 @@ BAG = Source("headcount", "A network without position features sees a bag")
 Deed = Literal[
     "shift", "read", "partner", "choose", "mask", "jump", "collect", "hold", "ride", "route", "fetch", "gate", "gather"
 ]
+ORDINAL = {1: "largest", 2: "second largest", 3: "third largest"}
+PLACES = {"tokens": "every token", "cls": "the class token", "both": "every token and the class token"}
 
 
 @dataclass(frozen=True)
@@ -58,22 +58,22 @@ class Step:
     @property
     def place(self) -> str:
         """Who attends, in words."""
-        return wording.place(self)
+        return _range(self.number) if self.at == "positions" else PLACES[self.at]
 
     @property
     def attends(self) -> str:
         """Whom it attends to, in words."""
-        return wording.attends(self)
+        return SAID[self.act].attends.format_map(_words(self))
 
     @property
     def score(self) -> str:
         """By which score, in words."""
-        return wording.score(self)
+        return SAID[self.act].score.format_map(_words(self))
 
     @property
     def knows(self) -> str:
         """What is known afterwards, in words."""
-        return wording.knows(self)
+        return SAID[self.act].knows.format_map(_words(self))
 
     def __str__(self) -> str:
         head = f"layer {self.layer}, {self.who} at {self.place}"
@@ -83,6 +83,98 @@ class Step:
         """The fields, and the sentences made from them."""
         words = {name: getattr(self, name) for name in ("place", "attends", "score", "knows")}
         return {**asdict(self), **words}
+
+
+class _Said(NamedTuple):
+    """What a kind of step says: whom it attends to, by which score, and what is known afterwards."""
+
+    attends: str
+    score: str
+    knows: str
+
+
+SAID: dict[Deed, _Said] = {
+    "shift": _Said("to {neighbour}", "position alone", "every token knows what its neighbour is"),
+    "read": _Said("reads {places}", "position alone", "it is known where later scores need it"),
+    "partner": _Said(
+        "each token t to its best partner s", "joint in (x_t, x_s)", "every token knows its partner and their score"
+    ),
+    "choose": _Said(
+        "each token t to its best partner s in the look-up that it chooses",
+        "joint in (x_t, x_s)",
+        "of each look-up, tokens know their partners and scores",
+    ),
+    "mask": _Said("to the largest token not yet masked", "{own_score}", "the winner sees itself and steps back"),
+    "jump": _Said(
+        "to where the links known so far lead, to read as many again",
+        "the place of a finding, or a match with it",
+        "every token knows twice as many links, and one more",
+    ),
+    "collect": _Said("to {winner}", "{own_score}", "{collected}"),
+    "hold": _Said("every token to {winner}", "{own_score}", "every token holds the same finding"),
+    "ride": _Said(
+        "what every token holds comes along: {numbers}",
+        "whatever the head is used for",
+        "the class token knows what the tokens held",
+    ),
+    "route": _Said(
+        "position i asks for the token with the largest i-th score",
+        "the position chooses one of {number} keys (query e_i)",
+        "position i holds look-up i",
+    ),
+    "fetch": _Said("reads {span}", "position alone", "the class token holds all {number} findings"),
+    "gate": _Said(
+        "each to the largest token among the positions of one colour, {each} heads per look-up",
+        "the token's own score, gated by position",
+        "the {ordinal} is the largest, over paintings, of the least maximum",
+    ),
+    "gather": _Said("gathers {what}", "{one_for_all}", "the class token holds {held}"),
+}
+
+
+def _words(step: Step) -> dict[str, str]:
+    """What the sentences of a step are made of."""
+    names, first, last = " and ".join(step.after), *step.heads
+    named = f"position{'s' if len(step.positions) > 1 else ''} {_listed(step.positions)}"
+    ordinal = ORDINAL.get(step.rank, f"{step.rank}-th largest")
+    everything = step.mode == "global"
+    largest = "the largest left unmasked" if step.rank > 1 else "the token with the largest score"
+    pair = step.order == 2
+    return {
+        "neighbour": _neighbour(step.offset),
+        "places": named,
+        "span": _range(step.number),
+        "number": str(step.number),
+        "numbers": counted(step.number, "number"),
+        "each": str((last - first + 1) // step.number),
+        "ordinal": ordinal,
+        "what": "the whole sequence" if everything else named if step.positions else "tokens by their positions",
+        "one_for_all": "the same for all" if everything else "position alone",
+        "held": f"{counted(step.gathered, 'number')} in {counted(step.channel, 'dimension')}",
+        **({
+            "winner": f"the token that matches {names}",
+            "own_score": f"joint with what {names} found",
+            "collected": "the match is known",
+        } if step.after else {
+            "winner": "the token whose pair scores highest" if pair else largest,
+            "own_score": "the pair's score" if pair else "the token's own score",
+            "collected": f"the class token knows the {'best pair' if pair else ordinal}",
+        }),
+    }  # fmt: skip
+
+
+def _neighbour(offset: int) -> str:
+    if abs(offset) == 1:
+        return "the previous token" if offset > 0 else "the next token"
+    return f"the token {abs(offset)} {'before' if offset > 0 else 'after'}"
+
+
+def _range(number: int) -> str:
+    return f"positions 0..{number - 1}" if number > 1 else "position 0"
+
+
+def _listed(places: tuple[int, ...]) -> str:
+    return ", ".join([*map(str, places[:6]), *(["..."] if len(places) > 6 else [])])
 
 
 @dataclass(frozen=True)
@@ -102,6 +194,146 @@ class Statement:
     says: str
     status: Status
     source: Source
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What sets the exponent: the kind of limit, and the numbers it is made of."""
+
+    kind: Literal["score", "aggregation", "dimensions", "comparisons", "order of tokens"]
+    exponent: float = 1.0
+    numbers: int = 0
+    dims: int = 0
+    token_dim: int = 0
+    whole: bool = False
+    retrieval: str = ""
+    order: int = 0
+    needed: int = 0
+    made: int = 0
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "score":
+                return "the features of a score: piecewise linear, eps^-1, whatever the length"
+            case "aggregation":
+                tokens = "the token" if self._tokens == 1 else f"all {counted(self._tokens, 'token')}"
+                every = f"{tokens} of {counted(self.token_dim, 'number')}"
+                one = "passes" if (self._tokens if self.whole else self.numbers) == 1 else "pass"
+                what = every if self.whole else counted(self.numbers, "number")
+                return f"{what} {one} through {counted(self.dims, 'dimension')} at the class token: {self._ratio}"
+            case "dimensions":
+                return f"what heads carry and states hold shares their dimensions: exponent {power(self.exponent)}"
+            case "comparisons":
+                return (
+                    f"retrieval {self.retrieval!r} compares {self.order} tokens at a time: {self.needed:,} "
+                    f"comparisons, and the heads make at most {self.made:,}; the read-out must make the rest from "
+                    f"{counted(self.numbers, 'number')} in {counted(self.dims, 'dimension')}"
+                )
+            case _:
+                return (
+                    f"retrieval {self.retrieval!r} asks for tokens by place, and without position features a network "
+                    f"sees its tokens as a bag"
+                )
+
+    @property
+    def _tokens(self) -> int:
+        return self.numbers // max(1, self.token_dim)
+
+    @property
+    def _ratio(self) -> str:
+        share = self.numbers / max(1, self.dims)
+        return f"{self.numbers:,}/{self.dims:,} = {power(share)} in each" + (", separated" if share <= 1 else "")
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A single change after which the shape is cheap: what changes, in which layer (0: in all), and the shape."""
+
+    what: Literal["positions", "embedding", "heads", "layers", "head_dim", "embed_dim"]
+    now: int
+    wanted: int
+    arch: Architecture
+    layer: int = 0
+
+    def __str__(self) -> str:
+        match self.what:
+            case "positions":
+                return "position features (now none)"
+            case "embedding":
+                return "tokens that enter through a feed-forward, and may choose (now by one matrix)"
+            case "heads" if self.layer:
+                return f"{counted(self.wanted, 'head')} in layer {self.layer} (now {self.now})"
+            case "heads":
+                return f"{counted(self.wanted, 'head')} in every layer"
+            case "layers":
+                heads = self.arch.layers[-1][0]
+                return f"{counted(self.wanted, 'layer')} of {counted(heads, 'head')} (now {self.now})"
+            case "head_dim":
+                return f"heads of dimension {self.wanted} in every layer (now {self.now})"
+            case _:
+                return f"a state of width {self.wanted} (now {self.now})"
+
+    def as_row(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        fields = {"what": self.what, "layer": self.layer, "now": self.now, "wanted": self.wanted}
+        return {**fields, "architecture": self.arch.as_dict(), "says": str(self)}
+
+
+@dataclass(frozen=True)
+class Caution:
+    """Something the verdict leaves out of account."""
+
+    name: Literal["ties", "spaced leaders", "bag", "rank of a score", "one map", "tokens choose", "sharing not tried"]
+    numbers: tuple[int, ...] = ()
+    share: float = 0.0
+
+    def __str__(self) -> str:
+        match self.name:
+            case "ties":
+                return (
+                    "without positions a winner knows itself by its value alone: on a tie both copies step back, and a "
+                    "continuous network that is wrong on a tie is wrong near it"
+                )
+            case "spaced leaders":
+                return "masking twice or more needs the leaders apart: a tie for the first place masks nobody"
+            case "bag":
+                return "memorising a bag of tokens in as many dimensions as it has numbers is possible, rarely trained"
+            case "tokens choose":
+                heads, pairs, *_ = self.numbers
+                missed = f"{self.share:.0e} of the variance" if self.share else "nothing"
+                return (
+                    f"{counted(heads, 'head')} of layer 1 {'serves' if heads == 1 else 'serve'} {pairs} look-ups: each "
+                    f"token asks for the one it is likely to win; on the task's own samples{self._at} that misses "
+                    f"{missed}, on others it may miss more"
+                )
+            case "sharing not tried":
+                return f"whether tokens that choose could share heads was not tried for {self.numbers[0]} look-ups"
+            case "one map":
+                return f"the {self.numbers[0]} links of the chain are taken for one look-up, repeated"
+            case _:
+                short, full = self.numbers
+                return (
+                    f"a head of dimension {short} compares through a matrix of rank {short} < token_dim {full}; the "
+                    f"paper leaves the rank out of account"
+                )
+
+    @property
+    def _at(self) -> str:
+        return f" at {self.numbers[2]:,} tokens" if len(self.numbers) > 2 else ""
+
+    @property
+    def condition(self) -> Hypothesis:
+        """What must be so for the verdict to stand, for its sentence."""
+        heads = f"an NMSE above {self.share:.0e}" if self.share else "tokens like the task's own"
+        shortly = {
+            "ties": "leaders apart",
+            "spaced leaders": "leaders apart",
+            "bag": "a memorised bag",
+            "tokens choose": heads,
+            "one map": "one map for all links",
+            "sharing not tried": "no shared heads",
+        }
+        return Hypothesis(str(self), short=shortly.get(self.name, "scores of low rank"))
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,7 +392,7 @@ class Prediction:
         if self.warrant != "proved" or self.lower is None:
             return f"eps^-{power(self.exponent)}"
         more = f", eps^-{power(self.exponent)} by the calculus" if self.exponent > self.lower.value else ""
-        return f"at least eps^-{power(self.lower.value)}{more}"
+        return f"at least eps^-{power(self.lower.value, 'lower')}{more}"
 
     @property
     def limiting(self) -> str:
@@ -186,7 +418,7 @@ class Prediction:
             made = self.construction
             return f"{made.construction} builds a certified network of {made.name} and state width {made.embed_dim}"
         if self.lower is not None and self.warrant == "proved":
-            return self.lower.meaning or f"at least eps^-{power(self.lower.value)} feed-forward parameters"
+            return self.lower.meaning or f"at least eps^-{power(self.lower.value, 'lower')} feed-forward parameters"
         return self.limiting
 
     def __repr__(self) -> str:
