@@ -36,9 +36,9 @@ def gather(source: Path) -> None:
     shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("*.html", "__pycache__", "*.ipynb"))
     for page in sorted(DOCS.glob("*.html")):
         _copy(page, source / EXTRA / "pages" / page.name)
-    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
         _copy(ROOT / name, source / name.lower())
-    (source / "readme.md").unlink()
+    _copy(ROOT / "LICENSE", source / "LICENSE.txt")
     made = reference.pages() | paper_pages.pages() | _tutorials(source) | _examples()
     made |= {"reference/commands.md": command_pages.command_page(), "reference/json.md": command_pages.json_page()}
     for name, text in made.items():
@@ -77,6 +77,7 @@ def _for_the_site(text: str, page: Path) -> str:
     text = re.sub(r"\]\((?:\.\./)*examples/([\w.]+)\)", lambda m: f"]({up}examples.md#{slug(m[1])})", text)
     text = re.sub(r"\]\((?:\.\./)+(CONTRIBUTING|CHANGELOG)\.md\)", lambda m: f"]({up}{m[1].lower()}.md)", text)
     text = re.sub(r"\]\((?:\.\./)+README\.md\)", f"]({up}index.md)", text)
+    text = re.sub(r"\]\((?:\.\./)+LICENSE\)", f"]({up}LICENSE.txt)", text)
     text = re.sub(r"\]\(docs/", f"]({up}", text)
     text = re.sub(r"\]\(([\w./]+)\.ipynb\)", r"](\1.md)", text)
     return PAGE.sub(lambda m: f'<a href="{m[2]}pages/{m[3]}.html">{m[1]}</a>', text)
