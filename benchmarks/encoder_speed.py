@@ -86,13 +86,16 @@ class Case:
     @property
     def needed(self) -> int:
         """Of these, what is computed here: in the last layer the class token asks alone, along a direction per head; or
-        the mean is taken before the last matrix (where no unit of it is left out)."""
+        the mean is taken before the last matrix (where no unit of it is left out). Queries, keys and values of a first
+        layer that everyone asks in are made of the tokens' features and one number more."""
         E, N, tokens = self.embed_dim, self.width, self.length + (self.pooling == "class token")
         if self.pooling == "class token":
             asked = 4 * E * E + 2 * E * N + tokens * 2 * self.heads * E
             spared = tokens * (4 * E * E + 2 * E * N + 2 * tokens * E) - asked
         else:
             spared = (tokens - 1) * E * N * (self.dropout == 0)
+        if self.layers > (self.pooling == "class token"):
+            spared += tokens * 3 * E * (E - self.token_dim - 1)
         return self.operations - 6 * self.batch * spared
 
 
@@ -262,6 +265,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.4, help="of every way in a round")
     parser.add_argument("--clock", choices=["processor", "wall"], default="processor")
+    parser.add_argument("--only", help="the cases whose names begin so")
     parser.add_argument("--tiny", action="store_true", help="one round of one small case: does it run")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -269,6 +273,7 @@ def main() -> None:
     threads = 1 if options.clock == "processor" else os.cpu_count() or 1
     torch.set_num_threads(threads)
     cases = (Case(1, "mean", models=2, batch=4, samples=8),) if options.tiny else CASES
+    cases = tuple(case for case in cases if case.name.startswith(options.only or ""))
     about: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "device": f"CPU ({_processor()}), {threads} thread{'s' * (threads > 1)}, {options.clock} seconds, "

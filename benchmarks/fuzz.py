@@ -1,44 +1,50 @@
 """Random mixed banks: gradients in kernels, member by member, against the plain bank in float64.
 
-    python -m benchmarks.fuzz --cases 300 --processes 14 --limit 150 --json fuzz.json
-    python -m benchmarks.fuzz --inside --cases 150 --processes 14 --limit 150 --json fuzz_inside.json
-    TRITON_INTERPRET=1 python -m benchmarks.fuzz --device cpu --cases 3 --processes 1
+    python -m benchmarks.fuzz --processes 4 --seconds 280 --rows fuzz.jsonl
+    python -m benchmarks.fuzz --rows fuzz.jsonl --keep docs/data/fuzz_by_backend.json
+    TRITON_INTERPRET=1 python -m benchmarks.fuzz --device cpu --all 3 --inside 2 --processes 1 --rows fuzz.jsonl
 
-Banks come in families that are padded to the same sizes, so that a family is compiled once; what is padded differs.
-Those `--inside` are deep, and of sizes that the CUDA programs hold.
-Every process writes what it found after each bank, so that a stop loses nothing.
-The family that once met an illegal address comes first.
+300 banks are drawn from `all`, and 150 deep ones `inside` what the CUDA programs hold. Banks come in families: the
+first member has the family's sizes, so that a family is compiled once; the others are padded to it. Banks that once
+were off stay as they were drawn. Every bank is a line of the file as soon as it is examined; the same command goes on
+where a stop left it.
+
+A member is beyond rounding if its gap is more than twice what half precision does to it, the largest of some draws
+(`half_rounding`), and more than one rounding for every layer and the read-out.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import subprocess
-import sys
-import tempfile
+import multiprocessing
+import os
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
+from benchmarks.half_rounding import rounded_gaps
 from headcount.kernels import fused, parts
-from headcount.kernels.backend import Backend, Problem, by_differentiation, reference
-from headcount.kernels.bank import Bank, Stacked
+from headcount.kernels.backend import Backend, reference, rounding
+from headcount.kernels.bank import Bank
 from headcount.kernels.class_token import ClassToken
 from headcount.kernels.cuda import class_network
-from headcount.kernels.plain import Batch, Touch, collapsed
+from headcount.kernels.plain import Batch
 from headcount.kernels.preference import backends
 from headcount.nets import Architecture
 
-FAMILY, FAILED = 5, 185  # banks of one family; the bank that met an illegal address
-EMBED, HEADS, DIM, LONGEST, WIDTH = 64, 16, 16, 64, 256  # the most that the CUDA programs hold
+FAMILY = 5  # banks
+AS_DRAWN = (0, 33, 44, 61, 91, 92, 185)  # these were NaN, off by more than 0.05, or met an illegal address
+EMBED, HEADS, DIM, LONGEST, WIDTH = 64, 16, 16, 64, 256  # the most that the CUDA programs are written for
+TWICE = 2.0  # times the largest of the draws: another order of sums, and products that a kernel rounds once more
+FEW, MANY = 8, 256  # draws for every member, and for one that they do not explain
+EPS16 = torch.finfo(torch.float16).eps
 
 
 class Drawn(NamedTuple):
@@ -63,7 +69,7 @@ def drawn(number: int) -> Drawn:
     depth, longest = _between(1, 3, family), _between(1, 100, family)
     room, width = 1 << _between(3, 8, family), 1 << _between(2, 7, family)
     ragged, features = _between(0, 1, family), _between(0, 5, family)
-    members = _between(1, 17, own)
+    token_dim, members = _between(1, 6, family), _between(1, 17, own)
     archs = [
         Architecture(
             layers=tuple(_layer(room, own) for _ in range(depth)), width=_between(2, width, own), positions=features
@@ -71,7 +77,24 @@ def drawn(number: int) -> Drawn:
         for _ in range(members)
     ]
     lengths = [_between(1, longest, own) if ragged else longest for _ in range(members)]
-    return Drawn(archs, lengths, _between(1, 6, family), _between(2, 24, own), number)
+    if number not in AS_DRAWN:
+        archs, lengths = _in_family(archs, lengths, width, longest, family, room)
+    return Drawn(archs, lengths, token_dim, _between(2, 24, own), number)
+
+
+def _in_family(
+    archs: list[Architecture], lengths: list[int], width: int, longest: int, family: torch.Generator, room: int
+) -> tuple[list[Architecture], list[int]]:
+    """The same members cut down to sizes of the family, which its first member has."""
+    sizes = tuple(_layer(room, family) for _ in archs[0].layers)
+    embed = max(heads * dim for heads, dim in sizes)
+
+    def cut(arch: Architecture) -> Architecture:
+        layers = tuple((min(h, H), min(n, N)) for (h, n), (H, N) in zip(arch.layers, sizes, strict=True))
+        return Architecture(layers, arch.width, arch.positions)
+
+    largest = Architecture(sizes, width, archs[0].positions, embed)
+    return [largest, *(cut(arch) for arch in archs[1:])], [longest, *lengths[1:]]
 
 
 def drawn_inside(number: int) -> Drawn:
@@ -118,15 +141,6 @@ def bank_of(case: Drawn, dtype: torch.dtype, device: str) -> Bank:
     return Bank(nets, [case.seed + k for k in range(len(nets))], dtype=dtype, device=device)
 
 
-def gaps(case: Drawn, backend: Backend, device: str) -> Tensor:
-    """|g - g*| / |g*| of every member, g* the plain bank's in float64; infinite where g is not finite."""
-    got, true = (
-        way.gradient(ClassToken(), bank_of(case, dtype, device), batch_of(case, dtype, device)).double()
-        for way, dtype in ((backend, torch.float32), (reference, torch.float64))
-    )
-    return ((got - true).norm(dim=1) / true.norm(dim=1).clamp(min=1e-20)).nan_to_num(nan=torch.inf)
-
-
 def first_that_holds(case: Drawn, device: str) -> Backend:
     """The backend that a training of this bank would try first; on a CPU, which emulates it, the one of a GPU."""
     bank, batch = bank_of(case, torch.float32, device), batch_of(case, torch.float32, device)
@@ -137,124 +151,170 @@ def first_that_holds(case: Drawn, device: str) -> Backend:
     return class_network.backend if class_network.held(bank, batch) else parts.backend
 
 
-def by_kernel() -> dict[str, Backend]:
-    """The kernels of a deeper bank one at a time, everything else by batched products; then all of them."""
-    whole = parts.in_kernels()
-    alone = {name: replace(Touch(), **{name: getattr(whole, name)}) for name in ("mix", "ask", "feed")}
-    return {**{name: _touching(touch) for name, touch in alone.items()}, parts.backend.name: parts.backend}
+class Examined(NamedTuple):
+    """A member's gap in kernels, what half precision does to it (the largest of `draws`), and its verdict."""
+
+    gap: float
+    rounding: float
+    draws: int
+    beyond: bool
 
 
-def _touching(touch: Touch) -> Backend:
-    def forward(problem: Problem, bank: Bank, p: Stacked, batch: Batch) -> Tensor:
-        return collapsed(bank, p, batch, touch=touch)
+def examined_members(case: Drawn, backend: Backend, device: str) -> list[Examined]:
+    """Every member's gradient by a backend against the plain bank in float64."""
+    bank, batch = bank_of(case, torch.float64, device), batch_of(case, torch.float64, device)
+    true = reference.gradient(ClassToken(), bank, batch)
+    narrow = bank_of(case, torch.float32, device), batch_of(case, torch.float32, device)
+    got = backend.gradient(ClassToken(), *narrow).double()
+    found = ((got - true).norm(dim=1) / true.norm(dim=1).clamp(min=1e-20)).nan_to_num(nan=torch.inf)
+    draws = rounded_gaps(ClassToken(), bank, batch, true, case.seed)
+    most = torch.stack([next(draws) for _ in range(FEW)]).amax(dim=0)
+    floor = EPS16 * (bank.depth + 1)
+    return [_judged(case, k, device, float(found[k]), float(most[k]), floor) for k in range(len(case.archs))]
 
-    return replace(parts.backend, gradient=by_differentiation(forward))
+
+def _judged(case: Drawn, k: int, device: str, gap: float, most: float, floor: float) -> Examined:
+    """More draws of one member until they explain its gap, or do not."""
+    draws = FEW
+    if not _explained(gap, most, floor) and gap < torch.inf:
+        bank, batch = alone(case, k, device)
+        true = reference.gradient(ClassToken(), bank, batch)
+        for one in rounded_gaps(ClassToken(), bank, batch, true, case.seed + 1):
+            draws, most = draws + 1, max(most, float(one))
+            if _explained(gap, most, floor) or draws == MANY:
+                break
+    return Examined(gap, most, draws, not _explained(gap, most, floor))
 
 
-def examined(number: int, device: str, inside: bool) -> dict[str, Any]:
-    """One bank: the backend that ran, its worst member, and which kernel it is where the gap is beyond rounding."""
-    case, began = (drawn_inside if inside else drawn)(number), time.perf_counter()
+def _explained(gap: float, most: float, floor: float) -> bool:
+    return gap <= max(floor, TWICE * most)
+
+
+def alone(case: Drawn, k: int, device: str) -> tuple[Bank, Batch]:
+    """One member and its batch, in float64."""
+    batch, net = batch_of(case, torch.float64, device), case.archs[k].reading(case.token_dim)
+    present = None if batch.present is None else batch.present[k : k + 1]
+    which = torch.zeros(1, dtype=torch.int64, device=device)
+    own = Batch(batch.data[k : k + 1], which, batch.rows[k : k + 1], batch.target[k : k + 1], present)
+    return Bank([net], [case.seed + k], dtype=torch.float64, device=device), own
+
+
+DRAWS = {"all": drawn, "inside": drawn_inside}
+
+
+def examined(kind: str, number: int, device: str) -> dict[str, Any]:
+    """One bank: the backend that ran and its members."""
+    case, began = DRAWS[kind](number), time.perf_counter()
     if device == "cpu":  # the interpreter is slow
         case = case._replace(archs=case.archs[:2], lengths=case.lengths[:2], batch=min(3, case.batch))
-    depth = case.archs[0].depth
-    backend = first_that_holds(case, device)
-    tolerance = backend.tolerance(bank_of(case, torch.float32, device))
-    found = gaps(case, backend, device)
-    worst = int(found.argmax())
-    row: dict[str, Any] = {
-        "bank": number, "members": len(case.archs), "layers": depth, "longest": max(case.lengths),
+    backend, depth = first_that_holds(case, device), case.archs[0].depth
+    tolerance, members = rounding(bank_of(case, torch.float32, device)), examined_members(case, backend, device)
+    worst = max(range(len(members)), key=lambda k: members[k].gap)
+    return {
+        "kind": kind, "bank": number, "layers": depth, "longest": max(case.lengths),
         "ragged": min(case.lengths) < max(case.lengths), "embed_dim": max(a.embed_dim for a in case.archs),
-        "width": max(a.width for a in case.archs), "batch": case.batch, "backend": backend.name, "tolerance": tolerance,
-        "gap": float(found.max()), "median gap": float(found.median()), "worst": case.archs[worst].name,
-        "worst width": case.archs[worst].width, "beyond": int((found > tolerance).sum()),
+        "width": max(a.width for a in case.archs), "batch": case.batch, "backend": backend.name,
+        "gaps": [_short(m.gap) for m in members], "rounding": [_short(m.rounding) for m in members],
+        "draws": [m.draws for m in members], "beyond": [k for k, m in enumerate(members) if m.beyond],
+        "left out in training": sum(m.gap > tolerance for m in members),
+        "worst": case.archs[worst].name, "worst width": case.archs[worst].width,
+        "seconds": round(time.perf_counter() - began, 2),
     }  # fmt: skip
-    if row["beyond"] and depth > 1:
-        row["kernels"] = {name: float(gaps(case, part, device).max()) for name, part in by_kernel().items()}
-    return {**row, "seconds": time.perf_counter() - began}
 
 
-def examine(numbers: list[int], device: str, inside: bool, limit: float, file: Path) -> None:
-    """These banks one after the other, in this process."""
-    began, rows = time.perf_counter(), []
+def _short(number: float) -> float:
+    return float(f"{number:.2e}")
+
+
+def examine_family(kind: str, numbers: Iterable[int], device: str, end: float, rows: Path) -> None:
+    """These banks one after the other; every one is a line as soon as it is examined."""
+    torch.set_num_threads(1)
     for number in numbers:
-        if time.perf_counter() - began > limit:
-            break
+        if time.time() > end:
+            return
+        spoilt = False
         try:
-            rows.append(examined(number, device, inside))
+            row = examined(kind, number, device)
         except Exception as error:  # one bank that cannot run must not cost the others
-            rows.append(
-                {"bank": number, "error": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"}
-            )
-            if "CUDA error" in str(error) or "illegal" in str(error):
-                file.write_text(json.dumps(rows))
-                return
-        file.write_text(json.dumps(rows))
+            said = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"
+            row, spoilt = {"kind": kind, "bank": number, "error": said}, "CUDA error" in said or "illegal" in said
+        with rows.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        if spoilt:  # nothing that this process asks of the device will be true
+            os._exit(1)
 
 
-def apart(cases: int, processes: int, limit: float, device: str, inside: bool, file: Path) -> list[dict[str, Any]]:
-    """All banks, dealt family by family to processes; what was found so far is in the file at all times.
+def read(rows: Path) -> list[dict[str, Any]]:
+    """The banks so far in order; of one examined twice the last."""
+    lines = rows.read_text(encoding="utf-8").splitlines() if rows.exists() else []
+    made = {(row["kind"], row["bank"]): row for row in map(json.loads, lines)}
+    return [made[key] for key in sorted(made)]
 
-    A process that an illegal address has spoiled ends, and another takes the rest of its banks.
+
+def families(counts: dict[str, int], done: Iterable[dict[str, Any]]) -> list[tuple[str, list[int]]]:
+    """What is left, family by family: what takes longest to compile first.
+
+    >>> families({"all": 12, "inside": 3}, [{"kind": "all", "bank": 11}])
+    [('inside', [0, 1, 2]), ('all', [0, 1, 2, 3, 4]), ('all', [5, 6, 7, 8, 9]), ('all', [10])]
     """
-    families = [list(range(k, min(k + FAMILY, cases))) for k in range(0, cases, FAMILY)]
-    families.sort(key=lambda family: inside or FAILED not in family)
-    shares = [[k for family in families[n::processes] for k in family] for n in range(processes)]
-    end, found = time.perf_counter() + limit, {}
-
-    def work(numbers: list[int], part: Path) -> None:
-        while numbers and (left := end - time.perf_counter()) > 5:
-            command = [sys.executable, "-W", "ignore", "-m", "benchmarks.fuzz", "--device", device]
-            command += ["--inside"] * inside
-            command += ["--limit", str(left - 2), "--numbers", ",".join(str(k) for k in numbers), "--json", str(part)]
-            part.unlink(missing_ok=True)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                subprocess.run(command, check=False, timeout=left)
-            rows = json.loads(part.read_text()) if part.exists() else []
-            found.update({row["bank"]: row for row in rows})
-            file.write_text(json.dumps([found[k] for k in sorted(found)], indent=1) + "\n")
-            if not rows:
-                return
-            numbers = [k for k in numbers if k not in found]
-
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(processes) as pool:
-        list(pool.map(work, shares, (Path(folder) / f"{n}.json" for n in range(processes))))
-    return [found[k] for k in sorted(found)]
+    over = {(row["kind"], row["bank"]) for row in done}
+    made = [
+        (kind, [k for k in range(first, min(first + FAMILY, counts[kind])) if (kind, k) not in over])
+        for kind in ("inside", "all")
+        for first in range(0, counts[kind], FAMILY)
+    ]
+    return [(kind, numbers) for kind, numbers in made if numbers]
 
 
-def run(file: Path, cases: int, processes: int, limit: float, device: str = "cuda", inside: bool = False) -> None:
-    """The whole fuzz, written and summed up."""
-    rows = apart(cases, processes, limit, device, inside, file)
-    file.write_text(json.dumps(rows, indent=1) + "\n")
-    print(summary(rows))
+def run(rows: Path, counts: dict[str, int], processes: int, seconds: float, device: str) -> None:
+    """All that is left within so many seconds; processes that an illegal address has spoilt are begun again."""
+    end, spawn = time.time() + seconds, multiprocessing.get_context("spawn")
+    for _ in range(3):
+        left = families(counts, read(rows))
+        if not left or time.time() > end:
+            return
+        with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
+            try:
+                begun = [pool.submit(examine_family, *family, device, end, rows) for family in left]
+                for one in wait(begun).done:
+                    one.result()
+            except BrokenProcessPool:
+                continue
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
-    """How many banks, how many beyond rounding, and which."""
-    done = [r for r in rows if "gap" in r]
-    bad, failed = [r for r in done if r["beyond"]], [r for r in rows if "error" in r]
-    ran = Counter(r["backend"] for r in done)
-    lines = [f"{len(done)} banks, {sum(r['members'] for r in done)} members: {len(bad)} banks beyond rounding"]
-    lines += ["ran: " + ", ".join(f"{name} {count}" for name, count in ran.most_common())]
-    lines += [f"largest gap {max((r['gap'] for r in done), default=0):.1e}; {len(failed)} banks could not run"]
-    lines += [json.dumps(r) for r in [*bad, *failed][:20]]
+def summary(rows: list[dict[str, Any]], counts: dict[str, int]) -> str:
+    """How many banks, by which backends, how many beyond rounding, and which."""
+    lines = []
+    for kind, asked in counts.items():
+        done = [row for row in rows if row["kind"] == kind and "gaps" in row]
+        ran = ", ".join(f"{name} {count}" for name, count in Counter(r["backend"] for r in done).most_common())
+        gaps, bad = [gap for r in done for gap in r["gaps"]], [r for r in done if r["beyond"]]
+        out, seconds = sum(r["left out in training"] > 0 for r in done), sum(r["seconds"] for r in done)
+        lines += [f"{kind}: {len(done)} of {asked} banks, {len(gaps)} members ({ran}), {seconds:.0f} s of a process"]
+        lines += [f"  beyond rounding: {len(bad)} banks, {sum(len(r['beyond']) for r in bad)} members"]
+        lines += [f"  largest gap {max(gaps, default=0):.1e}; {out} banks are left out by the check on the first batch"]
+        lines += [json.dumps(r) for r in bad[:10]]
+    lines += [json.dumps(row) for row in rows if "error" in row]
     return "\n".join(lines)
 
 
 def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    ask.add_argument("--cases", type=int, default=300)
-    ask.add_argument("--processes", type=int, default=14)
-    ask.add_argument("--limit", type=float, default=150.0, help="seconds a process may take")
-    ask.add_argument("--numbers", default="", help="only these banks, in this process")
-    ask.add_argument("--inside", action="store_true", help="deep banks that the CUDA programs hold, numbered from 0")
-    ask.add_argument("--json", type=Path, default=Path("fuzz.json"))
+    ask.add_argument("--all", type=int, default=300, help="banks of any size")
+    ask.add_argument("--inside", type=int, default=150, help="deep banks of sizes that the CUDA programs hold")
+    ask.add_argument("--processes", type=int, default=4)
+    ask.add_argument("--seconds", type=float, default=280.0)
+    ask.add_argument("--rows", type=Path, required=True, help="a line for every bank; what is there is not done again")
+    ask.add_argument("--keep", type=Path, help="only write what is there as one JSON file")
     asked = ask.parse_args()
-    torch.set_num_threads(1)
-    if asked.numbers:
-        examine([int(n) for n in asked.numbers.split(",")], asked.device, asked.inside, asked.limit, asked.json)
-        return
-    run(asked.json, asked.cases, asked.processes, asked.limit, asked.device, asked.inside)
+    counts = {"all": asked.all, "inside": asked.inside}
+    if asked.keep:
+        kept = {"command": "python -m benchmarks.fuzz", "asked": counts, "rows": read(asked.rows)}
+        asked.keep.write_text(json.dumps(kept, indent=1) + "\n")
+    else:
+        run(asked.rows, counts, asked.processes, asked.seconds, asked.device)
+    print(summary(read(asked.rows), counts))
 
 
 if __name__ == "__main__":

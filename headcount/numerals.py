@@ -5,9 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from typing import Any, Literal
 
-__all__ = ["bytes_from", "counted", "listed", "magnitude", "power", "short", "spelt", "spoken_bytes", "spoken_time"]
+__all__ = [
+    "Side",
+    "bytes_from",
+    "counted",
+    "listed",
+    "magnitude",
+    "outward",
+    "power",
+    "short",
+    "spelt",
+    "spoken_bytes",
+    "spoken_time",
+]
 
 WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -32,13 +45,30 @@ def short(value: float | None, digits: int = 3, *, padded: bool = False, missing
     return f"{base}e{int(power)}"
 
 
-def power(exponent: float) -> str:
+Side = Literal["lower", "upper", "exact"]
+
+
+def outward(value: float, digits: int, side: Side) -> float:
+    """A bound in a few digits, rounded so that it stays one: a lower bound never up, an upper one never down.
+
+    >>> outward(30.47, 3, "lower"), outward(30.43, 3, "upper"), outward(30.47, 3, "exact"), outward(6.0, 3, "lower")
+    (30.4, 30.5, 30.47, 6.0)
+    """
+    if side == "exact" or not math.isfinite(value):
+        return value
+    rounding = ROUND_FLOOR if side == "lower" else ROUND_CEILING
+    return float(Context(prec=digits, rounding=rounding).create_decimal(repr(float(value))))
+
+
+def power(exponent: float, side: Side = "exact") -> str:
     """An exponent as it is read: three digits, large ones whole, never a power of ten in a power.
 
     >>> power(1.4545), power(8.0), power(100000.0), power(51234.4)
     ('1.45', '8', '100,000', '51,234')
     """
-    return f"{exponent:.3g}" if exponent < 1000 else f"{exponent:,.0f}"
+    if exponent < 1000:
+        return f"{outward(exponent, 3, side):.3g}"
+    return f"{({'lower': math.floor, 'upper': math.ceil}.get(side, round))(exponent):,}"
 
 
 def magnitude(count: int) -> str:

@@ -18,6 +18,7 @@ from headcount.results import read_study
 from headcount.tasks.catalogue import catalogue
 from studies import coverage, shrink_minilm
 from studies.born import page as born
+from studies.claims import page as claims_page
 from studies.induction import page as induction
 from studies.infoflow import page as infoflow
 from studies.laws import page as laws
@@ -70,6 +71,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/images/head_count.svg": lambda: figure(read_study(DATA / "head_count.json")).standalone(),
     "docs/images/shrink_minilm.svg": lambda: shrink_minilm.picture(_json("shrink_minilm.json")).standalone(),
     "docs/images/speech_filter.svg": _speech_filter,
+    "docs/claims.md": lambda: claims_page.page(_json("claims_trained.json")),
     "docs/worst.html": lambda: worst_page.page(_json("worst.json")),
     "headcount/sizing/own_rows.toml": lambda: own_rows(_json("shape_grid.json")),
     "docs/shape.html": shape_page.evidence,

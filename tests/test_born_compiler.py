@@ -67,7 +67,7 @@ def test_a_string_beyond_the_certified_length_parts_the_two():
     program = Alternation(4).program()
     built = compile(program, 64)
     word = np.array([[0] * 1 + [1] * 1 + [0] * 1 + [1] * 300])  # one b, one a, then a long block
-    with pytest.raises(ValueError, match="proved exact up to 64 letters, got 303"):
+    with pytest.raises(ValueError, match="is exact up to 64 letters, got 303"):
         built(word)
     apart = (built.net(torch.from_numpy(word)).numpy() != program(word)).any(axis=(0, 2))
     assert apart.any() and apart.argmax() > 64

@@ -118,9 +118,9 @@ def test_the_table_has_a_verdict_for_every_row_and_works_when_parts_are_missing(
     assert "not been measured" in born_page({}) and "Not measured yet" in born_page({})
     table = stored(UR=0.99, NLFirst=0.97, NRFirst=0.98, NRLast=0.5, UF=0.1)
     verdicts = {line["code"]: line["verdict"] for line in table_rows(table)}
-    assert verdicts["UR"] == "generalises, as proved"
+    assert verdicts["UR"] == "generalises, as in the limit"
     assert verdicts["NRLast"] == "falls; nothing was promised"
-    assert verdicts["UF"] == "falls, though proved in the limit"
+    assert verdicts["UF"] == "falls; the limit names no length"
     measured = scratch_measured(table)
     assert ("NLFirst", "101-150") in measured.tables["left of the first copy, corrected"]
     assert all(key[0] != "NLFirst" for key in measured.tables[FROM_SCRATCH.title])
@@ -149,7 +149,7 @@ def test_a_knee_is_the_least_depth_that_is_right():
     claims = alternation_measured(rows).claims
     assert [claim.holds for claim in claims] == [True, True, False, False]
     page = born_page({}, {"width 8": rows, "width 4": rows})
-    assert page.count("L_4: proved 2, measured 2") == 2 and "Depth: width 4" in page
+    assert page.count("L_4: 2 by theory, measured 2") == 2 and "Depth: width 4" in page
 
 
 def test_a_knee_in_range_may_stand_before_the_one_on_longer_words():
@@ -190,7 +190,11 @@ def test_a_length_study_says_what_was_proved_and_what_was_seen(inside, far, outc
     rows = tuple(row("", STUDY.train, zip(bins, (inside, 0.9, 0.9, far), strict=True), seed) for seed in (0, 1, 2))
     for name, proved in (("UR", True), ("NLLast", None), ("L4", True)):
         study = LengthStudy(name, letter_task(name), STUDY, rows)
-        assert study.outcome == outcome and study.verdict.proved is proved and study.sentence.startswith(f"for {name}")
+        assert (
+            study.outcome == outcome
+            and study.verdict.proved is proved
+            and f"generalisation of {name} in" in study.sentence
+        )
         assert study.sentence in length_page(study)
         assert json.loads(json.dumps(study.as_json()))["verdict"]["proved"] is proved
 
@@ -219,7 +223,7 @@ def test_a_sweep_of_letters_has_a_page_with_the_verdict_of_theory_for_every_shap
     study = run(Sweep.from_toml(LETTERS), Store.open(tmp_path, create=True))
     shapes = LengthStudy.of(study)
     assert [(part.name, part.setting.depth) for part in shapes] == [("NRLast by 1x4", 1), ("NRLast by 1x4+1x4", 2)]
-    assert all(part.sentence.startswith(f"for {part.name} nothing is proved") for part in shapes)
+    assert all(part.sentence.startswith(f"nothing follows for length generalisation of {part.name}") for part in shapes)
     assert [line["lengths"] for line in shapes[0].curve] == ["4-6", "7-8", "9-10"]
     assert all(part.name in length_page(part) for part in shapes)
 

@@ -14,6 +14,7 @@ import headcount as hc
 from headcount.cli.door import main
 from headcount.measuring.tables import Reading
 from headcount.nets import Transformer, save_net
+from headcount.results.claim import MOST_WORDS
 from tests.app_commands import commands
 from tests.test_cli_allocation import folder, text  # noqa: F401
 from tests.test_training_sweeps import SPEC
@@ -222,7 +223,7 @@ def test_a_command_ends_with_one_plain_sentence(command, arguments, prepared, mo
     last = out[out.rindex("So: ") :]
     assert last.startswith("So: ") and last.rstrip().endswith("."), last
     assert out[: out.rindex("So: ")].endswith(("\n", "")) and "\n\n" not in last
-    assert len(last.split()) <= 60, last
+    assert len(last.split()) <= 1 + MOST_WORDS, last
 
 
 @pytest.mark.parametrize(("command", "arguments"), RAW, ids=["latex", "markdown"])

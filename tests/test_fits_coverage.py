@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from headcount.fits import knee, power_law
 from headcount.results import Study
-from studies.coverage import DATA, DESIGNS, PAGE, WANTED, gradual, law, measure, merged, page, turn
+from studies.coverage import DATA, DESIGNS, PAGE, WANTED, gradual, law, measure, merged, page, turn, widening
 from tests import planted
 from tests.effort import lines_run
 
@@ -64,7 +65,8 @@ def test_seeds_that_spread_further_at_few_heads_refute_far_less_than_they_miss()
     trial = turn(gradual(4, 0.5), seeds=3, noise=(0.4, 0.05))
     trials = [trial(np.random.default_rng([3, i])) for i in range(40)]
     missed, refuted = sum(not t.covered for t in trials), sum(t.refuted for t in trials)
-    assert missed <= 5 and refuted <= max(1, missed / 2)
+    most = binom.ppf(0.9, len(trials), 1 - WANTED)  # of studies that cover 0.93 of the time, nine in ten miss no more
+    assert missed <= most == 5 and refuted <= max(1, missed / 2)
     rows = [planted.row(h, 8, s, 10 ** (-min(h, 2) + (s - 1) * 0.4 / h**2)) for h in range(1, 8) for s in range(3)]
     reason = knee(Study(tuple(rows)), predicted=7).verdict.reason
     assert reason.startswith("too few to tell: seeds spread")
@@ -90,6 +92,15 @@ def test_the_page_is_what_the_data_say_and_every_design_was_measured_in_full():
     assert len(whole["designs"]) >= 30
 
 
+def test_on_fresh_studies_intervals_cover_and_are_hardly_wider_than_where_older_rules_covered():
+    whole = json.loads(Path(DATA).read_text())
+    fresh, older = whole["fresh"]["designs"], whole["older"]["designs"]
+    assert set(fresh) == set(BY_NAME) and whole["fresh"]["seed"] != whole["seed"]
+    assert {name for name, row in fresh.items() if row["coverage"] < WANTED} <= {UNSEEN}
+    held = [name for name, row in older.items() if row["coverage"] >= WANTED]
+    assert len(held) >= 18 and max(widening(whole, name) for name in held) <= 1.5
+
+
 def studied(name, cases=12):
     """Knees of a design's studies."""
     found = []
@@ -111,12 +122,23 @@ def test_the_one_design_that_does_not_cover_says_on_what_its_claim_rests():
         assert rests or found.shared > 0 or found.failed > 0
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in BY_NAME if "seeds fail" in name and "head" in name and "0.85" not in name]
-)
-def test_seeds_that_fail_are_seen_and_stand_under_the_claim(name):
-    found = studied(name)
-    assert np.mean([k.failed > 0 for k in found]) >= 0.6
+FAILING = [
+    ("one head fewer", success, seeds) for success, seeds in ((0.7, 5), (0.5, 5), (0.5, 3), (0.3, 5), (0.3, 8))
+] + [("no head", success, 5) for success in (0.7, 0.5, 0.3)]
+
+
+def shown(failing, success, seeds):
+    """The chance that half of the six cells hold seeds of both kinds: above the knee one head fewer is no worse."""
+    both = 1 - success**seeds - (1 - success) ** seeds
+    return 1 - binom.cdf(2, 4 if failing == "one head fewer" else 6, both)
+
+
+@pytest.mark.parametrize(("failing", "success", "seeds"), FAILING)
+def test_seeds_that_fail_are_seen_and_stand_under_the_claim(failing, success, seeds):
+    found = studied(f"knee: seeds fail, {success:g} succeed, {seeds} seeds, {failing}", studies := 20)
+    chance = shown(failing, success, seeds)
+    least = 0.8 if seeds > 3 else chance - 2 * (chance * (1 - chance) / studies) ** 0.5
+    assert chance >= (0.8 if seeds > 3 else 0.7) and np.mean([k.failed > 0 for k in found]) >= least
     assert all("of them fail" in " ".join(k.claim().lines) for k in found if k.failed)
 
 

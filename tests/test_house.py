@@ -237,5 +237,35 @@ def test_the_top_names_what_the_type_checker_sees_and_what_is_loaded_lazily_alik
     assert not {room for floor in FLOORS for room in floor} & set(headcount.__all__) - {"papers", "tasks"}
 
 
+def descents(tree: ast.Module) -> set[str]:
+    """What a module does by itself: optimisers of PyTorch that it makes, or "no optimiser" where it only goes back."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    made = {f.attr for call in calls if ast.unparse((f := call.func).value) in ("torch.optim", "optim")}
+    back = any(call.func.attr == "backward" and not call.args for call in calls)  # of numbers, not a method of theirs
+    return made or ({"no optimiser"} if back else set())
+
+
+def test_every_descent_outside_a_bank_is_named_with_its_reason():
+    lines = (PACKAGE / "kernels/README.md").read_text(encoding="utf-8").split("## What is trained outside a bank")[1]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines.splitlines() if "`headcount/" in line
+    ]
+    named_there = {file.strip("`"): {what} for file, what, _ in rows}
+    kernels = {name for name in modules() if name.startswith("headcount.kernels")}
+    found = {
+        name.replace(".", "/") + ".py": what
+        for name, tree in modules().items()
+        if (what := descents(tree)) and name not in kernels
+    }
+    assert found == named_there and all(why for _, _, why in rows)
+    assert sum(what != {"no optimiser"} for what in found.values()) == 5
+
+
+def test_a_descent_is_seen_however_it_is_written():
+    assert descents(ast.parse("torch.optim.SGD(p, lr=1)")) == {"SGD"}
+    assert descents(ast.parse("loss(step).backward()")) == {"no optimiser"}
+    assert descents(ast.parse("optim.lr_scheduler.StepLR(o, 1)")) == set()
+
+
 def test_each_floor_is_listed_once():
     assert all(not set(one) & set(other) for one, other in combinations(FLOORS, 2))

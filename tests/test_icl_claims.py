@@ -30,7 +30,7 @@ def test_every_claim_says_first_that_it_is_claimed():
         shape.width,
     ]
     assert all(claim.assumed[0] == CLAIMED for claim in claims)
-    assert "claimed, not proved here" in str(claims[0])
+    assert "claimed, without a proof here" in str(claims[0])
 
 
 @pytest.mark.parametrize("a, b", PAIRS)

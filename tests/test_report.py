@@ -205,3 +205,12 @@ def test_a_column_called_nmse_holds_nmse():
     assert "relative_cross_entropy" in names and "nmse" not in names
     assert Study(rows, {"level": "relative cross-entropy"}).to_csv().startswith("heads,length,seed,relative_cross_ent")
     assert "nmse" in [name for name, _ in table(Study(rows)).columns]
+
+
+def test_a_page_calls_the_level_by_its_name():
+    """Rows of strings hold a cross-entropy, of which no share of a variance can be said."""
+    study = Study(tuple(planted.row(h, t, s, 0.9) for h in (1, 2, 3) for t in (8, 16) for s in range(3)))
+    named = Study(study.rows, {"level": "cross-entropy"})
+    said, usual = write(named)["report.html"], write(study)["report.html"]
+    assert "Validation cross-entropy" in said and "variance" not in said and "best NMSE" not in said
+    assert "Validation NMSE" in usual and "explains half of the variance" in usual and "cross-entropy" not in usual

@@ -2,18 +2,22 @@
 
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
+from headcount.kernels.next_token import NextToken, WindowBatch
+from headcount.nets.grouped import GroupedShape
 from headcount.papers.allocation.schedules import ramp
-from headcount.sizing.grouped_bank import BARE, GroupedBank, Pace, decoder_loss, start_of, tensors_of
-from headcount.sizing.model_shape import LayerShape, ModelShape
+from headcount.sizing.model_shape import BARE, LayerShape, ModelShape
 from headcount.sizing.paired_difference import paired_differences, pooled_deviation
-from headcount.sizing.paired_trial import PairedTrial, TrialRows, run
+from headcount.sizing.paired_trial import PairedTrial, TrialRows, grouped, recipe_of, run
 from headcount.sizing.windows import TokenWindows
+from headcount.training import Bank, Given, Member, train
+from headcount.training.windows_in_order import WindowsInOrder
 
 LAYERS = (LayerShape(4, 8, 2, 40), LayerShape(3, 6, 1, 24))
 SHAPE = ModelShape(LAYERS, embed_dim=16, vocab=11, wiring=BARE)
@@ -68,49 +72,82 @@ def turned(x):
     return out
 
 
+def losses(bank, ids):
+    """Of every window of every member."""
+    problem, batch = NextToken(), WindowBatch(ids)
+    return problem.losses(problem.output(bank, bank.named(), batch), batch)
+
+
 def test_a_member_of_a_bank_is_the_plain_decoder():
-    one = [{k: v.double() for k, v in start_of(SHAPE, seed).items()} for seed in (3, 4)]
+    bank = Bank([grouped(SHAPE)] * 2, [3, 4], dtype=torch.float64)
     ids = torch.randint(0, 11, (2, 3, 8), generator=torch.Generator().manual_seed(0))
-    both = {k: torch.stack([w[k] for w in one]) for k in one[0]}
-    found = decoder_loss(SHAPE, both, ids)
+    one = [{name: p[m] for name, p in bank.named().items()} for m in range(2)]
     wanted = torch.stack([torch.stack([plain_loss(one[m], ids[m, b]) for b in range(3)]) for m in range(2)])
-    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(losses(bank, ids), wanted, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        functional.cross_entropy(bank.module(1)(ids[1, :, :-1]).flatten(0, 1), ids[1, :, 1:].flatten()),
+        wanted[1].mean(),
+        rtol=1e-10,
+        atol=1e-12,
+    )
 
 
 def test_the_shape_counts_the_numbers_that_are_trained():
-    assert SHAPE.parameters == sum(a * b for a, b in tensors_of(SHAPE).values())
-    assert SHAPE.parameters == sum(p.numel() for p in start_of(SHAPE, 0).values())
+    assert SHAPE.parameters == sum(math.prod(size) for size in grouped(SHAPE).tensors().values())
+    assert SHAPE.parameters == Bank([grouped(SHAPE)], [0]).theta.shape[1]
 
 
-def test_the_step_is_that_of_torch():
+def test_only_bare_decoders_of_even_heads_that_share_evenly_are_trained():
+    with pytest.raises(ValueError, match="give wiring=BARE"):
+        grouped(ModelShape(LAYERS, embed_dim=16, vocab=11))
+    for blocks, why in ((((3, 4, 2, 8),), "evenly"), (((2, 3, 1, 8),), "even"), ((), "empty")):
+        with pytest.raises(ValueError, match=why):
+            GroupedShape(blocks, 16, 11)
+
+
+def test_the_steps_are_those_of_torch(text):
+    """AdamW, its rate on a trapezoid, a clipped gradient: the whole pass by hand, in float64."""
     torch.set_default_dtype(torch.float64)
     try:
-        bank = GroupedBank(SHAPE, [(0, 1e-2), (0, 3e-2)], Pace(20))
-        one = {k: p[1].detach().clone().requires_grad_() for k, p in bank.theta.items()}
-        twin = torch.optim.AdamW(one.values(), lr=3e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-        draw = torch.Generator().manual_seed(1)
-        for step in range(4):
-            ids = torch.randint(0, 11, (1, 3, 8), generator=draw)
-            bank.at(step)
-            bank.step(ids.expand(2, -1, -1))
-            twin.param_groups[0]["lr"] = 3e-2 * bank.pace(step)
-            twin.zero_grad()
-            decoder_loss(SHAPE, {k: p[None] for k, p in one.items()}, ids).mean().backward()
-            torch.nn.utils.clip_grad_norm_(one.values(), 1.0)
-            twin.step()
-        for name, p in one.items():
-            torch.testing.assert_close(bank.theta[name][1], p, rtol=1e-9, atol=1e-12)
+        trial = PairedTrial({"a": SHAPE}, (1e-2, 3e-2), (5,), batch=4)
+        recipe, steps = recipe_of(trial, text, "cpu"), trial.steps_on(text)
+        members = [Member(Given("x", 8, 0), grouped(SHAPE), 5, 5, lr=rate, weight_decay=0.1) for rate in trial.rates]
+        bank = train(members, recipe, data=partial(WindowsInOrder, text)).bank
+        twin = members[1].shape.module(5)
+        adam = torch.optim.AdamW(twin.parameters(), lr=3e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+        windows, order = torch.from_numpy(text.train), text.order(5)
+        for step in range(steps):
+            rise, fall = max(1, round(0.05 * steps)), max(1, round(0.3 * steps))
+            adam.param_groups[0]["lr"] = 3e-2 * min(1.0, (step + 1) / rise, (steps - step) / fall)
+            ids = windows[order[step * 4 : (step + 1) * 4]]
+            adam.zero_grad()
+            functional.cross_entropy(twin(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten()).backward()
+            torch.nn.utils.clip_grad_norm_(twin.parameters(), 1.0)
+            adam.step()
+        for name, p in twin.named().items():  # torch's clipping adds 1e-6 to the length
+            torch.testing.assert_close(bank.named()[name][1], p, rtol=1e-4, atol=1e-6)
     finally:
         torch.set_default_dtype(torch.float32)
 
 
+def test_losses_are_those_of_the_loop_that_trained_before(tmp_path):
+    """Measured by the bank and loop that this one replaced, on the same machine, in float32."""
+    same = SHAPE.with_layers((LayerShape(2, 8, 2, 48), LayerShape(3, 6, 3, 12)))
+    kept = TrialRows.open(tmp_path / "rows.json", {})
+    run(PairedTrial({"a": SHAPE, "b": same}, (1e-2, 3e-2), (0, 1), batch=4), repeating(200), kept)
+    before = [1.972338, 2.024702, 1.996872, 2.06565, 2.043271, 1.909412, 2.094837, 2.005447]
+    assert [row["loss"] for row in kept.rows] == pytest.approx(before, abs=2e-4)
+    assert kept.rows[0]["curve"][0] == [12, pytest.approx(2.238228, abs=2e-5)]
+    assert kept.rows[0]["loss on a"] == pytest.approx(2.023301, abs=2e-4)
+
+
 def test_shapes_share_their_start_where_they_are_alike():
     other = SHAPE.with_layers((LayerShape(2, 8, 1, 40), LAYERS[1]))
-    one, two = start_of(SHAPE, 7), start_of(other, 7)
+    one, two = (grouped(shape).module(7).named() for shape in (SHAPE, other))
     same = {name for name in one if one[name].shape == two[name].shape}
     assert "token" in same and "layer0.inner" in same and "layer0.read" not in same
     assert all(torch.equal(one[name], two[name]) for name in same)
-    assert not torch.equal(one["token"], start_of(SHAPE, 8)["token"])
+    assert not torch.equal(one["token"], grouped(SHAPE).module(8).named()["token"])
 
 
 def test_a_stopped_trial_goes_on_and_gives_the_same_rows(text, tmp_path):

@@ -1,6 +1,7 @@
 """The networks of a sweep: in the target's own units, started from what was built, and what their heads look at."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 import headcount as hc
 from headcount.certificates.as_transformer import as_transformer
 from headcount.cli import main
-from headcount.fits import StartVerdict, starts
+from headcount.fits import starts
 from headcount.nets import Architecture
 from headcount.papers.infoflow.starting import built_start
 from headcount.report import attention_page
@@ -105,13 +106,18 @@ def test_a_sweep_from_the_built_network_tells_what_was_not_found_from_what_is_do
     assert study.to_csv().splitlines()[0].endswith("start")
 
 
-def test_only_a_proof_makes_a_shape_impossible():
+def test_a_bound_bars_a_shape_under_its_conditions_and_at_its_own_lengths():
     task, few = LinearMax([[1.0, 0.0], [0.0, 1.0]], 48), Architecture(((1, 8),), width=8)
     recipe = Recipe(samples=64, validation=32, epochs=1, batch=32)
-    (verdict,) = starts(hc.sweep(task, [few], seeds=1, recipe=recipe, start="built"))
-    assert verdict.proved == (hc.predict(task, few).warrant == "proved")
-    assert verdict.outcome == ("impossible" if verdict.proved else "doubtful")
-    assert (StartVerdict("1x8", 48, 0.1, None, False, True).outcome, verdict.cheap) == ("impossible", False)
+    study = hc.sweep(task, [few], lengths=(8, 48, 96), seeds=1, recipe=recipe, start="built")
+    for verdict in starts(study):  # the bound speaks from some length on, and of networks with bounded weights
+        said = hc.predict(replace(task, length=verdict.length), few)
+        assert verdict.proved == (said.warrant == "proved") and verdict.cheap == said.cheap
+        assert verdict.outcome == ("barred" if verdict.proved else "doubtful")
+        assert ("weights at most 1" if verdict.proved else "bounded weights") in verdict.sentence
+    assert {verdict.outcome for verdict in starts(study)} == {"barred", "doubtful"}
+    old = replace(study, spec=study.spec | {"shapes": {"1x8": {"cheap": False, "warrant": "proved"}}})
+    assert {verdict.outcome for verdict in starts(old)} == {"unknown"}  # of no length in particular
 
 
 def test_training_from_a_built_network_that_random_ones_reach_too_is_found():

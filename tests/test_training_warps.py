@@ -15,7 +15,8 @@ import torch
 from headcount.kernels import Bank, best
 from headcount.kernels.backend import eager, recorded, rounding
 from headcount.kernels.cpp.native_library import native_compiler
-from headcount.kernels.cuda.programs import MOST_SHARED, SOURCES
+from headcount.kernels.cuda.cuts import FED, HOPPER, KEPT, AttentionSize, FeedSize
+from headcount.kernels.cuda.programs import SOURCES, cuda_program
 from headcount.kernels.next_letter import NextLetter, StringBatch
 from headcount.kernels.tiles import spread
 from headcount.nets.causal import DecoderShape
@@ -79,9 +80,10 @@ def test_every_deep_bank_has_the_plain_gradient(device):
 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="needs NVIDIA's compiler")
 @pytest.mark.parametrize("case", SHAPES)
-def test_a_device_compiler_takes_every_source(case, tmp_path):
+@pytest.mark.parametrize("back", [0, 1])
+def test_a_device_compiler_takes_every_source(case, back, tmp_path):
     """The emulation is another language: what a device would refuse must not wait for one."""
-    source, *shape = case.split()
+    source, *shape = (*case.split(), f"BACKWARD={back}")
     command = ["nvcc", "-arch=sm_90", "-std=c++17", "-cubin", *(f"-D{one}" for one in shape), str(SOURCES / source)]
     done = subprocess.run([*command, "-o", str(tmp_path / "a")], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-500:]
@@ -162,30 +164,45 @@ def test_programs_are_spread_so_that_few_multiprocessors_wait():
 @pytest.mark.parametrize("heads", [1, 3, 12, 16])
 @pytest.mark.parametrize("dim", [1, 8, 9, 16])
 @pytest.mark.parametrize("longest", [1, 16, 33, 64])
-@pytest.mark.parametrize("norm", [False, True])
-def test_a_cut_of_heads_fits_registers_and_shared_memory(embed, heads, dim, longest, norm):
-    pytest.importorskip("triton")
-    from headcount.kernels.cuda.token_sublayers import KEPT, heads_cut
-
-    cut, wide, deep = heads_cut(embed, heads, dim, longest, norm), -(-embed // 16) * 16, 8 if dim <= 8 else 16
-    columns = -(-cut.group * deep // 16) * 16
-    assert 1 <= cut.group <= heads and cut.warps % -(-longest // 16) == 0
-    assert 4 * columns * wide <= 32 * cut.warps * KEPT or cut.group == 1
-    rows = 16 * cut.warps
-    stored = 2 * (3 * columns * (wide + 8) + wide * (columns + 8) + 2 * rows * (wide + 8) + 6 * rows * (columns + 8))
-    tokens = -(-longest // 16) * 16
-    answers = rows // tokens * 2 * (2 * 16 * (tokens + 8) + 2 * 16 * (wide + 8) + 8)
-    normed = 8 * wide * (1 + cut.warps) + 4 * rows * wide + 32  # weight, bias and sums, states on their way, scratch
-    assert stored + 8 * cut.group * rows + (normed if norm else answers) <= MOST_SHARED
+@pytest.mark.parametrize("kind", [(False, False), (True, False), (False, True)])
+def test_a_cut_of_heads_fits_registers_and_shared_memory(embed, heads, dim, longest, kind):
+    size = AttentionSize(longest, embed, heads, dim, *kind)
+    cut, forwards = size.backwards(), size.forwards()
+    assert cut is not None and 1 <= cut.group <= heads and cut.warps % -(-longest // 16) == 0
+    columns = -(-cut.group * (8 if dim <= 8 else 16) // 16) * 16
+    assert 4 * columns * -(-embed // 16) * 16 <= 32 * cut.warps * KEPT
+    assert all(made.shared <= HOPPER for made in (cut, forwards) if made)
+    assert forwards is not None or heads * dim > 128  # only the widest have no room for all heads at once
 
 
-@pytest.mark.parametrize("sizes", [(1, 2, 1), (5, 128, 48), (64, 256, 64), (64, 33, 64)])
-def test_a_cut_of_hidden_units_fits_registers(sizes):
-    pytest.importorskip("triton")
-    from headcount.kernels.cuda.token_sublayers import FED, feed_cut
-
+@pytest.mark.parametrize("sizes", [(1, 2, 1), (5, 128, 48), (64, 256, 64), (64, 33, 64), (48, 256, 48)])
+@pytest.mark.parametrize("kind", [(False, False, False), (True, True, True), (True, True, False)])
+def test_a_cut_of_hidden_units_fits_registers_and_shared_memory(sizes, kind):
     inputs, hidden, outputs = sizes
-    cut = feed_cut(*sizes)
+    cut, forwards = FeedSize(*sizes, *kind).backwards(), FeedSize(*sizes, *kind).forwards()
+    assert cut is not None and forwards is not None and 1 <= cut.group <= hidden
     units = -(-cut.group // 16) * 16
-    assert 1 <= cut.group <= hidden
     assert units * (-(-inputs // 16) * 16 - -(-outputs // 16) * -16) <= 32 * cut.warps * FED
+    assert max(cut.shared, forwards.shared) <= HOPPER
+
+
+def test_on_a_device_with_less_memory_programs_are_cut_further_or_refused():
+    """Eight warps with all units of 48, 256, 48 would take 249,312 bytes, more than Hopper has."""
+    size = FeedSize(48, 256, 48)
+    assert size._backward_bytes(256, 8) == 249_312 and size.backwards() == (4, 128, size._backward_bytes(128, 4))
+    smaller = size.backwards(99 * 1024)
+    assert smaller is not None and smaller.group < 256 and smaller.shared <= 99 * 1024
+    assert size.backwards(10_000) is None and AttentionSize(64, 64, 4, 16).backwards(48 * 1024) is None
+
+
+@emulated
+def test_a_program_that_takes_more_than_it_says_is_caught():
+    """The other side of counting bytes in one place: the emulation watches what lies behind them."""
+    shape = {"INPUTS": 16, "HIDDEN": 16, "OUTPUTS": 16, "WARPS": 4, "GROUP": 16, "RESIDUAL": 0, "DEEPER": 1}
+    cut = FeedSize(16, 16, 16).forwards()
+    assert cut is not None
+    x, theta = torch.ones(1, 16, 16), torch.ones(1, 16 * 16 * 2 + 32)
+    given = (x, x, x, theta, torch.empty_like(x), (theta.shape[1],), 0, 256, 272, 528, 0, 0, 16, 0)
+    cuda_program("feed_forward", "cpu", 4, cut.shared, **shape).launch((1, 1), *given)
+    with pytest.raises(AssertionError, match="beyond its"):
+        cuda_program("feed_forward", "cpu", 4, cut.shared - 16, **shape).launch((1, 1), *given)

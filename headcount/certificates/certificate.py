@@ -13,6 +13,7 @@ from headcount.certificates.coverage import Coverage, coverage_of
 from headcount.certificates.domains import Domain
 from headcount.frozen import checked, decode, field_of, plain, rebuilt
 from headcount.notebook import html_table, within_columns
+from headcount.numerals import outward
 from headcount.results import Basis, Claim, Hypothesis, Predicate
 from headcount.sources import Source
 
@@ -81,7 +82,7 @@ class Certificate:
     @property
     def headline(self) -> str:
         """The promise in one line; a domain that is smaller than the task's own is named so before anything else."""
-        promise = f"error <= {self.error:.6g}, by {self.source}"
+        promise = f"error <= {outward(self.error, 6, 'upper'):.6g}, by {self.source}"
         if self.coverage is not None and not self.coverage.whole:
             return f"for {100 * self.coverage.share:.3g}% of the task's own samples only: {promise}"
         return promise
@@ -94,7 +95,8 @@ class Certificate:
         return f"on {self.domain}" + (f": {self.coverage}" if self.coverage is not None else "")
 
     def __repr__(self) -> str:
-        inside = f"{', '.join(p for p in (f'error <= {self.error:.6g}', self.where) if p)}"
+        error = f"error <= {outward(self.error, 6, 'upper'):.6g}"
+        inside = ", ".join(p for p in (error, self.where) if p)
         return within_columns(f"Certificate({inside})")
 
     def __str__(self) -> str:

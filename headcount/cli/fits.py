@@ -26,7 +26,7 @@ Law = Annotated[
 LearningRate = Annotated[
     bool, typer.Option("--learning-rate", help="Fit the best learning rate in parameters and steps.")
 ]
-Norm = Annotated[str, typer.Option(help="Which error: nmse, or worst (proved, by `headcount certify RUN`).")]
+Norm = Annotated[str, typer.Option(help="Which error: nmse, or worst (as `headcount certify RUN` bounds it).")]
 To = Annotated[
     Path | None,
     typer.Option("--out", help="With --learning-rate, write the page into this folder.", show_default=False),
@@ -187,9 +187,22 @@ def _laws_printed(found: list[dict[str, Any]]) -> Printout:
     verdict = ("verdict",) if found[0]["predicted"] is not None else ()
     one, column = found[0], found[0]["column"]
     note = f"\nNMSE = floor + scale * {column}^-exponent; gap in decades; {one['confidence']:.0%} intervals."
-    law = f"NMSE falls like {column}^-{one['exponent']:.3g} [{one['exponent_low']:.3g}, {one['exponent_high']:.3g}]"
+    law = _law(column, one["exponent"], one["exponent_low"], one["exponent_high"])
     so = law if len(found) == 1 else f"{law} for {one['design']}, the first of {len(found)} designs"
     return Printout(found, [Listing(rows, ("design", "exponent", "interval", "floor", "gap", *verdict)), note], so)
+
+
+def _law(column: str, exponent: float, low: float, high: float) -> str:
+    """Whether the error falls or rises with a size, as far as the interval of the exponent tells.
+
+    >>> _law("width", 0.5, 0.4, 0.6), _law("length", -0.2, -0.3, -0.1)
+    ('NMSE falls like width^-0.5 [0.4, 0.6]', 'NMSE rises like length^0.2 [0.1, 0.3]')
+    """
+    if low > 0:
+        return f"NMSE falls like {column}^-{exponent:.3g} [{low:.3g}, {high:.3g}]"
+    if high < 0:
+        return f"NMSE rises like {column}^{-exponent:.3g} [{-high:.3g}, {-low:.3g}]"
+    return f"whether NMSE falls or rises with {column} is open: {column}^-e, e = {exponent:.3g} [{low:.3g}, {high:.3g}]"
 
 
 def _capital(words: str) -> str:

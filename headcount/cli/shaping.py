@@ -95,6 +95,7 @@ def shape(options: ShapeOptions) -> Printout:
     if planned is not None and options.experiment is not None:
         files.append(write_text(options.experiment, planned.to_toml()))
         told.append(f"{planned.sentence}; `headcount sweep {options.experiment}` runs it.")
+    told += [answer.compared] if answer.compared else []
     facts = answer.to_json() | {"experiment": None if planned is None else planned.sentence}
     return Printout(facts, told, answer.sentence, files)
 

@@ -25,7 +25,7 @@ MaxEntry = Annotated[float | None, typer.Option(help="Largest entry wanted; the 
 DealName = Annotated[
     str, typer.Option("--deal", help="Which modes share a chain: modulus, angle for close poles, or the best of both.")
 ]
-Reach = Annotated[float | None, typer.Option(help="Largest weight the format holds; each form's own if none.")]
+Reach = Annotated[float | None, typer.Option(help="Largest weight of the format; each form's own if none.")]
 FORM = ("budget", "form", "numbers", "bits", "gap", "worst dB")
 ARGUMENTS = ("paper", "sharper", "positive_real", "padded", "gain_stages", "lower")  # the first three for any modes
 ENDINGS = {"onnx": ".onnx", "pt2": ".pt2", "sos": "-sos.json"}

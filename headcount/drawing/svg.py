@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headcount.drawing.palette import PLAIN_FONT, plain_stylesheet, stylesheet
 
@@ -39,7 +39,7 @@ class Figure:
 
     width: int
     height: int
-    body: str
+    body: str = field(repr=False)
     title: str
     description: str
 
@@ -54,6 +54,9 @@ class Figure:
         head = f'<svg xmlns="http://www.w3.org/2000/svg" class="hc" {size} role="img">'
         words = f"<title>{html.escape(self.title)}</title><desc>{html.escape(self.description)}</desc>"
         return f"{head}{words}<style>{stylesheet()}</style>{self.body}</svg>\n"
+
+    def _repr_svg_(self) -> str:
+        return self.standalone()
 
     def printed(self, width: str = "") -> str:
         """The figure for paper and other programs: plain colours and fonts on white, `width` such as 3.25in.

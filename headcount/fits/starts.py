@@ -8,16 +8,12 @@ from typing import Any, Literal
 import numpy as np
 
 from headcount.fits.cells import level, log_nmse
-from headcount.results import Study
+from headcount.results import Basis, Study
 
 __all__ = ["StartVerdict", "starts"]
 
-Found = Literal["found", "not found", "impossible", "doubtful", "unknown"]
-WHY = {
-    "impossible": "a lower bound is proved: no network of this shape and a moderate size does better",
-    "doubtful": "the calculus counts too few heads, which is no proof",
-    "unknown": "no certified network is known",
-}
+Found = Literal["found", "not found", "barred", "doubtful", "unknown"]
+UNKNOWN = "no certified network is known"
 NEAR = 10.0  # a level within this factor of the built network's is as good
 
 
@@ -26,8 +22,9 @@ class StartVerdict:
     """One architecture at one length: the level from random networks, and from the built one where there is one.
 
     "not found": a network of this shape is at least ten times better than training from random ones came to.
-    "impossible": a lower bound is proved, so no network of this shape and a moderate size does it. "doubtful": the
-    calculus counts too few heads, which is no proof. "unknown": none is known, and theory does not say.
+    "barred": a lower bound speaks of this shape at this length, under the conditions that `said` names; networks that
+    leave them may do it. "doubtful": the calculus counts too few heads, which is no proof. "unknown": none is known,
+    and theory does not say.
     """
 
     layers: str
@@ -36,6 +33,7 @@ class StartVerdict:
     built: float | None
     cheap: bool | None
     proved: bool = False
+    said: str = ""  # what theory says of the shape at this length, with its conditions
 
     @property
     def outcome(self) -> Found:
@@ -44,7 +42,7 @@ class StartVerdict:
             return "found" if self.random <= NEAR * self.built else "not found"
         if self.cheap is not False:
             return "unknown"
-        return "impossible" if self.proved else "doubtful"
+        return "barred" if self.proved else "doubtful"
 
     @property
     def sentence(self) -> str:
@@ -52,7 +50,7 @@ class StartVerdict:
         where = f"{self.layers} at length {self.length}: training from random networks leaves {self.random:.2g}"
         if self.built is not None:
             return f"{self.outcome}, {where}, from a built one {self.built:.2g}"
-        return f"{self.outcome}, {where}, and {WHY[self.outcome]}"
+        return f"{self.outcome}, {where}, and {(self.outcome != 'unknown' and self.said) or UNKNOWN}"
 
     def as_row(self) -> dict[str, Any]:
         """The verdict as one flat machine-readable row."""
@@ -60,7 +58,7 @@ class StartVerdict:
 
 
 def starts(study: Study) -> tuple[StartVerdict, ...]:
-    """For each shape and length of a sweep with `start="built"`: found, not found, impossible, doubtful or unknown.
+    """For each shape and length of a sweep with `start="built"`: found, not found, barred, doubtful or unknown.
 
     The level is that of `cells.level`, the mean logarithm of the better half of the seeds.
 
@@ -69,23 +67,21 @@ def starts(study: Study) -> tuple[StartVerdict, ...]:
     >>> print(starts(Study(rows))[0].sentence)
     not found, 2x4 at length 8: training from random networks leaves 0.1, from a built one 0.0001
     """
-    told = study.spec.get("shapes", {})
+    shapes = study.spec.get("shapes", {})
     cells: dict[tuple[str, int], dict[str, list[float]]] = {}
     for row in study:
         cell = cells.setdefault((row["layers"], row["length"]), {})
         cell.setdefault(row.get("start", "random"), []).append(log_nmse(row))
-    return tuple(
-        StartVerdict(
-            layers,
-            length,
-            _level(kinds["random"]),
-            _level(kinds["built"]) if "built" in kinds else None,
-            told.get(layers, {}).get("cheap"),
-            told.get(layers, {}).get("warrant") == "proved",
-        )
-        for (layers, length), kinds in cells.items()
-        if "random" in kinds
-    )
+    verdicts = []
+    for (layers, length), kinds in cells.items():
+        if "random" in kinds:
+            told = shapes.get(layers, {}).get(str(length), {})
+            built = _level(kinds["built"]) if "built" in kinds else None
+            proved, said = told.get("warrant") == Basis("proved").kind, told.get("said", "")
+            verdicts.append(
+                StartVerdict(layers, length, _level(kinds["random"]), built, told.get("cheap"), proved, said)
+            )
+    return tuple(verdicts)
 
 
 def _level(logs: list[float]) -> float:

@@ -37,16 +37,17 @@ class AdamW:
         steps: int,
         warmup: float,
         shape: Schedule = COSINE,
+        beta2: float = BETA2,
     ) -> None:
         self.first, self.second = torch.zeros_like(theta), torch.zeros_like(theta)
         self.lr, self.decay = (numbers.view(len(theta), -1) for numbers in (lr, decay))
-        self.steps, self.warmup, self.shape = steps, warmup, shape
+        self.steps, self.warmup, self.shape, self.beta2 = steps, warmup, shape, beta2
         self.step = torch.zeros((), dtype=torch.float64, device=theta.device)
 
     @property
     def usual(self) -> bool:
-        """Whether it is the update that the kernels make: one rate a member, on a cosine."""
-        return self.shape == COSINE and self.lr.shape[1] == self.decay.shape[1] == 1
+        """Whether it is the update that the kernels make: one rate a member, on a cosine, the usual moments."""
+        return self.shape == COSINE and self.beta2 == BETA2 and self.lr.shape[1] == self.decay.shape[1] == 1
 
     @torch.no_grad()
     def update(
@@ -58,8 +59,8 @@ class AdamW:
         """Move the active members one step, in place; the others stay where they are."""
         self.step += 1
         self.first.lerp_(gradient, 1 - BETA1)
-        self.second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
+        self.second.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
         rate = self.lr * self.shape.share(self.step, self.steps, self.warmup).to(theta.dtype)
-        size = (self.second / (1 - BETA2**self.step).to(theta.dtype)).sqrt_().add_(EPS)
+        size = (self.second / (1 - self.beta2**self.step).to(theta.dtype)).sqrt_().add_(EPS)
         moved = theta * (1 - rate * self.decay) - rate * (self.first / (1 - BETA1**self.step).to(theta.dtype)) / size
         theta.copy_(torch.where(active[:, None], moved, theta))

@@ -13,7 +13,7 @@ from headcount.refusals import nearest
 
 __all__ = ["COSINE", "Schedule", "cosine", "schedule_named", "warmup_stable_decay"]
 
-SHAPES = ("cosine", "wsd")
+SHAPES = ("cosine", "wsd", "trapezoid")
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Schedule:
     """The share of the peak rate at every step: a linear warm-up, then a cosine to zero, or flat and then a line to it.
 
     `decay` is the share of the steps that a "wsd" schedule (warm-up, stable, decay) spends falling; a cosine has none.
+    A "trapezoid" is the same a step later, so that its last step still moves.
 
     >>> [round(Schedule("wsd", 0.5).share(torch.tensor(s), 10, 0.2).item(), 3) for s in (1, 2, 5, 8, 10)]
     [0.5, 1.0, 1.0, 0.4, 0.0]
@@ -34,7 +35,7 @@ class Schedule:
             raise ValueError(f"no schedule {self.shape!r}; {nearest(self.shape, SHAPES)}")
         if self.shape == "cosine" and self.decay:
             raise ValueError(f"a cosine falls from its top on, so decay has no meaning, got {self.decay}")
-        if self.shape == "wsd" and not 0 < self.decay <= 1:
+        if self.shape != "cosine" and not 0 < self.decay <= 1:
             raise ValueError(f"decay is the share of steps spent falling, in (0, 1]; got {self.decay}")
 
     @property
@@ -53,7 +54,7 @@ class Schedule:
         if self.shape == "cosine":
             down = 0.5 * (1 + torch.cos(math.pi * (step - rise).clamp(min=0) / max(1, steps - rise)))
         else:
-            down = (steps - step) / max(1, round(self.decay * steps))
+            down = (steps - step + (self.shape == "trapezoid")) / max(1, round(self.decay * steps))
         return torch.minimum(up, down).clamp(max=1.0)
 
 

@@ -111,4 +111,5 @@ def _spacing(x: Scale, points: tuple[int, ...]) -> float:
 
 def _described(cells: Cells, pooled: Knee | None, label: str) -> str:
     sizes = f"{len(cells.points)} head counts and {len(cells.groups)} lengths"
-    return f"{label} on a logarithmic scale against heads, {sizes}. {pooled.sentence if pooled else ''}".strip()
+    said = pooled.sentence if pooled and label == "NMSE" else ""  # a claim about variance is one about NMSE
+    return f"{label} on a logarithmic scale against heads, {sizes}. {said}".strip()

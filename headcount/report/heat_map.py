@@ -14,7 +14,7 @@ LEFT, TOP = 54, 40
 FITS = 46  # pixels that a number needs; a narrower cell shows its logarithm
 
 
-def heat_map(cells: Cells, predicted: int | None = None, *, width: int = 520) -> Figure:
+def heat_map(cells: Cells, predicted: int | None = None, *, width: int = 520, label: str = "NMSE") -> Figure:
     """The level of every cell; a dashed line stands before the first head count that is predicted to be enough."""
     levels = cells.levels()
     low, high = decades([v for v in levels.ravel().tolist() if np.isfinite(v)])
@@ -33,8 +33,10 @@ def heat_map(cells: Cells, predicted: int | None = None, *, width: int = 520) ->
     bottom = TOP + tall * len(cells.groups)
     body += _boundary(cells.points, predicted, wide, bottom) + _legend(low, high, width, bottom + 18)
     body += text("cells show log₁₀", width - 4, bottom + 26, "soft small", "end") if wide < FITS else ""
-    words = f"Map of NMSE over {len(cells.points)} head counts and {len(cells.groups)} lengths, from {_range(levels)}."
-    return Figure(width, round(bottom) + 56, body, "NMSE over heads and length", words)
+    words = (
+        f"Map of {label} over {len(cells.points)} head counts and {len(cells.groups)} lengths, from {_range(levels)}."
+    )
+    return Figure(width, round(bottom) + 56, body, f"{label} over heads and length", words)
 
 
 def _number(value: float) -> str:

@@ -11,7 +11,7 @@ from headcount.drawing.svg import Figure, dodged, path, tag, text
 from headcount.fits import Cells
 
 
-def against_length(cells: Cells, *, width: int = 520) -> Figure:
+def against_length(cells: Cells, *, width: int = 520, label: str = "NMSE") -> Figure:
     """The level of every cell over length, on logarithmic scales."""
     frame = Frame(54, width - 52, 34, 34 + min(260, round(0.62 * width)))
     levels, count = cells.levels(), len(cells.points)
@@ -28,7 +28,7 @@ def against_length(cells: Cells, *, width: int = 520) -> Figure:
     places = dodged([end[1] for end in ends], 15.0, frame.top + 8, frame.bottom - 4)
     body += end_labels(places, ends, [str(p) for p in cells.points], frame.right + 14)
     body += text("heads", frame.right + 14, min(places) - 16, "soft small")
-    body += text("NMSE", frame.left - 8, frame.top - 16, "", "end")
+    body += text(label, frame.left - 8, frame.top - 16, "", "end")
     body += ticks(frame, x, cells.groups, "length")
-    words = f"NMSE against length on logarithmic scales, one curve for each of {count} head counts."
-    return Figure(width, round(frame.bottom) + 46, body, "NMSE against length", words)
+    words = f"{label} against length on logarithmic scales, one curve for each of {count} head counts."
+    return Figure(width, round(frame.bottom) + 46, body, f"{label} against length", words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headcount.drawing.svg import Figure, inches
@@ -78,7 +79,8 @@ def _page(
         "page.html",
         study=study,
         sections=sections,
-        lead=lead,
+        lead=partial(lead, level=_level(study)),
+        level=_level(study),
         headline=_headline(sections),
         attention=attention,
         matrix=None if attention is None else both("attention", *(hit_matrix(attention, width=w[1]) for w in SIZES)),
@@ -118,7 +120,7 @@ def write(
     sections = _sections(study, predicted, 0.95)
     files = {"report.html": _page(study, sections, predicted, command, 0.95, attention, because)}
     for i, part in enumerate(sections):
-        drawn = curves(Cells.of(part.study, "heads"), part.pooled, part.by_length, width=WIDE[0])
+        drawn = curves(Cells.of(part.study, "heads"), part.pooled, part.by_length, width=WIDE[0], label=_level(study))
         files["curves.svg" if i == 0 else f"curves-{i + 1}.svg"] = drawn.standalone()
     return files
 
@@ -126,7 +128,7 @@ def write(
 def figure(study: Study, *, predicted: int | None = None, width: int = WIDE[0]) -> Figure:
     """The main figure by itself, for a file: `figure(study).standalone()`."""
     pooled, by_length, _ = _knees(study, predicted, 0.95)
-    return curves(Cells.of(study, "heads"), pooled, by_length, width=width)
+    return curves(Cells.of(study, "heads"), pooled, by_length, width=width, label=_level(study))
 
 
 def paper_figure(study: Study, width: str = "6.5in", *, predicted: int | None = None) -> str:
@@ -137,11 +139,11 @@ def paper_figure(study: Study, width: str = "6.5in", *, predicted: int | None = 
 
 def _section(name: str, label: str, study: Study, predicted: int | None, confidence: float) -> Section:
     pooled, by_length, problem = _knees(study, predicted, confidence)
-    cells = Cells.of(study, "heads")
-    drawn = {"curves": [curves(cells, pooled, by_length, width=w[0]) for w in (WIDE, NARROW)]}
-    drawn["heat"] = [heat_map(cells, predicted, width=w[1]) for w in (WIDE, NARROW)]
+    cells, level = Cells.of(study, "heads"), _level(study)
+    drawn = {"curves": [curves(cells, pooled, by_length, width=w[0], label=level) for w in (WIDE, NARROW)]}
+    drawn["heat"] = [heat_map(cells, predicted, width=w[1], label=level) for w in (WIDE, NARROW)]
     if len(cells.groups) > 1:
-        drawn["lengths"] = [against_length(cells, width=w[1]) for w in (WIDE, NARROW)]
+        drawn["lengths"] = [against_length(cells, width=w[1], label=level) for w in (WIDE, NARROW)]
     figures = {key: both(f"{name}-{key}", *pair) for key, pair in drawn.items()}
     return Section(label, study, pooled, by_length, problem, figures)
 
@@ -198,14 +200,20 @@ def _command(study: Study) -> str:
     return f"headcount sweep {name}.toml --store runs/{name}   # the spec above\nheadcount report runs/{name}"
 
 
-def lead(found: Knee) -> str:
+def _level(study: Study) -> str:
+    """What the rows' level is: NMSE, unless the spec names another."""
+    return str(study.spec.get("level", "NMSE"))
+
+
+def lead(found: Knee, level: str = "NMSE") -> str:
     """Where the knee is, over what, with its interval."""
     few, many = found.seeds
     seeds = f"{counted(many, 'seed')} each" if few == many else f"{few} to {many} seeds each"
     lengths = f"{len(found.lengths)} lengths" if len(found.lengths) > 1 else f"length {max(found.lengths)}"
     over = f"Over {lengths}, {seeds}," if len(found.lengths) > 1 else f"At {lengths}, {seeds},"
     if not found.learned:
-        return f"{over} no head count up to {found.tested[-1]} explains half of the variance."
+        low = "explains half of the variance" if level == "NMSE" else f"brings the {level} below one half"
+        return f"{over} no head count up to {found.tested[-1]} {low}."
     interval = f"{found.confidence:.0%} interval {found.interval}"
     if not found.reached:
         return f"{over} the error still falls at {counted(found.value, 'head')}, the most tested; {interval}."

@@ -66,7 +66,7 @@ def _way(record: WorstRecord, width: int) -> Figure:
         panel.line(points, "line ks0"),
         panel.level(record.upper, "line ks1"),
     ]
-    words = f"The error rises to {record.lower:.3g}; the line above is what is proved, {record.upper:.3g}."
+    words = f"The error rises to {record.lower:.3g}; the line above is the bound, {record.upper:.3g}."
     return figure_of(parts, width=width, height=240, title="The way to the worst input", words=words)
 
 

@@ -38,6 +38,8 @@ TITLES = {
     "born": PAPERS["jobanputra2025born"].title,
     "hardmax": PAPERS["alcalde2025exact"].title,
     "induction": PAPERS["chen2024induction"].title,
+    "attention-svm": PAPERS["tarzanagh2023svm"].title,
+    "prompts": PAPERS["wang2023prompt"].title,
 }
 
 

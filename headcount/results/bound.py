@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from headcount.notebook import html_table, html_words
+from headcount.numerals import outward
 from headcount.results.hypothesis import Hypothesis
 from headcount.sources import Source, results
 
@@ -72,7 +73,7 @@ class Bound:
         sign = {"lower": ">=", "upper": "<=", "exact": "="}[self.side]
         note = " (says nothing here)" if self.vacuous else ""
         given = f", if {'; '.join(self.assumed)}" if self.assumed else ""
-        return f"{self.quantity} {sign} {self.value:.6g}{note}, by {self.source}{given}"
+        return f"{self.quantity} {sign} {outward(self.value, 6, self.side):.6g}{note}, by {self.source}{given}"
 
     def _repr_html_(self) -> str:
         return html_words(f"{self.claim()}") + html_table(

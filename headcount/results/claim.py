@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from headcount.numerals import short, spelt
+from headcount.numerals import Side, outward, power, short, spelt
 from headcount.results.hypothesis import Hypothesis
 from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, allowed
 from headcount.sources import Source
@@ -37,6 +37,13 @@ SENTENCES: dict[Predicate, str] = {
     Predicate.NOT_WORTH_IT: "{subject} is not worth it{given}{why}",
     Predicate.CANNOT_SAY: "cannot say yet whether {subject} is worth it{given}{why}",
     Predicate.NEVER: "{subject} never does {of}{why}",
+}
+# On which side of its number a claim stays when it is rounded.
+SIDES: dict[Predicate, Side] = {
+    Predicate.AT_LEAST: "lower",
+    Predicate.CONFUSED: "lower",
+    Predicate.AT_MOST: "upper",
+    Predicate.WITHIN: "upper",
 }
 JUDGED = "{subject}: {word}{given}{why}"  # every other word stands after a colon
 
@@ -209,9 +216,12 @@ class Claim:
         value = self.value.value if isinstance(self.value, Promise) else self.value
         if isinstance(value, int):
             return f"{value:,}"
-        if isinstance(value, float) and 1000 <= value < 1e9:
-            return f"{math.ceil(value):,}" if self.predicate is Predicate.CONFUSED else f"{value:,.0f}"
-        return short(value, 4) if isinstance(value, float) else str(value)
+        if not isinstance(value, float) or not math.isfinite(value):
+            return str(value)
+        if self.predicate is Predicate.CONFUSED and value < 1e9:
+            return f"{math.ceil(value):,}"  # units are whole
+        side = SIDES.get(self.predicate, "exact")
+        return power(value, side) if 1000 <= value < 1e9 else short(outward(value, 4, side), 4)
 
     def _interval(self) -> str:
         if self.evidence is None or self.evidence.interval is None:

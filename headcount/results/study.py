@@ -82,7 +82,9 @@ class Row(PlannedRow):
     train_accuracy: NotRequired[Annotated[float, "share of the examples trained on labelled right"]]
     validation_nmse: NotRequired[Annotated[float, "NMSE on what a choice is made by, where nmse is a test apart"]]
     worst_lower: NotRequired[Annotated[float, "largest |network - target| met over the domain, in the target's units"]]
-    worst_upper: NotRequired[Annotated[float, "what |network - target| is proved not to exceed over the domain"]]
+    worst_upper: NotRequired[
+        Annotated[float, "an upper bound of |network - target| over the domain, from the search of a certificate"]
+    ]
     error_rate: NotRequired[Annotated[float, "for classes, the share of the validation set that is named wrongly"]]
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PLURALS",
+    "PROVED",
     "VERDICT_WORDS",
     "Basis",
     "Comparison",
@@ -74,6 +75,7 @@ class Predicate(StrEnum):
 
 
 Kind = Literal["proved", "constructed", "calculus", "measured", "habit"]
+PROVED: Kind = "proved"
 PLACES = ("here", "elsewhere")
 STRENGTH: tuple[Kind, ...] = ("proved", "constructed", "calculus", "measured", "habit")
 

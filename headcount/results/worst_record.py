@@ -8,7 +8,7 @@ from typing import Any
 from headcount.numerals import counted
 from headcount.results.claim import Claim
 from headcount.results.hypothesis import Hypothesis
-from headcount.results.verdicts import Basis, Predicate
+from headcount.results.verdicts import PROVED, Basis, Predicate
 from headcount.sources import Source
 
 __all__ = ["WorstRecord", "worst_claim"]
@@ -64,7 +64,7 @@ class WorstRecord:
         """What it comes to."""
         times = f", {self.lower / self.rms:,.0f} times the root mean square" if self.rms > 0 else ""
         left = f"; {counted(self.open, 'box', 'boxes')} left open" if self.open else ""
-        return f"the worst error is between {self.lower:.4g} (met) and {self.upper:.4g} (proved){times}{left}"
+        return f"the worst error is between {self.lower:.4g} (met) and {self.upper:.4g} ({PROVED}){times}{left}"
 
     def claim(self, subject: str = "the worst error of the network") -> Claim:
         """The upper end as a claim on the domain, with what was met from below.
@@ -83,7 +83,7 @@ class WorstRecord:
             {"error": "largest drawn", "size": self.sampled, "basis": f"{self.samples:,} samples"},
             {"error": "largest attacked", "size": self.attacked, "basis": "gradient ascent from samples"},
             {"error": "largest met", "size": self.lower, "basis": "seen at the input below"},
-            {"error": "worst, at most", "size": self.upper, "basis": f"proved on {self.boxes:,} boxes"},
+            {"error": "worst, at most", "size": self.upper, "basis": f"{PROVED} on {self.boxes:,} boxes"},
         ]
 
     def to_json(self) -> dict[str, Any]:

@@ -77,6 +77,7 @@ class Wiring:
 
 
 PLAIN = Wiring()  # as Llama and its kin are wired
+BARE = Wiring(gated=False, tied=True, norm=0)  # no gains, no biases, no places: two shapes differ in their heads alone
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,25 @@ import datetime
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from headcount.files import text_in, whole
-from headcount.sizing.grouped_bank import GroupedBank, Pace
-from headcount.sizing.model_shape import ModelShape
+from headcount.nets.grouped import GroupedShape
+from headcount.sizing.model_shape import BARE, ModelShape
 from headcount.sizing.windows import TokenWindows
+from headcount.training import Given, Member, Recipe, Schedule, train
+from headcount.training.windows_in_order import WindowsInOrder
 
-Member = tuple[int, float]  # seed and rate
+SeedAndRate = tuple[int, float]
 
 CHECKS = 4  # looks at the held-out windows, evenly spaced
-AT_ONCE = 24  # held-out windows a member reads at a time
+DECAY, COOL = 0.1, 0.3  # of the weights; the share of the steps in which the rate falls
 SPARE = 1.15  # a bank is begun only if so many times the longest yet still fits
 
 
@@ -49,7 +51,7 @@ class PairedTrial:
             raise ValueError(f"seeds must differ, got {self.seeds}")
 
     @property
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[SeedAndRate, ...]:
         return tuple((seed, rate) for seed in self.seeds for rate in self.rates)
 
     def steps_on(self, text: TokenWindows) -> int:
@@ -80,7 +82,7 @@ class TrialRows:
             raise ValueError(f"{path} was made with {wrong} {theirs[wrong]}, not {facts[wrong]}; give another file")
         return cls(path, facts, held["rows"])
 
-    def has(self, shape: str, members: Sequence[Member]) -> bool:
+    def has(self, shape: str, members: Sequence[SeedAndRate]) -> bool:
         there = {(row["shape"], row["seed"], row["rate"]) for row in self.rows}
         return all((shape, seed, rate) in there for seed, rate in members)
 
@@ -122,7 +124,7 @@ def run(
     return True
 
 
-def banks(shape: ModelShape, members: Sequence[Member], room: float) -> list[Sequence[Member]]:
+def banks(shape: ModelShape, members: Sequence[SeedAndRate], room: float) -> list[Sequence[SeedAndRate]]:
     """The members in banks of at most `room` parameters together, at least one in each.
 
     >>> shape = ModelShape.uniform(1, heads=1, head_dim=8, embed_dim=8, width=8, vocab=8)
@@ -134,50 +136,44 @@ def banks(shape: ModelShape, members: Sequence[Member], room: float) -> list[Seq
 
 
 def trained(
-    name: str, shape: ModelShape, members: Sequence[Member], trial: PairedTrial, text: TokenWindows, device: str
+    name: str, shape: ModelShape, members: Sequence[SeedAndRate], trial: PairedTrial, text: TokenWindows, device: str
 ) -> list[dict[str, Any]]:
     """A row for each of these members of one shape, trained at once."""
-    bank = GroupedBank(shape, members, Pace(trial.steps_on(text)), device=device)
-    seeds = list(dict.fromkeys(seed for seed, _ in members))
-    windows, held = (torch.from_numpy(part.astype("int64")).to(device) for part in (text.train, text.valid))
-    orders = {seed: torch.from_numpy(text.order(seed)).to(device) for seed in seeds}
-    at = [seeds.index(seed) for seed, _ in members]
-    curve: list[tuple[int, Tensor]] = []
-
-    def batch_at(step: int) -> Tensor:
-        part = slice(step * trial.batch, (step + 1) * trial.batch)
-        return torch.stack([windows[orders[seed][part]] for seed in seeds])[at]
-
-    def look(done: int) -> None:
-        if done % max(1, bank.pace.steps // CHECKS) == 0 or done == bank.pace.steps:
-            curve.append((done, held_out(bank, held)))
-
-    bank.train(batch_at, look)
-    last = curve[-1][1]
-    groups = {str(s): torch.from_numpy(text.source == s) for s in sorted(set(text.source.tolist()))}
+    facts, net = Given(text.digest(), text.length, 0), grouped(shape)
+    networks = [Member(facts, net, seed, seed, lr=rate, weight_decay=DECAY) for seed, rate in members]
+    rows = train(networks, recipe_of(trial, text, device), device=device, data=partial(WindowsInOrder, text)).rows
     return [
         {
             "shape": name,
             "seed": seed,
             "rate": rate,
-            "loss": _number(last[i].mean()),
-            **{f"loss on {group}": _number(last[i][mask].mean()) for group, mask in groups.items()},
-            "curve": [[step, _number(values[i].mean())] for step, values in curve],
+            **{key: _number(value) for key, value in row.items() if key == "loss" or key.startswith("loss on ")},
+            "curve": [[step, _number(value)] for step, value in row["curve"]],
             "parameters": shape.parameters,
         }
-        for i, (seed, rate) in enumerate(members)
+        for (seed, rate), row in zip(members, map(dict, rows), strict=True)
     ]
 
 
-@torch.no_grad()
-def held_out(bank: GroupedBank, held: Tensor) -> Tensor:
-    """The loss of every member on every held-out window."""
-    parts: Iterator[Tensor] = iter(held.split(AT_ONCE))
-    losses = [bank.losses(part.expand(len(bank.members), *part.shape)).double().cpu() for part in parts]
-    return torch.cat(losses, 1)
+def grouped(shape: ModelShape) -> GroupedShape:
+    """The decoder that is trained: one without gains, biases and gates, so that shapes differ in their sizes alone."""
+    if shape.wiring != BARE:
+        raise ValueError("only decoders without gains, biases and gates are trained here: give wiring=BARE")
+    blocks = tuple((one.heads, one.head_dim, one.kv_heads, one.width) for one in shape.layers)
+    return GroupedShape(blocks, shape.embed_dim, shape.vocab)
 
 
-def _number(value: Tensor) -> float | None:
+def recipe_of(trial: PairedTrial, text: TokenWindows, device: str) -> Recipe:
+    """One pass: the rate rises, stays and falls, a gradient is no longer than 1, the last network is kept."""
+    return Recipe(
+        samples=trial.steps_on(text) * trial.batch, validation=len(text.valid), epochs=1, batch=trial.batch,
+        evaluations=CHECKS, schedule=Schedule("trapezoid", COOL), stop="never", keep="last", clip=1.0, beta2=0.95,
+        dtype=str(torch.get_default_dtype()).removeprefix("torch."),
+        precision="bfloat16" if device.startswith("cuda") else "full",
+    )  # fmt: skip
+
+
+def _number(value: Any) -> float | None:
     """A loss, or None where the member has diverged."""
     number = float(value)
     return round(number, 6) if math.isfinite(number) else None

@@ -133,17 +133,20 @@ class ShapeAnswer:
             if one.kv_heads == one.heads
             else counted(one.kv_heads, "key-value head")
         )
-        mark = self.mark
-        against = _layer_words(self.reference.layers[0])
-        said = "" if not self.first.expectation.parts else f", against {against}: {self.first.expectation}"
-        if not self.language:
-            said = "; nothing measured speaks of such data, so this is what people do"
+        said = "" if self.language else "; nothing measured speaks of such data, so this is what people do"
         sizes = f"embed_dim {self.first.shape.embed_dim}, feed-forward {one.width}"
         return (
             f"{counted(len(self.first.shape.layers), 'layer')} of {counted(one.heads, 'head')} of {one.head_dim}, "
             f"{grouped}, {sizes}: "
-            f"{spoken_count(cost.parameters)} parameters{cache} [{mark}]{said}.{kept}"
+            f"{spoken_count(cost.parameters)} parameters{cache} [{self.mark}]{said}.{kept}"
         )
+
+    @property
+    def compared(self) -> str:
+        """What is expected of it against the reference, where anything is."""
+        if not self.language or not self.first.expectation.parts:
+            return ""
+        return f"Against {_layer_words(self.reference.layers[0])}: {self.first.expectation}."
 
     @property
     def short_rows(self) -> list[dict[str, Any]]:

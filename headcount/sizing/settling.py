@@ -17,7 +17,7 @@ from headcount.files import text_in, whole
 from headcount.frozen import decode
 from headcount.refusals import positive
 from headcount.sizing.evidence import EvidenceTable
-from headcount.sizing.model_shape import LayerShape, ModelShape, Wiring
+from headcount.sizing.model_shape import BARE, LayerShape, ModelShape
 from headcount.sizing.paired_difference import PairedDifference, paired_differences
 from headcount.sizing.power import half_width, promised_width, seeds_for
 
@@ -265,22 +265,16 @@ def _copy(shape: ModelShape, vocab: int) -> ModelShape:
 
     A gated feed-forward's three matrices become two of as many parameters.
     """
-    bare = _wiring()
     layers = [
-        LayerShape(o.heads, o.head_dim, o.kv_heads, round(o.width * shape.wiring.matrices / bare.matrices))
+        LayerShape(o.heads, o.head_dim, o.kv_heads, round(o.width * shape.wiring.matrices / BARE.matrices))
         for o in shape.layers[:LAYERS]
     ]
-    return ModelShape(tuple(layers), shape.embed_dim, vocab, bare)
+    return ModelShape(tuple(layers), shape.embed_dim, vocab, BARE)
 
 
 def _bare(entry: _Entry) -> ModelShape:
     layers = tuple(LayerShape(h, n, g, width) for h, n, g, width in entry.layers)
-    return ModelShape(layers, entry.embed_dim, entry.vocab, _wiring())
-
-
-def _wiring() -> Wiring:
-    """That of `grouped_bank.BARE`, without loading torch."""
-    return Wiring(gated=False, tied=True, norm=0)
+    return ModelShape(layers, entry.embed_dim, entry.vocab, BARE)
 
 
 def facts_of(row: Mapping[str, Any]) -> str:

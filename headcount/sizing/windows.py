@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,13 @@ class TokenWindows:
     def order(self, seed: int) -> Int[np.ndarray, " windows"]:
         """The order in which a seed sees the windows, each once: the same for every shape and rate."""
         return np.random.default_rng(seed).permutation(len(self.train))
+
+    def digest(self) -> str:
+        """A fingerprint of every window."""
+        found = hashlib.sha256()
+        for part in (self.train, self.valid):
+            found.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
+        return found.hexdigest()[:16]
 
     def facts(self) -> dict[str, Any]:
         return {

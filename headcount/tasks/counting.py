@@ -201,7 +201,7 @@ class LengthVerdict:
 
     def __post_init__(self) -> None:
         if self.proved is False:
-            raise ValueError("a missing program predicts nothing: proved is True or None, never False")
+            raise ValueError("a missing program predicts nothing: give True where there is one, else None, got False")
 
     def __str__(self) -> str:
         return f"{'proved' if self.proved else 'no guarantee'}: {self.why} ({self.source})"

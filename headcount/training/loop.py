@@ -138,7 +138,8 @@ class _Run:
             raise ValueError(f"the backend {backend.name} cannot compute this bank of {self.bank.net.name} here")
         if recipe.read_out != 1:  # after the check: behind a silent read-out there is no gradient to compare
             self.bank.named(self.bank.theta.detach())["read_out.outer.weight"].mul_(recipe.read_out)
-        self.optimiser = AdamW(self.bank.theta.detach(), lr, decay, self.steps, recipe.warmup, recipe.schedule)
+        theta, pace = self.bank.theta.detach(), (self.steps, recipe.warmup, recipe.schedule, recipe.beta2)
+        self.optimiser = AdamW(theta, lr, decay, *pace)
         ones = torch.ones(len(members), device=device)
         self.active: Bool[Tensor, " models"] = ones.bool()
         self.bank.active = self.active

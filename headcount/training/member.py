@@ -43,7 +43,7 @@ class Recipe:
     a constant answer, at 1 with a random function. A member may `stop` early: when `patience` evaluations in a row (0:
     never) bring no smaller validation level, or when an evaluation finds all of its answers right. What is kept is the
     network at its smallest validation level, or the last one. A gradient longer than `clip` is cut to it (0: none is);
-    `precision` is that of batched products of decoders.
+    `precision` is that of batched products of decoders, `beta2` how much of the squared gradients AdamW keeps.
 
     >>> Recipe(samples=1000, batch=100, epochs=3).steps
     30
@@ -65,6 +65,7 @@ class Recipe:
     keep: Literal["best", "last"] = "best"
     clip: float = 0.0
     precision: Literal["full", "bfloat16"] = "full"
+    beta2: float = 0.999
 
     def __post_init__(self) -> None:
         for name in ("samples", "validation", "epochs", "batch", "evaluations"):
@@ -84,6 +85,8 @@ class Recipe:
             raise ValueError(f"read_out multiplies a start, from 0 to below 1000; got {self.read_out}")
         if not 0 <= self.clip < 1e3:
             raise ValueError(f"clip is the longest gradient, from 0 (none is cut) to below 1000; got {self.clip}")
+        if not 0 < self.beta2 < 1:
+            raise ValueError(f"beta2 is a share, between 0 and 1; got {self.beta2}")
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be {' or '.join(known)}, got {getattr(self, name)!r}")

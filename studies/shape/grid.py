@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from headcount.papers.allocation.schedules import by_bound, ramp
-from headcount.sizing.grouped_bank import BARE
-from headcount.sizing.model_shape import LayerShape, ModelShape
+from headcount.sizing.model_shape import BARE, LayerShape, ModelShape
 
 LAYERS, EMBED, WIDTH, VOCAB = 4, 256, 1024, 2048
 HEADS, HEAD_DIM = 8, 32

@@ -49,6 +49,8 @@ def evidence(data: Path = DATA) -> str:
     """docs/shape.html."""
     grid, settled, promise = (read(data / f"shape_{name}.json") for name in ("grid", "settled", "promise"))
     extra = [] if grid is None else [_grid(grid), *([] if not (settled and promise) else [_settled(settled, promise)])]
+    experiment = read(data / "shape_experiment.json")
+    extra += [] if experiment is None else [Passage("An experiment file, run as written", (_ran(experiment),))]
     return evidence_page(table(data), date=looked_up(), extra=extra, command=COMMAND)
 
 
@@ -85,12 +87,13 @@ def answer(data: Path = DATA) -> str:
         left=_left(held),
         own=_own(read(data / "shape_grid.json")),
         settled=_said(read(data / "shape_settled.json"), read(data / "shape_promise.json")),
+        experiment=_ran(read(data / "shape_experiment.json")),
     )
 
 
 def _lines(words: str, found: ShapeAnswer) -> str:
     rows = [(r["model"], r["heads"], r["why it differs"]) for r in found.beside()]
-    head = f"**{words[:1].upper() + words[1:]}.** {found.sentence}"
+    head = f"**{words[:1].upper() + words[1:]}.** {found.sentence} {found.compared}".rstrip()
     return "\n".join([head, "", *table_lines(("model in use", "heads", "how it differs"), rows), ""])
 
 
@@ -154,6 +157,22 @@ def _said(settled: Mapping[str, Any] | None, promise: Mapping[str, Any] | None) 
         f"The first two of the grid were trained again on {promise['seeds']} new seeds. Promised before: an interval "
         f"of ± {middle:.2f}% (nine of ten between {least:.2f} and {most:.2f}). Reached: {found.shape} less "
         f"{found.base}, {found.mean:+.2f}% [{low:+.2f}, {high:+.2f}], ± {(high - low) / 2:.2f}%."
+    )
+
+
+def _ran(experiment: Mapping[str, Any] | None) -> str:
+    """What a file of `--experiment` promised and what running it gave."""
+    if experiment is None:
+        return ""
+    (found,) = paired_differences(experiment["rows"], experiment["settled"]["first"])
+    low, high = found.interval()
+    row, made = experiment["settled"], experiment["made"]
+    least, most = row["promised range"]
+    return (
+        f"`{experiment['question']}` wrote such a file, `{experiment['command']}` ran it ({made['device']}, "
+        f"{made['date']}): {len(experiment['rows'])} runs, {len(found.percents)} paired seeds. Promised: an interval "
+        f"of ± {row['promised half-width']:.2f}% (nine of ten between {least:.2f} and {most:.2f}). Reached: "
+        f"{found.shape} less {found.base}, {found.mean:+.2f}% [{low:+.2f}, {high:+.2f}], ± {(high - low) / 2:.2f}%."
     )
 
 
@@ -228,7 +247,8 @@ Decoders of 3.7 M parameters, twelve shapes, three rates, five seeds paired by d
 
 - One head without a mask needs head_dim of length - 1 to weigh its tokens in every way (Bhojanapalli et al. 2020, one
   less than stated there): no model in use has that, so every head is a bottleneck, and none of them says which.
-- With fewer heads than things to look up, error falls slowly in parameters (Yu et al. 2025): `headcount shape --task`.
+- With fewer heads than things to look up, one layer's error falls slowly in parameters (Yu et al. 2025); deeper shapes
+  are judged by InfoFlow, strings by what is proved of their task: `headcount shape --task`.
 - A causal mask takes the first away; the constants of two other theorems were not read, and they forbid nothing here.
 
 ## What would settle it
@@ -237,4 +257,6 @@ Decoders of 3.7 M parameters, twelve shapes, three rates, five seeds paired by d
 shapes on your own text: how many seeds, which, and how wide the interval will be; `headcount sweep settle.toml` runs
 it. Seeds of one model lie {quiet:.2f}% to {loud:.2f}% of the loss apart elsewhere, so that one run of each shape tells
 little about a difference of a quarter of a percent.
+
+{experiment}
 """

@@ -14,6 +14,7 @@ from headcount.certificates.worst_case.branching import NUMBERS, Boxes, bounds_o
 from headcount.certificates.worst_case.error_bounds import Provable
 from headcount.certificates.worst_case.met_errors import errors_at
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
+from headcount.results.verdicts import PROVED
 
 __all__ = ["Mass", "measured_share", "shares_above"]
 
@@ -39,7 +40,7 @@ class Mass:
     def __str__(self) -> str:
         low, high = self.measured
         return (
-            f"|error| > {self.threshold:.3g} on {self.low:.3g} to {self.high:.3g} of the domain (proved); "
+            f"|error| > {self.threshold:.3g} on {self.low:.3g} to {self.high:.3g} of the domain ({PROVED}); "
             f"{low:.3g} to {high:.3g} measured"
         )
 

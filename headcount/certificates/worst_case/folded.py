@@ -140,7 +140,7 @@ def plain_net(net: nn.Module) -> tuple[Transformer, float, float]:
         return net.net, net.mean, net.spread
     if isinstance(net, Transformer):
         return net, 0.0, 1.0
-    raise ValueError(f"worst errors are proved for Transformer and TargetUnits networks, got {type(net).__name__}")
+    raise ValueError(f"worst errors are bounded for Transformer and TargetUnits networks, got {type(net).__name__}")
 
 
 def fold(nets: Sequence[nn.Module], length: int, reach: float = 1.0) -> Folded:
@@ -169,7 +169,7 @@ def _beta(net: Transformer) -> float:
     assert isinstance(attention, Attention)
     beta = getattr(attention.weigh, "keywords", {}).get("beta")
     if beta is None:
-        raise ValueError("worst errors are proved for softmax attention; this network weighs in another way")
+        raise ValueError("worst errors are bounded for softmax attention; this network weighs in another way")
     return float(beta)
 
 
@@ -192,7 +192,7 @@ def fold_stacked(
             f"branch and bound is written for one layer and one output, got {arch.depth} layers, {arch.outputs} outputs"
         )
     if not all(bool(t.isfinite().all()) for t in stacked.values()):
-        raise ValueError("a network has weights that are not finite: nothing can be proved of it")
+        raise ValueError("a network has weights that are not finite: its worst error has no bound")
     given = {name: t.detach().double().cpu().numpy().astype(np.longdouble) for name, t in stacked.items()}
     beta = float(arch.layers[0][1] ** -0.5) if beta is None else beta
     mean, spread = (np.array([s[i] for s in scales], dtype=np.longdouble) for i in (0, 1))

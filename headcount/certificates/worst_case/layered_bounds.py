@@ -35,14 +35,14 @@ class Layered:
         """A network as it was trained."""
         plain, mean, spread = plain_net(net)
         if plain.arch.outputs != 1:
-            raise ValueError(f"worst errors are proved of one output, got {plain.arch.outputs}")
+            raise ValueError(f"worst errors are bounded for one output, got {plain.arch.outputs}")
         copy = Transformer(plain.arch, plain.token_dim).double()
         copy.load_state_dict(plain.state_dict())
         for mine, theirs in zip(copy.attention, plain.attention, strict=True):
             assert isinstance(mine, Attention)
             assert isinstance(theirs, Attention)
             if "beta" not in getattr(theirs.weigh, "keywords", {}):
-                raise ValueError("worst errors are proved for softmax attention; this network weighs in another way")
+                raise ValueError("worst errors are bounded for softmax attention; this network weighs in another way")
             mine.weigh = theirs.weigh
         return cls(copy.requires_grad_(False), mean, spread, length, torch.device("cpu"))
 

@@ -22,6 +22,7 @@ from headcount.certificates.worst_case.proofs import prove
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget, sloped
 from headcount.numerals import counted
 from headcount.results.claim import Claim
+from headcount.results.verdicts import PROVED
 from headcount.results.worst_record import WorstRecord, worst_claim
 from headcount.tasks import Task
 
@@ -65,7 +66,7 @@ class Worst:
     def mass(self, threshold: float, *, factor: float = 2.0, boxes: int = 500_000, samples: int = 100_000) -> Mass:
         """The share of the domain in which |error| exceeds a threshold: proved ends, and a measured interval."""
         if not self.uniform:
-            raise ValueError("shares are proved under uniform sampling; this task draws its tokens in another way")
+            raise ValueError("shares are bounded under uniform sampling; this task draws its tokens in another way")
         ends = self.domain.low, self.domain.high
         limit = torch.full((1,), threshold, dtype=torch.float64, device=self.net.device)
         low, high, looked = shares_above(self.net, self.target, *ends, limit, factor=factor, boxes=boxes)
@@ -75,7 +76,7 @@ class Worst:
     @property
     def sentence(self) -> str:
         """What it comes to."""
-        known = f"the worst error lies between {self.lower:.4g} (met) and {self.upper:.4g} (proved)"
+        known = f"the worst error lies between {self.lower:.4g} (met) and {self.upper:.4g} ({PROVED})"
         often = f", {self.lower / self.rms:,.0f} times the root mean square" if self.rms > 0 else ""
         left = "" if self.closed else f"; {counted(self.open, 'box', 'boxes')} left open"
         return f"{known}{often}{left}"

@@ -24,7 +24,7 @@ from headcount.kernels.bank import Bank, Stacked
 from headcount.kernels.class_token import ClassToken
 from headcount.kernels.cpp.native_library import native_library
 from headcount.kernels.loss import cross_entropy, squared
-from headcount.kernels.optimiser import BETA1, BETA2, EPS, AdamW
+from headcount.kernels.optimiser import BETA1, EPS, AdamW
 from headcount.kernels.plain import Batch, collapsed
 from headcount.nets.architecture import ClassTokenShape
 
@@ -82,7 +82,7 @@ def compiled_update(adam: AdamW, theta: Tensor, gradient: Tensor, active: Tensor
     _library(theta).bank_adamw(
         *map(ctypes.c_int64, (*theta.shape, each)),
         *map(address_of, (lr, decay)),
-        *map(real, (share, 1 - BETA1**step, 1 - BETA2**step, BETA1, BETA2, EPS)),
+        *map(real, (share, 1 - BETA1**step, 1 - adam.beta2**step, BETA1, adam.beta2, EPS)),
         *map(address_of, (active, gradient.contiguous(), adam.first, adam.second, theta)),
         ctypes.c_int64(torch.get_num_threads()),
     )

@@ -1,6 +1,11 @@
 // A standard encoder on a tile of samples, forwards and backwards: tokens enter by one matrix or as rows of a table,
 // places are added, blocks follow in which everyone hears everyone, and the mean state or that of the class token, which
 // stands first, is normed and read out. In the last layer the class token asks alone, along directions.
+//
+// Where tokens enter by one matrix, queries, keys and values of the first layer are, exactly,
+//     W norm(U x + p_t) + b = rate_t (A x + B_t) + c,   A = W diag(g) C U,  B_t = W diag(g) C p_t,  c = W d + b
+// with g, d the norm's gain and shift and C x = x - mean(x): as many products for a token as it has features, not as wide
+// as its state. A, B and c are made once for a member; their gradients become those of what they are made of at the end.
 #pragma once
 #include <atomic>
 
@@ -13,11 +18,13 @@ struct Standard {  // what all members share
 };
 
 struct Encoder : BlockArena {
-    Matrix entry, place, read_out;
+    Matrix entry, place, read_out, fold;  // fold: A; plain is unused of it
     int entry_bias = 0, cls = 0, read_out_bias = 0;
+    int base = 0, base_step = 0, shift = 0;  // B of every column of a sample, c
+    bool folded = false;
     Norm last;
 
-    explicit Encoder(const Standard& s) {
+    explicit Encoder(const Standard& s) : s(s) {
         const int E = s.embed;
         if (s.vocab) entry = table(s.vocab, E);
         else entry = next(E, s.features), entry_bias = next(E);
@@ -26,6 +33,109 @@ struct Encoder : BlockArena {
         for (int l = 0; l < s.depth; ++l) block(s.layers[2 * l], s.layers[2 * l + 1], E, s.width, true);
         last = norm(E);
         read_out = next(s.outputs, E), read_out_bias = next(s.outputs);
+        // Worth it where every layer but a last one that asks alone has three matrices, and many samples share B.
+        folded = !s.vocab && s.depth > s.classed && 4 * s.features <= E && 2 * s.length <= s.batch;
+        if (!folded) return;
+        const int three = blocks[0].read.rows;
+        fold = matrix(three, s.features);
+        base_step = filled(three), base = take((s.length + s.classed) * base_step), shift = take(three);
+    }
+
+    // A, B and c of a member, from its matrices.
+    void compose(real* plain, real* turned) const {
+        if (!folded) return;
+        std::vector<real> state(s.embed);
+        const Block& b = blocks[0];
+        for (int f = 0; f < s.features; ++f) {
+            for (int e = 0; e < s.embed; ++e) state[e] = plain[entry.at + e * entry.step + f];
+            through(plain, turned, gained(plain, centred(state)), turned + fold.turned + f * fold.turned_step);
+        }
+        for (int t = 0; t < s.length + s.classed; ++t) {
+            enters(plain, t, state);
+            through(plain, turned, gained(plain, centred(state)), plain + base + t * base_step);
+        }
+        state.assign(plain + b.norm.bias, plain + b.norm.bias + s.embed);
+        through(plain, turned, state, plain + shift);
+        for (int r = 0; r < b.read.rows; ++r) plain[shift + r] += plain[b.read_bias + r];
+    }
+
+    // From their gradients to those of the matrices, added to what is there.
+    void decompose(const real* plain, real* gradient) const {
+        if (!folded) return;
+        std::vector<real> state(s.embed), d(s.embed);
+        const Block& b = blocks[0];
+        for (int f = 0; f < s.features; ++f) {
+            std::vector<real> d_out(b.read.rows);
+            for (int r = 0; r < b.read.rows; ++r) d_out[r] = gradient[fold.at + r * fold.step + f];
+            for (int e = 0; e < s.embed; ++e) state[e] = plain[entry.at + e * entry.step + f];
+            entered_back(plain, state, d_out.data(), d, gradient);
+            for (int e = 0; e < s.embed; ++e) gradient[entry.at + e * entry.step + f] += d[e];
+        }
+        for (int t = 0; t < s.length + s.classed; ++t) {
+            enters(plain, t, state);
+            entered_back(plain, state, gradient + base + t * base_step, d, gradient);
+            const int place_of = place.at + (t - s.classed) * place.step;
+            for (int e = 0; e < s.embed; ++e) {
+                gradient[(s.classed && t == 0 ? cls : entry_bias) + e] += d[e];
+                if (s.places && t >= s.classed) gradient[place_of + e] += d[e];
+            }
+        }
+        state.assign(plain + b.norm.bias, plain + b.norm.bias + s.embed);
+        back_through(plain, state, gradient + shift, d, gradient);
+        for (int e = 0; e < s.embed; ++e) gradient[b.norm.bias + e] += d[e];
+        for (int r = 0; r < b.read.rows; ++r) gradient[b.read_bias + r] += gradient[shift + r];
+    }
+
+  private:
+    const Standard& s;
+
+    // The state of column t but for its token: the class token, or the bias and the place.
+    void enters(const real* plain, int t, std::vector<real>& state) const {
+        const real* from = plain + (s.classed && t == 0 ? cls : entry_bias);
+        const real* where = s.places && t >= s.classed ? plain + place.at + (t - s.classed) * place.step : nullptr;
+        for (int e = 0; e < s.embed; ++e) state[e] = from[e] + (where ? where[e] : 0);
+    }
+
+    static std::vector<real> centred(std::vector<real> x) {
+        real mean = 0;
+        for (const real one : x) mean += one / real(x.size());
+        for (real& one : x) one -= mean;
+        return x;
+    }
+
+    std::vector<real> gained(const real* plain, std::vector<real> x) const {
+        for (int e = 0; e < s.embed; ++e) x[e] *= plain[blocks[0].norm.weight + e];
+        return x;
+    }
+
+    // out = W x
+    void through(const real* plain, const real* turned, const std::vector<real>& x, real* out) const {
+        const Matrix& w = blocks[0].read;
+        std::fill(out, out + w.rows, real(0));
+        for (int e = 0; e < s.embed; ++e)
+            for (int r = 0; r < w.rows; ++r) out[r] += x[e] * turned[w.turned + e * w.turned_step + r];
+    }
+
+    // d = W^T d_out, and d_out x^T added to the gradient of W.
+    void back_through(const real* plain, const std::vector<real>& x, const real* d_out, std::vector<real>& d,
+                      real* gradient) const {
+        const Matrix& w = blocks[0].read;
+        std::fill(d.begin(), d.end(), real(0));
+        for (int r = 0; r < w.rows; ++r)
+            for (int e = 0; e < s.embed; ++e) {
+                d[e] += d_out[r] * plain[w.at + r * w.step + e];
+                gradient[w.at + r * w.step + e] += d_out[r] * x[e];
+            }
+    }
+
+    // d becomes the gradient of a state from that of W diag(g) C state.
+    void entered_back(const real* plain, const std::vector<real>& state, const real* d_out, std::vector<real>& d,
+                      real* gradient) const {
+        const int gain = blocks[0].norm.weight;
+        const std::vector<real> x = centred(state);
+        back_through(plain, gained(plain, x), d_out, d, gradient);
+        for (int e = 0; e < s.embed; ++e) gradient[gain + e] += d[e] * x[e], d[e] *= plain[gain + e];
+        d = centred(d);
     }
 };
 
@@ -46,7 +156,7 @@ class EncoderTile : Blocks {
         if (s.classed) where.assign(size_t(G) * LANES, 0);
         enter();
         const int last = s.depth - 1;
-        for (int l = 0; l < last; ++l) layer(m.blocks[l], kept[l]);
+        for (int l = 0; l < last; ++l) hear_layer(l), said(m.blocks[l], kept[l], columns);
         if (s.classed) asking_layer(m.blocks[last], kept[last]), pooled = state;
         else mean_layer(m.blocks[last], kept[last]);
         final = norm(m.last, pooled, G);
@@ -68,7 +178,7 @@ class EncoderTile : Blocks {
         const int last = s.depth - 1;
         if (s.classed) d_state = d_pooled, asking_back(m.blocks[last], kept[last]);
         else mean_back(m.blocks[last], kept[last], d_pooled);
-        for (int l = last - 1; l >= 0; --l) layer_back(m.blocks[l], kept[l]);
+        for (int l = last - 1; l >= 0; --l) said_back(m.blocks[l], kept[l], columns), hear_layer_back(l);
         enter_back();
     }
 
@@ -130,7 +240,7 @@ class EncoderTile : Blocks {
             for (int t = 0; t < T; ++t) count += here ? here[t * G + g] : all(1);
             for (int t = 0; t < T; ++t) share[t * G + g] = (here ? here[t * G + g] : all(1)) / count;
         }
-        hear(b, k);
+        hear_layer(s.depth - 1);
         if (drop.on) {
             said(b, k, columns);
             pooled = mean(state, s.embed, step);
@@ -155,7 +265,103 @@ class EncoderTile : Blocks {
             const vec* d = map_to({plain + b.outer.at, s.width, s.embed, b.outer.step}, G, d_pooled, step, same);
             spread(d, s.width, k.hidden_step, k.active);
         }
-        hear_back(b, k);
+        hear_layer_back(s.depth - 1);
+    }
+
+    void hear_layer(int l) {
+        if (l || !m.folded) hear(m.blocks[l], kept[l]);
+        else hear_tokens(m.blocks[0], kept[0]);
+    }
+    void hear_layer_back(int l) {
+        if (l || !m.folded) hear_back(m.blocks[l], kept[l]);
+        else hear_tokens_back(m.blocks[0], kept[0]);
+    }
+
+    // The first layer, its queries, keys and values from the tokens themselves.
+    void hear_tokens(const Block& b, Kept& k) {
+        const int three = b.read.rows, F = s.features, ahead = s.classed * G;
+        k.x = state, k.gathered = false;
+        k.norm = {nullptr, scratch.take(columns), scratch.take(columns)};
+        k.three_step = odd(three), k.three = scratch.take(size_t(columns) * k.three_step);
+        const vec* scaled = rates(k.norm);
+        for (int c = 0; c < columns; ++c) {
+            const Map a{turned + m.fold.turned, three, c < ahead ? 0 : F, m.fold.turned_step, plain + m.shift};
+            const real* along = plain + m.base + c / G * m.base_step;
+            tokens_block(a, along, k.norm.rate[c], scaled + std::max(0, c - ahead) * in_step, k.three + c * k.three_step);
+        }
+        k.attention = {b.heads, b.dim, T, k.number, w.hearing, false, k.three, k.three + three / 3,
+                       k.three + 2 * (three / 3), k.three_step, k.three_step};
+        attend(k.attention);
+        feed(b, k, state, columns);
+    }
+
+    // out = c + rate B + A x of one column.
+    static void tokens_block(const Map& a, const real* along, vec rate, const vec* x, vec* out) {
+        int r = 0;
+        for (; r + 8 <= a.outputs; r += 8) {
+            vec acc[8];
+#pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) acc[i] = a.bias[r + i] + rate * along[r + i];
+            for (int f = 0; f < a.inputs; ++f)
+#pragma GCC unroll 8
+                for (int i = 0; i < 8; ++i) acc[i] += x[f] * a.matrix[f * a.step + r + i];
+#pragma GCC unroll 8
+            for (int i = 0; i < 8; ++i) out[r + i] = acc[i];
+        }
+        for (; r < a.outputs; ++r) {
+            out[r] = a.bias[r] + rate * along[r];
+            for (int f = 0; f < a.inputs; ++f) out[r] += x[f] * a.matrix[f * a.step + r];
+        }
+    }
+
+    // Mean and rate of every state, and the tokens times their rates.
+    const vec* rates(const Normed& n) {
+        const int ahead = s.classed * G;
+        vec* scaled = scratch.take(size_t(columns) * in_step);
+        for (int c = 0; c < columns; ++c) {
+            vec sum{}, square{};
+            const vec* from = state + c * step;
+            for (int e = 0; e < s.embed; ++e) sum += from[e];
+            n.mean[c] = sum * (real(1) / s.embed);
+            for (int e = 0; e < s.embed; ++e) square += (from[e] - n.mean[c]) * (from[e] - n.mean[c]);
+            vec rate = square * (real(1) / s.embed) + real(1e-5);
+            for (int i = 0; i < LANES; ++i) rate[i] = 1 / std::sqrt(rate[i]);
+            n.rate[c] = rate;
+            for (int f = 0; c >= ahead && f < s.features; ++f)
+                scaled[(c - ahead) * in_step + f] = in[(c - ahead) * in_step + f] * rate;
+        }
+        return scaled;
+    }
+
+    void hear_tokens_back(const Block& b, Kept& k) {
+        const int three = b.read.rows, ahead = s.classed * G;
+        vec* d_heard = feed_back(b, k, columns);
+        vec* d = scratch.take(size_t(columns) * k.three_step);
+        attend_back(k.attention, d_mixed, k.attention.mixed_step, d, d + three / 3, d + 2 * (three / 3));
+        totals(columns, d, k.three_step, three, gradient + m.shift);
+        for (int c = 0; c < columns; ++c) {
+            const vec *y = k.three + c * k.three_step, *x = k.x + c * step, rate = k.norm.rate[c];
+            vec *d_y = d + c * k.three_step, along[4] = {};
+            for (int r = 0; r < three; ++r) along[r % 4] += d_y[r] * (y[r] - plain[m.shift + r]), d_y[r] *= rate;
+            const vec by = (along[0] + along[1] + along[2] + along[3]) * rate * rate * (real(-1) / s.embed);
+            for (int e = 0; e < s.embed; ++e) d_heard[c * step + e] += by * (x[e] - k.norm.mean[c]);
+        }
+        d_state = d_heard;
+        for (int t = 0; t < T; ++t) base_totals(d + t * G * k.three_step, k.three_step, three, t);
+        weight_gradient(m.fold, 0, columns - ahead, d + ahead * k.three_step, k.three_step, three, in, in_step);
+    }
+
+    // The gradient of B_t: sums over the samples.
+    void base_totals(const vec* d, int far, int three, int t) {
+        real* to = gradient + m.base + t * m.base_step;
+        for (int r = 0; r < three; r += LANES) {
+            vec some[LANES];
+            for (int i = 0; i < LANES; ++i) {
+                some[i] = vec{};
+                for (int g = 0; r + i < three && g < G; ++g) some[i] += d[g * far + r + i];
+            }
+            *(vec*)(to + r) += sums(some);
+        }
     }
 
     vec* mean(const vec* from, int count, int far) {

@@ -62,6 +62,7 @@ int encoder_pass(const int64_t* sizes, const int32_t* layers, const real* theta,
         plain[i] = new Numbers(m.size), turned[i] = new Numbers(m.turned_size);
         sums[i] = new Numbers(gradient ? size_t(m.size) * parts : 0);
         m.load(theta + working[i] * parameters, plain[i]->at, turned[i]->at);
+        m.compose(plain[i]->at, turned[i]->at);
     });
     Crew::share(count * parts, threads, [&](int number) {
         static thread_local Scratch scratch;
@@ -86,6 +87,7 @@ int encoder_pass(const int64_t* sizes, const int32_t* layers, const real* theta,
     });
     Crew::share(count, threads, [&](int i) {
         for (int p = 1; gradient && p < parts; ++p) add(sums[i]->at, sums[i]->at + size_t(p) * m.size, 1, m.size);
+        if (gradient) m.decompose(plain[i]->at, sums[i]->at);
         if (gradient) m.store(sums[i]->at, gradient + working[i] * parameters);
         delete plain[i], delete turned[i], delete sums[i];
     });

@@ -9,12 +9,17 @@
 // the slopes of the states are added up in device memory.
 #include "heads.cuh"
 
+#ifndef BACKWARD  // one of the two kernels is compiled
+#define BACKWARD 0
+#endif
+
 // The states of the tile after this one will be read soon.
 DEVICE void next_tile(const float* x, int model, int tile, int batch) {
   int next = (tile + programs(1)) * SAMPLES, count = batch - next < SAMPLES ? batch - next : SAMPLES;
   expect<32 * WARPS>(x + ((long long)model * batch + next) * LONGEST * EMBED, (long long)count * LONGEST * EMBED);
 }
 
+#if !BACKWARD
 KERNEL(WARPS)
 attend_forward(const float* x, const float* theta, const float* scale, const int* counts, const int* lengths,
                const float* directions, float* heard, float* out, long long row, int at_query, int at_key, int at_value,
@@ -75,7 +80,8 @@ attend_forward(const float* x, const float* theta, const float* scale, const int
     store_rows<EMBED>(y, out + here.begin(model, batch), here.row(), here.rows);
   }
 }
-
+EMULATE(attend_forward)
+#else
 constexpr int BANDS = 4 * COLUMNS / 16, MINE = (BANDS + WARPS - 1) / WARPS;  // of 16 rows of the four gradients
 
 constexpr bool POSTED = NORM && !ASK && EMBED == EMBEDDED;  // states are sent for beforehand
@@ -306,20 +312,5 @@ attend_backward(const float* x, const float* theta, const float* scale, const in
     keep_norm(sums, WARPS, share + at_scaling, share + at_moving, EMBED, EMBEDDED, 32 * WARPS);
   }
 }
-
-constexpr int WEIGHT_BYTES = 2 * (3 * COLUMNS * ES + EMBEDDED * CS);
-constexpr int FORWARD_BYTES = WEIGHT_BYTES + 2 * (3 * ROWS * CS + ASK * ROWS * ES) + NORM * 8 * EMBEDDED;
-constexpr int BACKWARD_BYTES = WEIGHT_BYTES + 2 * (2 * ROWS * ES + 6 * ROWS * CS) + 8 * GROUP * ROWS +
-                               4 * SCRATCH + NORM * 8 * EMBEDDED * (1 + WARPS) + 2 * ASK * SAMPLES * ANSWERS +
-                               POSTED * Post<EMBED, NE, 32 * WARPS>::BYTES;
-
-SIZES(WARPS, FORWARD_BYTES, BACKWARD_BYTES);
-
-#ifdef EMULATED
-extern "C" void run_attend_forward(int x, int y, void** given) {
-  emulated::launch(attend_forward, x, y, 32 * WARPS, FORWARD_BYTES, given);
-}
-extern "C" void run_attend_backward(int x, int y, void** given) {
-  emulated::launch(attend_backward, x, y, 32 * WARPS, BACKWARD_BYTES, given);
-}
+EMULATE(attend_backward)
 #endif

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from headcount.kernels.backend import Backend, Problem, graph, rounding
 from headcount.kernels.bank import Bank
+from headcount.kernels.cuda.cuts import AttentionSize, Cut, FeedSize
+from headcount.kernels.cuda.programs import shared_limit
 from headcount.kernels.cuda.sublayers import Rows, added, begins
-from headcount.kernels.cuda.token_sublayers import TokenAttention, TokenFeeding, feed_cut, feed_fits, heads_fit
+from headcount.kernels.cuda.token_sublayers import TokenAttention, TokenFeeding
 from headcount.kernels.fused import update
 from headcount.kernels.next_letter import NextLetter, StringBatch
 from headcount.kernels.tiles import power, spread
@@ -24,12 +26,17 @@ __all__ = ["backend", "decoder_gradient", "decoder_held"]
 TALL = 64  # rows of a tile at the two ends
 
 
-def decoder_held(shape: DecoderShape, length: int) -> bool:
+def decoder_held(shape: DecoderShape, length: int, device: str = "cuda") -> bool:
     """Whether programs can hold the layers of this shape at this length: rotary positions are not among them."""
     if shape.positions == "rotary" or shape.vocab > 128:
         return False
-    embed, width = shape.embed_dim, shape.width
-    return feed_fits(embed, width, embed) and all(heads_fit(length, embed, heads, dim) for heads, dim in shape.layers)
+    most, embed = shared_limit(device), shape.embed_dim
+    sizes = [AttentionSize(length, embed, heads, dim, norm=True) for heads, dim in shape.layers]
+    return all(size.forwards(most) and size.backwards(most) for size in (*sizes, _feed(shape)))
+
+
+def _feed(shape: DecoderShape) -> FeedSize:
+    return FeedSize(shape.embed_dim, shape.width, shape.embed_dim, gelu=True, norm=True, posted=True)
 
 
 def decoder_gradient(
@@ -38,7 +45,7 @@ def decoder_gradient(
     """The gradient of every member's mean cross-entropy over its judged places, and that loss."""
     theta = theta.detach()
     models, batch, length = strings.size
-    parts = _parts(shape, models, batch * length)
+    parts = _parts(shape, models, batch * length, theta.device.type)
     layers = _layers(shape, theta, parts)
     rows = Rows(theta, theta.new_empty(models, parts, theta.shape[1]), None)
     x, kept = _looked_up(shape, rows, strings), []
@@ -54,9 +61,10 @@ def decoder_gradient(
     return added(rows.share), loss.sum(dim=1)
 
 
-def _parts(shape: DecoderShape, models: int, rows: int) -> int:
+def _parts(shape: DecoderShape, models: int, rows: int, device: str) -> int:
     """Programs of each member in every kernel backwards, the same for all: together they write every share whole."""
-    cut = feed_cut(shape.embed_dim, shape.width, shape.embed_dim)
+    cut = _feed(shape).backwards(shared_limit(device))
+    assert isinstance(cut, Cut), "asked for more than a program holds"
     return spread(models, -(-rows // (16 * cut.warps)), cut.warps)
 
 

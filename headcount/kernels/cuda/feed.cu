@@ -7,6 +7,9 @@
 // GELU, the exact GELU; for relu W1 x is computed with twice the bits: near zero they decide which units are awake.
 #include "layer.cuh"
 
+#ifndef BACKWARD  // one of the two kernels is compiled
+#define BACKWARD 0
+#endif
 #ifndef GATHERED
 #define GATHERED 0
 #define LONGEST 1
@@ -87,6 +90,7 @@ DEVICE void next_tile(const float* x, int tile, int rows) {
   expect<32 * WARPS>(x + (long long)next * WIDTH, (long long)count * WIDTH);
 }
 
+#if !BACKWARD
 KERNEL(WARPS)
 feed_forward(const float* x, const long long* order, const long long* which, const float* theta, float* out,
              long long row, int at_inner, int at_bias, int at_outer, int at_shift, int at_scaling, int at_moving,
@@ -132,7 +136,8 @@ feed_forward(const float* x, const long long* order, const long long* which, con
     mine += programs(1) * ROWS;
   }
 }
-
+EMULATE(feed_forward)
+#else
 constexpr int SIDE = UNITS % 32 ? 1 : 2;  // sixteens of units at a time
 constexpr bool POSTED = NORM && GELU && DEEPER && !GATHERED && INPUTS == IN && OUTPUTS == INPUTS;  // rows are sent for
 constexpr int BANDS = UNITS / 16, MINE = (2 * BANDS + WARPS - 1) / WARPS;  // of 16 rows of dW1, and of dW2^T
@@ -340,17 +345,5 @@ feed_backward(const float* x, const long long* order, const long long* which, co
   }
   if (NORM) keep_norm(norm_sums, WARPS, share + at_scaling, share + at_moving, INPUTS, IN, 32 * WARPS);
 }
-
-constexpr int BACKWARD_BYTES = LAYER_BYTES + 2 * ROWS * (IS + OS + 2 * US) + 4 * WARPS * (1 + OUT + NORM * 2 * IN) +
-                               POSTED * 2 * Post<INPUTS, NI, 32 * WARPS>::BYTES;
-
-SIZES(WARPS, LAYER_BYTES, BACKWARD_BYTES);
-
-#ifdef EMULATED
-extern "C" void run_feed_forward(int x, int y, void** given) {
-  emulated::launch(feed_forward, x, y, 32 * WARPS, LAYER_BYTES, given);
-}
-extern "C" void run_feed_backward(int x, int y, void** given) {
-  emulated::launch(feed_backward, x, y, 32 * WARPS, BACKWARD_BYTES, given);
-}
+EMULATE(feed_backward)
 #endif

@@ -27,7 +27,6 @@ struct Layer {  // a member's matrices in shared memory: W1 by units and what ro
   DEVICE Norm norm() const { return {scaling(), scaling() + IN}; }
   DEVICE void* end() const { return scaling() + NORM * 2 * IN; }
 };
-constexpr int LAYER_BYTES = 2 * ((1 + !GELU) * UNITS * IS + OUT * US) + 4 * (UNITS + OUT + NORM * 2 * IN);
 
 constexpr bool EVEN = INPUTS == IN && OUTPUTS == OUT && GROUP == UNITS && HIDDEN % GROUP == 0;  // nothing is padded
 

@@ -11,7 +11,6 @@ import ctypes
 import hashlib
 import shlex
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -24,43 +23,61 @@ from torch import Tensor
 from headcount.code_cache import code_cache
 from headcount.kernels.backend import NotCompiledError
 from headcount.kernels.cpp.native_library import native_compiler
+from headcount.kernels.cuda.cuts import cuda_driver, most_shared
 
-__all__ = ["MOST_SHARED", "SOURCES", "Program", "cuda_program"]
+__all__ = ["SOURCES", "Program", "cuda_program", "shared_limit"]
 
 SOURCES = Path(__file__).parent
+KERNELS = {
+    f"{name}_{way}": source
+    for name, source in (("attend", "attention.cu"), ("feed", "feed.cu"), ("question", "question.cu"))
+    for way in ("forward", "backward")
+}
 HEADERS = ("warp.cuh", "staging.cuh", "norm.cuh", "layer.cuh", "sequences.cuh", "heads.cuh")
-MOST_SHARED = 227 * 1024  # bytes that a program may have on chips since Hopper
 
 
 class Program:
-    """One source at one shape: its kernels by name, warps, and bytes of shared memory forwards and backwards."""
+    """One kernel of one source at one shape, its warps and its bytes of shared memory."""
 
     processors = 1  # of the device
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self.warps, self.forward_bytes, self.backward_bytes = sizes
+    def __init__(self, kernel: str, warps: int, shared: int) -> None:
+        self.kernel, self.warps, self.shared = kernel, warps, shared
 
-    def resident(self, kernel: str) -> int:
-        """Programs of this kernel that a multiprocessor holds."""
+    def resident(self) -> int:
+        """How many of it a multiprocessor holds."""
         raise NotImplementedError
 
-    def launch(self, kernel: str, grid: tuple[int, int], *given: Tensor | int | tuple[int]) -> None:
-        """Run a kernel; a tensor is its address, an integer 32 bits, an integer in a tuple 64."""
+    def launch(self, grid: tuple[int, int], *given: Tensor | int | tuple[int]) -> None:
+        """Run it; a tensor is its address, an integer 32 bits, an integer in a tuple 64."""
         raise NotImplementedError
 
-    def bytes_of(self, kernel: str) -> int:
-        return self.backward_bytes if kernel.endswith("backward") else self.forward_bytes
+
+def cuda_program(kernel: str, device: str, warps: int, shared: int, **shape: int) -> Program:
+    """The program of a kernel at a shape, on a kind of device; of GPUs, the one that is current."""
+    shape |= {"BACKWARD": int(kernel.endswith("backward"))}
+    return _made(kernel, _gpu(device), warps, shared, tuple(sorted(shape.items())))
 
 
-def cuda_program(source: str, device: str, **shape: int) -> Program:
-    """The program of a source beside this file at a shape, on a kind of device; of GPUs, the one that is current."""
-    return _made(source, -1 if device == "cpu" else torch.cuda.current_device(), tuple(sorted(shape.items())))
+def shared_limit(device: str) -> int:
+    """Bytes of shared memory that a program may have on a kind of device."""
+    return most_shared(_gpu(device))
+
+
+def _gpu(device: str) -> int:
+    """The number of the current GPU; -1 where programs are emulated, or where no device is there to ask."""
+    return torch.cuda.current_device() if device != "cpu" and _there() else -1
 
 
 @cache
-def _made(source: str, gpu: int, shape: tuple[tuple[str, int], ...]) -> Program:
+def _there() -> bool:
+    return torch.cuda.is_available()
+
+
+@cache
+def _made(kernel: str, gpu: int, warps: int, shared: int, shape: tuple[tuple[str, int], ...]) -> Program:
     defines = tuple(f"-D{name}={value}" for name, value in shape)
-    return _Emulated(source, defines) if gpu < 0 else _OnDevice(source, defines)
+    return (_Emulated if gpu < 0 else _OnDevice)(kernel, warps, shared, KERNELS[kernel], defines)
 
 
 def _arguments(given: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -78,16 +95,17 @@ def _arguments(given: Sequence[Any]) -> tuple[Any, list[Any]]:
 class _Emulated(Program):
     """By a C++ compiler, in fibers."""
 
-    def __init__(self, source: str, defines: tuple[str, ...]) -> None:
-        self.library = ctypes.CDLL(str(_emulation(source, defines)))
-        super().__init__(list((ctypes.c_int * 3).in_dll(self.library, "sizes")))
+    def __init__(self, kernel: str, warps: int, shared: int, source: str, defines: tuple[str, ...]) -> None:
+        super().__init__(kernel, warps, shared)
+        self.run = getattr(ctypes.CDLL(str(_emulation(source, defines))), f"run_{kernel}")
 
-    def resident(self, kernel: str) -> int:
+    def resident(self) -> int:
         return 1
 
-    def launch(self, kernel: str, grid: tuple[int, int], *given: Tensor | int | tuple[int]) -> None:
+    def launch(self, grid: tuple[int, int], *given: Tensor | int | tuple[int]) -> None:
         addresses, _ = _arguments(given)
-        getattr(self.library, f"run_{kernel}")(*grid, addresses)
+        if not self.run(*grid, self.shared, addresses):
+            raise AssertionError(f"{self.kernel} writes beyond its {self.shared} bytes of shared memory")
 
 
 def _emulation(source: str, defines: tuple[str, ...]) -> Path:
@@ -111,52 +129,35 @@ def _emulations() -> tempfile.TemporaryDirectory[str]:
 class _OnDevice(Program):
     """By the run-time compiler, through the driver."""
 
-    def __init__(self, source: str, defines: tuple[str, ...]) -> None:
+    def __init__(self, kernel: str, warps: int, shared: int, source: str, defines: tuple[str, ...]) -> None:
+        super().__init__(kernel, warps, shared)
+        if shared > shared_limit("cuda"):
+            raise NotCompiledError(f"{kernel} asks for {shared} bytes of shared memory")
         torch.cuda.current_stream()  # a context must be there
-        self.driver, code = _driver(), _compiled(source, defines)
-        self.module = ctypes.c_void_p()
-        self._do("cuModuleLoadData", ctypes.byref(self.module), code)
-        place, size = ctypes.c_uint64(), ctypes.c_size_t()
-        self._do("cuModuleGetGlobal_v2", ctypes.byref(place), ctypes.byref(size), self.module, b"sizes")
-        sizes = (ctypes.c_int * 3)()
-        self._do("cuMemcpyDtoH_v2", sizes, place, ctypes.sizeof(sizes))
-        super().__init__(list(sizes))
+        self.module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
+        _do("cuModuleLoadData", ctypes.byref(self.module), _compiled(source, defines))
+        _do("cuModuleGetFunction", ctypes.byref(self.function), self.module, kernel.encode())
+        _do("cuFuncSetAttribute", self.function, 8, shared)  # 8: the most dynamic shared memory
         self.processors = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
-        self.held: dict[str, int] = {}
-        self.functions: dict[str, ctypes.c_void_p] = {}
+        self.held = 0
 
-    def resident(self, kernel: str) -> int:
-        if kernel not in self.held:
-            count, sizes = ctypes.c_int(), (32 * self.warps, ctypes.c_size_t(self.bytes_of(kernel)))
-            ask = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
-            self._do(ask, ctypes.byref(count), self._function(kernel), *sizes)
-            self.held[kernel] = max(1, count.value)
-        return self.held[kernel]
+    def resident(self) -> int:
+        if not self.held:
+            count, sizes = ctypes.c_int(), (32 * self.warps, ctypes.c_size_t(self.shared))
+            _do("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(count), self.function, *sizes)
+            self.held = max(1, count.value)
+        return self.held
 
-    def launch(self, kernel: str, grid: tuple[int, int], *given: Tensor | int | tuple[int]) -> None:
+    def launch(self, grid: tuple[int, int], *given: Tensor | int | tuple[int]) -> None:
         addresses, _ = _arguments(given)
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        sizes = (*grid, 1, 32 * self.warps, 1, 1, self.bytes_of(kernel))
-        self._do("cuLaunchKernel", self._function(kernel), *sizes, stream, addresses, None)
-
-    def _function(self, kernel: str) -> ctypes.c_void_p:
-        if kernel not in self.functions:
-            if self.bytes_of(kernel) > MOST_SHARED:
-                raise NotCompiledError(f"{kernel} asks for {self.bytes_of(kernel)} bytes of shared memory")
-            function = ctypes.c_void_p()
-            self._do("cuModuleGetFunction", ctypes.byref(function), self.module, kernel.encode())
-            self._do("cuFuncSetAttribute", function, 8, self.bytes_of(kernel))  # 8: the most dynamic shared memory
-            self.functions[kernel] = function
-        return self.functions[kernel]
-
-    def _do(self, name: str, *given: Any) -> None:
-        if code := getattr(self.driver, name)(*given):
-            raise NotCompiledError(f"{name} failed with {code}")
+        sizes = (*grid, 1, 32 * self.warps, 1, 1, self.shared)
+        _do("cuLaunchKernel", self.function, *sizes, stream, addresses, None)
 
 
-@cache
-def _driver() -> ctypes.CDLL:
-    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+def _do(name: str, *given: Any) -> None:
+    if code := getattr(cuda_driver(), name)(*given):
+        raise NotCompiledError(f"{name} failed with {code}")
 
 
 @cache

@@ -1,6 +1,10 @@
 // The class token's last question: what its heads hear of every sample, and back. A warp has a sample at a time.
 #include "sequences.cuh"
 
+#ifndef BACKWARD  // one of the two kernels is compiled
+#define BACKWARD 0
+#endif
+
 constexpr int SAMPLE = TOKENS * ES;  // numbers of float16
 
 DEVICE void take(f16* xs, const float* x) {
@@ -21,6 +25,7 @@ DEVICE void next_sample(const float* x, int sample, int batch) {
   for (int i = 32 * (thread() % 32); i < LONGEST * EMBED; i += 1024) expect_line(x + further * LONGEST * EMBED + i);
 }
 
+#if !BACKWARD
 KERNEL(WARPS)
 question_forward(const float* x, const int* lengths, const float* directions, float* heard, int batch, int shared) {
   SHARED;
@@ -36,7 +41,8 @@ question_forward(const float* x, const int* lengths, const float* directions, fl
     hear(directions + (shared ? model : at) * HEADS * EMBED, xs, length, heard + at * HEADS * EMBED);
   }
 }
-
+EMULATE(question_forward)
+#else
 KERNEL(WARPS)
 question_backward(const float* x, const int* lengths, const float* directions, const float* d_heard, float* d_x,
                   float* d_directions, int batch, int shared) {
@@ -62,16 +68,5 @@ question_backward(const float* x, const int* lengths, const float* directions, c
     }
   }
 }
-
-constexpr int FORWARD_BYTES = 2 * WARPS * SAMPLE, BACKWARD_BYTES = 2 * WARPS * (SAMPLE + ANSWERS);
-
-SIZES(WARPS, FORWARD_BYTES, BACKWARD_BYTES);
-
-#ifdef EMULATED
-extern "C" void run_question_forward(int x, int y, void** given) {
-  emulated::launch(question_forward, x, y, 32 * WARPS, FORWARD_BYTES, given);
-}
-extern "C" void run_question_backward(int x, int y, void** given) {
-  emulated::launch(question_backward, x, y, 32 * WARPS, BACKWARD_BYTES, given);
-}
+EMULATE(question_backward)
 #endif

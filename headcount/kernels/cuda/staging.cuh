@@ -101,7 +101,6 @@ DEVICE void stage_four(f16* to, int stride, u32 n, float4 four, Order order, flo
 template <int WIDTH, int TILES, int THREADS>
 struct Post {
   float* mine;
-  static constexpr int BYTES = 16 * TILES * THREADS;
   DEVICE explicit Post(void* memory) : mine((float*)memory + 4 * thread()) {}
   DEVICE float* four(int j, int half) const { return mine + (j + half) * 4 * THREADS; }
   DEVICE void send(const float* from, int row, int rows) const {

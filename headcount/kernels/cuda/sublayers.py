@@ -100,7 +100,7 @@ class Feeding(FeedPlace):
 
     def _cut(self, back: bool) -> dict[str, int]:
         made = self.cut(back)
-        assert made is not None, "asked for more than a program holds"
+        assert made is not None, "asked for more than fits into a program"
         return made
 
     def _sizes(self, count: int, back: bool) -> tuple[int, ...]:

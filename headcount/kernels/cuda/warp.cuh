@@ -14,8 +14,7 @@ typedef unsigned short f16;
 #define DEVICE __device__ __forceinline__
 #define EITHER __host__ __device__
 #define KERNEL(warps) extern "C" __global__ void __launch_bounds__(32 * (warps), 1)
-// Warps of a program, and bytes of shared memory that it needs forwards and backwards: who launches it asks.
-#define SIZES(warps, forwards, backwards) extern "C" __device__ const int sizes[3] = {warps, forwards, backwards}
+#define EMULATE(kernel)
 #define SHARED extern __shared__ __align__(16) unsigned char shared_bytes[]
 
 DEVICE u32 pack(float low, float high) {

@@ -111,7 +111,7 @@ def nonlinear_table(setting: Setting) -> Measured:
 
 
 NEARER = (
-    "that W_fin + R W_dir is nearer to W than W_dir alone holds for every W, since W_fin is a projection of W and "
+    "that W_fin + R W_dir is nearer to W than W_dir alone is so for every W, since W_fin is a projection of W and "
     "orthogonal to W_dir: no evidence, and not counted as such"
 )
 RELU = ("drawn", "undecided", "all attended", "one token each", "mixing tokens", "cosine to both", "cosine to W_dir",
@@ -135,5 +135,5 @@ ATTENTION_SVM = (
                  "dimension instead of 500 kept runs; beside it a concave head with a vanishing ridge.", "",
                  ("20 s", "4 min", "4 min"),
                  changed="A first version drew ReLU heads with outer weights of both signs, which hardly ever mix, and "
-                 "counted how often W_fin + R W_dir is nearer than W_dir, which holds for every W."),
+                 "counted how often W_fin + R W_dir is nearer than W_dir, which is so for every W."),
 )  # fmt: skip

@@ -33,7 +33,7 @@ def length_page(study: LengthStudy, *, command: str = "", date: str = "") -> str
     program = study.task.program()
     text = "" if program is None else str(program)
     parts = [
-        Passage("What is proved", (f"{study.verdict}.", LIMIT)),
+        Passage("What is known", (f"{study.verdict}.", LIMIT)),
         Passage("What was measured", (), (_curve(study),), rows, columns,
                 "Whole strings right, medians over seeds; the first range is the one trained on."),
         *([Passage("The program", (f"Depth {program.depth}, {program.counts} counts.",),
@@ -59,11 +59,11 @@ def born_page(
     layers = [_depth(rows, sizes) for sizes, rows in (depths or {"": ()}).items()]
     parts = [_verdicts(), *_tables(stored), _edges(ablations), *layers, _context(), *_asked(contexts or {})]
     lines = table_rows(stored)
-    held = [line for line in lines if line["proved"] == "proved" and line["verdict"].startswith("generalises")]
+    held = [line for line in lines if line["proved"] == "proved" and line["generalises"]]
     proved = [line for line in lines if line["proved"] == "proved"]
     lead = f"of {len(proved)} rows with a proof, {len(held)} are right in the longest range tested"
     lead = conclusion(lead if lines else "the table has not been measured yet")
-    headline = "Retrieval and copying: what is proved at every length, and what small networks learn"
+    headline = "Retrieval and copying: what a program says of every length, and what small networks learn"
     return article(headline, lead, parts, subject="born", date=date, command="python -m studies.born.table")
 
 
@@ -155,7 +155,7 @@ def _depth(rows: Sequence[dict[str, Any]], sizes: str) -> Passage:
         for line in lines
     )  # fmt: skip
     turns = [
-        f"L_{knee['blocks']}: proved {knee['proved']:g}, measured {knee['in range'] or 'none'} in range and "
+        f"L_{knee['blocks']}: {knee['proved']:g} by theory, measured {knee['in range'] or 'none'} in range and "
         f"{knee['all ranges'] or 'none'} in all ranges."
         for knee in knees(rows)
     ]
@@ -216,7 +216,9 @@ def _curve_figure(study: LengthStudy, width: int) -> Figure:
 
 
 def _depths(lines: Sequence[dict[str, Any]]) -> Exhibit:
-    caption = "Words right against the number of layers, one line for each language; a ring at the proved depth."
+    caption = (
+        "Words right against the number of layers, one line for each language; a ring at the depth that theory needs."
+    )
     return Exhibit(_depth_figure(lines, narrow=False), caption, _depth_figure(lines, narrow=True))
 
 

@@ -121,7 +121,7 @@ class CompiledProgram:
     def __call__(self, ids: Int[np.ndarray, "batch length"]) -> Float[np.ndarray, "batch length answers"]:
         """What the network gives on strings, as an array; longer ones than were proved are refused."""
         if ids.shape[1] > self.length:
-            raise ValueError(f"the network was proved exact up to {self.length:,} letters, got {ids.shape[1]:,}")
+            raise ValueError(f"the network is exact up to {self.length:,} letters, got {ids.shape[1]:,}")
         with torch.no_grad():
             return self.net(torch.from_numpy(np.ascontiguousarray(ids))).numpy()
 

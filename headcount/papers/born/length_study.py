@@ -13,7 +13,7 @@ import torch
 
 from headcount.papers.born.experiments import TASKS, BornSetting, shares, tested
 from headcount.refusals import nearest
-from headcount.results import Study
+from headcount.results import Basis, Claim, Hypothesis, Predicate, Study
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.catalogue import on_lengths
 from headcount.tasks.copies import Copy
@@ -26,6 +26,10 @@ from headcount.training.strings import string_recipe
 SMALL = BornSetting(train=(4, 12), tests=((13, 18), (19, 24), (25, 36)), depth=2, heads=2, embed_dim=32, steps=1500,
                     batch=32, lr=4e-3)  # fmt: skip
 BAR = 0.95
+LEARNER = Hypothesis(
+    "a learner that takes the simplest network, by a regulariser, that is right on all shorter strings",
+    short="an idealised learner",
+)
 LANGUAGES = {"MAJORITY": Recognition(Majority()), "DYCK": Recognition(Dyck()), "PARITY": Recognition(Parity())}
 
 
@@ -171,14 +175,20 @@ class LengthStudy:
     def sentence(self) -> str:
         """What was proved and what was seen."""
         inside, *_, far = self.curve
-        proved = "length generalisation is proved in the limit" if self.verdict.proved else "nothing is proved"
         seen = {
             "unlearnt": f"the task was not learnt on lengths {inside['lengths']} ({inside['strings']:.2f}), so length "
             "was not tested",
             "holds": f"networks trained on {inside['lengths']} are right on {far['lengths']} ({far['strings']:.2f})",
             "falls": f"networks trained on {inside['lengths']} fall to {far['strings']:.2f} on {far['lengths']}",
         }[self.outcome]
-        return f"for {self.name} {proved}, and {seen}"
+        return f"{self.claim()}; {seen}"
+
+    def claim(self) -> Claim:
+        """What a counting program says of all lengths: a statement of a limit, for a learner of the framework."""
+        subject, known = f"length generalisation of {self.name} in the limit", self.verdict
+        if not known.proved:
+            return Claim(subject, Predicate.NOTHING, reason=known.why)
+        return Claim(subject, Predicate.HOLDS, None, Basis("proved"), known.source, (LEARNER,))
 
     def as_json(self) -> dict[str, Any]:
         """Everything, ready for JSON."""

@@ -56,6 +56,7 @@ def _line(setting: str, code: str, lines: Sequence[dict[str, Any]]) -> dict[str,
         "bins": [f"{line['lengths'][0]}-{line['lengths'][1]}" for line in outside],
         "letters": outside[-1]["letters"],
         "published": printed,
+        "generalises": inside["median"] >= BAR and outside[-1]["median"] >= BAR,
         "verdict": _verdict(bool(proved), inside["median"], outside[-1]["median"]),
     }
 
@@ -65,8 +66,8 @@ def _verdict(proved: bool, inside: float, far: float) -> str:
     if inside < BAR:
         return "not learnt in range"
     if far >= BAR:
-        return "generalises, as proved" if proved else "generalises, though nothing proves it"
-    return "falls, though proved in the limit" if proved else "falls; nothing was promised"
+        return "generalises, as in the limit" if proved else "generalises, beyond what is known"
+    return "falls; the limit names no length" if proved else "falls; nothing was promised"
 
 
 def scratch_measured(stored: Mapping[str, Any]) -> Measured:

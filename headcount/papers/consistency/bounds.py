@@ -12,7 +12,7 @@ from headcount.sources import Source, implements
     test="tests/test_consistency_rates.py::test_the_claim_is_impossible_at_one_dimension_sharp_at_two_and_loose_beyond",
     status="conjectured",
     hypotheses=(
-        "claimed, not proved here",
+        "claimed, without a proof here",
         "error: root mean square over new points, Lipschitz f, noise: our reading, the theorem could not be seen",
     ),
 )
@@ -32,7 +32,7 @@ def consistency_rate(token_dim: int) -> Bound:
         1 / (2 * token_dim),
         "lower",
         source,
-        ("claimed, not proved here",),
+        ("claimed, without a proof here",),
         sizes={"token_dim": token_dim},
     )
 

@@ -1,7 +1,7 @@
 """How fast the smoother's error falls with the number of tokens, with intervals and one-sided verdicts.
 
-Exponents are of the decay, positive: error ~ t^(-exponent). The claim is an upper bound on the error, so it is refuted
-only where the whole interval lies below the claimed exponent; else it is not refuted, never confirmed.
+Exponents are of the decay, positive: error ~ t^(-exponent). The claim is an upper bound on the error, so it is missed
+only where the whole interval lies below the claimed exponent ("slower"); else it stands, and is not confirmed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from scipy.stats import t as student
 
 from headcount.fits.verdict import Estimate
 from headcount.papers.consistency.bounds import consistency_rate, lipschitz_rate
+from headcount.results import Predicate
 
 Errors = Float[np.ndarray, "repetitions lengths"]
 Answer = Callable[[np.ndarray, np.ndarray, np.ndarray, float], np.ndarray]
@@ -89,12 +90,12 @@ class Decay:
 
 
 def one_sided(measured: Estimate, claimed: float) -> str:
-    """refuted where the whole interval of the decay lies below the claimed one; not refuted otherwise.
+    """Slower where the whole interval of the decay lies below the claimed one; else the claim stands, unconfirmed.
 
     >>> one_sided(Estimate(0.35, 0.33, 0.37), 0.5), one_sided(Estimate(0.9, 0.8, 1.0), 0.5)
-    ('refuted', 'not refuted')
+    ('slower', 'not slower')
     """
-    return "refuted" if measured.high < claimed else "not refuted"
+    return "slower" if measured.high < claimed else "not slower"
 
 
 def of_our_reading(outcome: str) -> str:
@@ -102,10 +103,10 @@ def of_our_reading(outcome: str) -> str:
 
     A decay below it shows that this smoother has not the rate in our reading, and nothing of the authors' theorem.
 
-    >>> of_our_reading("refuted"), of_our_reading("not refuted")
-    ('not comparable', 'not refuted')
+    >>> of_our_reading("slower"), of_our_reading("not slower")
+    ('not comparable', 'not slower')
     """
-    return "not comparable" if outcome == "refuted" else outcome
+    return Predicate.NOT_COMPARABLE.value if outcome == "slower" else outcome
 
 
 def sine(x: Float[np.ndarray, "points dimension"]) -> Float[np.ndarray, " points"]:

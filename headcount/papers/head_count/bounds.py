@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
-from headcount.numerals import counted
+from headcount.numerals import counted, outward
 from headcount.refusals import at_least_one, positive
 from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
@@ -301,4 +301,4 @@ def _meaning(k: float, sizes: dict[str, int]) -> str:
 
 
 def _doublings(k: float) -> str:
-    return f"{2**k:.3g}" if k < 100 else f"10^{k * math.log10(2):.0f}"
+    return f"{outward(2**k, 3, 'lower'):.3g}" if k < 100 else f"10^{math.floor(k * math.log10(2))}"

@@ -22,7 +22,7 @@ from headcount.papers.head_count.published import (
     TABLE_9,
 )
 from headcount.papers.head_count.reversal import reversal, score
-from headcount.results import Store, Study
+from headcount.results import Predicate, Store, Study
 from headcount.results.journal import Deadline
 from headcount.results.literature import Cells, mean
 from headcount.results.record import Measured, Reproduction, Setting, Stated
@@ -321,8 +321,8 @@ CHOSEN = (
 )
 RULE = (
     "The rule of the verdict, once, after this table's had been seen: a pair counts as ordered only where it differs "
-    "by more than the spread, and the knee compared is the paper's stated transition. The verdict went from differs "
-    "to same shape."
+    "by more than the spread, and the knee compared is the paper's stated transition. The verdict went from "
+    f"{Predicate.DIFFERS} to {Predicate.SAME_SHAPE}."
 )
 TIMES = ("1 min", "hours", "15 s")
 SYNTHETIC = (

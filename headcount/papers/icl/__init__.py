@@ -2,7 +2,7 @@
 
 The paper claims power laws of the in-context error in depth, width, context and data, a step of the descent that a
 forward pass makes, a sharp transition, and a best shape. Its proofs and tables could not be seen, so every formula of
-`bounds` is a claim to test, marked "claimed, not proved here".
+`bounds` is a claim to test, marked "claimed, without a proof here".
 
 What stands here: descent in the forward pass as a certified network (`descent`), its exact curves by depth
 (`descent_curve`: geometric for isotropic inputs, a drifting power for a falling spectrum), in-context tasks

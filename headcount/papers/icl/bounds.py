@@ -10,7 +10,7 @@ from headcount.refusals import at_least, at_least_one, positive
 from headcount.results import Bound
 from headcount.sources import Checked, Source, implements
 
-CLAIMED = "claimed, not proved here"
+CLAIMED = "claimed, without a proof here"
 PAPER = "mehta2025icl"
 
 

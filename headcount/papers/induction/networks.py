@@ -135,7 +135,7 @@ def soft_match_error(*, matches: int, length: int, gap: float) -> float:
     0.5
     """
     if not 1 <= matches <= length:
-        raise ValueError(f"the bound needs 1 to {length} matches, got {matches}; with none it says nothing")
+        raise ValueError(f"matches must lie in 1..{length}, got {matches}: with none the bound says nothing")
     q = (length - matches) * math.exp(-gap)
     return q / (matches + q)
 

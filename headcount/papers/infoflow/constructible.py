@@ -123,7 +123,7 @@ def _position_sum(task: Any) -> Iterator[Blueprint]:
 def _lookups(task: Any) -> Iterator[Blueprint]:
     """One head for each look-up; a rank next to an end has one more in the layer before it, inner ranks have none."""
     kinds = [_kind(part, task.length) for part in task.parts]
-    if "inner rank" in kinds or not hasattr(task.outer, "partial_bounds"):
+    if "unknown" in kinds or not hasattr(task.outer, "partial_bounds"):
         return
     second = kinds.count("second")
     before = ((second, 2),) if second else ()
@@ -134,11 +134,10 @@ def _lookups(task: Any) -> Iterator[Blueprint]:
 
 
 def _kind(part: Any, length: int) -> str:
-    """What finds a look-up: an extreme by one head, a place, the second of a rank from an end, or nothing known."""
-    if hasattr(part, "position"):
-        return "place"
-    nearer = min(part.rank, length - part.rank + 1) if hasattr(part, "rank") else 1
-    return {1: "extreme", 2: "second"}.get(nearer, "inner rank")
+    """What finds a look-up: one head an extreme, a place, or the second from an end; nothing is known of others."""
+    rank = part.rank if own_kind(part) == "RankOf" else 1
+    found = {1: "extreme", 2: "second"}.get(min(rank, length - rank + 1), "unknown")
+    return {"MaxOf": found, "WellOf": found, "RankOf": found, "PlaceOf": "place"}.get(own_kind(part), "unknown")
 
 
 def _induction(task: Any) -> Iterator[Blueprint]:

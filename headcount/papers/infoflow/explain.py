@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from headcount.nets.architecture import Architecture
@@ -241,6 +242,12 @@ PAIRS = Statement(
     "claimed",
     Source(INFOFLOW, "the abstract (depth separation)"),
 )
+ONE_LAYER = Statement(
+    "pairs in one layer",
+    "one layer pays an exponent linear in the length for the most opposite pair, with bounded weights",
+    "proved",
+    Source(INFOFLOW, "depth separation (one layer)"),
+)
 PAIR_LAYERS = Statement(
     "pair layers",
     "two layers of D heads solve D pair retrievals; what one layer needs depends on the form",
@@ -255,8 +262,8 @@ PAIR_HEADS = Statement(
 )
 RANKS = Statement(
     "ranks",
-    "the k-th largest, k >= 2, is costly for one layer of few heads",
-    "claimed",
+    "the k-th largest is costly for one layer of fewer heads than k, counted from the nearer end, with bounded weights",
+    "proved",
     Source(INFOFLOW, "Theorem 2 (k-th largest)"),
 )
 MASKING = Statement(
@@ -311,18 +318,41 @@ BAG = Statement(
 
 @dataclass
 class _Heads:
-    """Which heads of a layer are taken, at the tokens and at the class token."""
+    """Which heads of a layer are taken, at the tokens and at the class token.
 
+    Tokens take the first ones; the class token the last where tokens have any of their own, so that a head serves both
+    only where there is no other, and before those the `both` that do. Who reads by place reads by one head.
+    """
+
+    total: int
+    both: int = 0
+    shared: bool = False  # whether tokens have heads of their own in this layer
     tokens: int = 0
     cls: int = 0
+    served: int = 0
+    raw: list[int] = field(default_factory=list)
 
-    def take(self, number: int, at: str) -> tuple[int, int]:
-        first = max(self.tokens if at != "cls" else 0, self.cls if at not in ("tokens", "positions") else 0) + 1
-        if at != "cls":
-            self.tokens = first + number - 1
-        if at not in ("tokens", "positions"):
-            self.cls = first + number - 1
-        return first, first + number - 1
+    def take(self, number: int, at: str, raw: bool = False) -> tuple[int, int]:
+        if at == "both":
+            self.served += number
+            last = self.total - self.both + self.served if self.shared else self.served
+            return last - number + 1, last
+        if at == "cls":
+            return self._cls(number, raw)
+        first, self.tokens = self.tokens + 1, self.tokens + number
+        self.raw += range(first, first + number) if raw else []
+        return first, self.tokens
+
+    def _cls(self, number: int, raw: bool) -> tuple[int, int]:
+        if raw and len(self.raw) >= number:
+            taken, self.raw = self.raw[:number], self.raw[number:]
+            self.cls += number
+            return taken[0], taken[-1]
+        self.cls += number
+        if not self.shared:
+            return self.served + self.cls - number + 1, self.served + self.cls
+        last = self.total - self.both - self.cls + number
+        return last - number + 1, last
 
 
 @dataclass
@@ -333,19 +363,28 @@ class _Writer:
     written: list[Step] = field(default_factory=list)
 
     def write(self) -> tuple[Step, ...]:
-        gathered = 0
         for layer, jobs in enumerate(self.plan.layers, start=1):
-            heads = _Heads()
+            own = [(job, self.plan.demands[job.demand].acts[job.act].at) for job in jobs if job.demand >= 0]
+            plain = [(job, at) for job, at in own if job.way == "plain"]
+            tokens = any(job.way in ("held", "routed") for job, _ in own) or any(at == "tokens" for _, at in plain)
+            both = sum(job.heads for job, at in plain if at == "both")
+            heads = _Heads(self.arch.layers[layer - 1][0], both, shared=tokens)
             for bundle in _bundles(jobs):
                 self._routed(layer, bundle, heads)
-            for job in jobs:
+            for job in sorted(jobs, key=self._burden):
                 if job.demand < 0:
                     self._brought(layer, job, heads)
                 elif job.way != "routed":
                     self._served(layer, job, heads)
-            if layer == len(self.plan.layers) or self.arch.class_token == "every":
-                gathered += self._gathered(layer, heads, gathered)
-        return tuple(self.written)
+        self._gathered()
+        return tuple(sorted(self.written, key=lambda step: step.layer))
+
+    def _burden(self, job: Job) -> tuple[bool, int]:
+        """The heaviest first, tokens that read by place before all: where heads must be shared, light duties meet."""
+        if job.demand < 0:
+            return True, -job.number
+        act = self.plan.demands[job.demand].acts[job.act]
+        return not (act.mode == "positions" and act.at == "tokens"), -1 if job.way == "gated" else -act.load
 
     def _add(self, layer: int, heads: tuple[int, int], carries: int, **fields: Any) -> None:
         price = float(decoding_exponent(carries, self.arch.layers[layer - 1][1]))
@@ -364,7 +403,7 @@ class _Writer:
         elif job.way == "held":
             self._add(layer, heads.take(job.heads, "tokens"), act.load, at="tokens", mode="max", act="hold", **fields)
         else:
-            taken = heads.take(job.heads, act.at)
+            taken = heads.take(job.heads, act.at, raw=act.mode == "positions" and self.arch.layers[layer - 1][1] > 1)
             self._add(layer, taken, act.load, at=act.at, mode=act.mode, act=act.kind, **fields)
 
     def _routed(self, layer: int, bundle: list[Job], heads: _Heads) -> None:
@@ -388,28 +427,70 @@ class _Writer:
             exponent=1.0,
         )
 
-    def _gathered(self, layer: int, heads: _Heads, before: int) -> int:
-        total, (all_heads, head_dim) = self.plan.channel, self.arch.layers[layer - 1]
-        free = all_heads - heads.cls
-        if not total or before >= total or free < 1:
-            return 0
-        number = min(free, -(-(total - before) // head_dim))
+    def _gathered(self) -> None:
+        """Heads that the class token leaves idle gather, those with no other duty first, until they hold enough."""
+        total, held = self.plan.channel, 0
+        chosen: list[tuple[int, int, int]] = []
+        for layer, head, spare in sorted(self._idle(), key=lambda idle: (idle[2] < self._dims(idle[0]), idle)):
+            if held < total:
+                chosen.append((layer, head, spare))
+                held += spare
+        for (layer, spare), own in groupby(sorted(chosen, key=_run), key=lambda idle: (idle[0], idle[2])):
+            for first, last in _runs([head for _, head, _ in own]):
+                self._gather(layer, (first, last), -(-self.plan.gathered * spare // total))
+
+    def _idle(self) -> Iterator[tuple[int, int, int]]:
+        """(layer, head, dimensions left) where the class token attends and has nothing for the head to do."""
+        for layer, (heads, head_dim) in enumerate(self.arch.layers, start=1):
+            if layer < self.arch.depth and self.arch.class_token != "every":
+                continue
+            own = [step for step in self.written if step.layer == layer and step.act != "ride"]
+            for head in range(1, heads + 1):
+                here = [step for step in own if step.heads[0] <= head <= step.heads[1]]
+                left = head_dim - sum(step.carries for step in here)
+                if left > 0 and all(step.at in ("tokens", "positions") for step in here):
+                    yield layer, head, left
+
+    def _dims(self, layer: int) -> int:
+        return self.arch.layers[layer - 1][1]
+
+    def _gather(self, layer: int, heads: tuple[int, int], carries: int) -> None:
         everything = self.plan.gathered >= self.structure.length * self.structure.token_dim
+        places = () if everything else tuple(sorted({p for r in self.structure.retrievals for p in r.positions}))
         self._add(
             layer,
-            heads.take(number, "cls"),
-            -(-self.plan.gathered * head_dim // total),
+            heads,
+            carries,
             at="cls",
             mode="global" if everything or not self.arch.positions else "positions",
             act="gather",
             retrieval="everything" if everything else "what is read by place",
             number=1,
-            positions=() if everything else tuple(sorted({p for r in self.structure.retrievals for p in r.positions})),
+            positions=places,
             gathered=self.plan.gathered,
-            channel=total,
-            exponent=float(decoding_exponent(self.plan.gathered, total)),
+            channel=self.plan.channel,
+            exponent=float(decoding_exponent(self.plan.gathered, self.plan.channel)),
         )
-        return number * head_dim
+
+
+def _run(idle: tuple[int, int, int]) -> tuple[int, int, int]:
+    layer, head, spare = idle
+    return layer, spare, head
+
+
+def _runs(heads: list[int]) -> Iterator[tuple[int, int]]:
+    """Numbers in a row, as first and last.
+
+    >>> list(_runs([1, 2, 4]))
+    [(1, 2), (4, 4)]
+    """
+    first = last = heads[0]
+    for head in heads[1:]:
+        if head > last + 1:
+            yield first, last
+            first = head
+        last = head
+    yield first, last
 
 
 def steps(plan: Analysis, structure: Structure, arch: Architecture) -> tuple[Step, ...]:
@@ -470,6 +551,8 @@ def statements_for(structure: Structure, arch: Architecture, plan: Analysis | No
         chosen.append(TRIPLES)
     if any(r.order == 2 for r in compared):
         known = {r.score for r in compared if r.order == 2} <= {"", "opposite"}
+        opposite = one and any(r.score == "opposite" for r in compared)
+        chosen += [ONE_LAYER] if opposite else []
         chosen += [PAIRS if known else PAIR_LAYERS, PAIR_HEADS]
     if any(r.order == 1 and r.rank > 1 for r in compared):
         chosen += [RANKS, GATES if _used(plan, "gated") else MASKING]

@@ -28,6 +28,11 @@ SAME_IN_ANY_ORDER = Hypothesis(
     short="an order that does not matter",
 )
 
+ONE_ASIDE = Hypothesis(
+    "of several places beside a token one is looked at in each layer; two heads of one layer are not counted",
+    short="one look aside per layer",
+)
+
 
 def predict(task: Any, arch: Architecture, *, eps: float | None = None) -> Prediction:
     """Whether a network of this shape computes the task cheaply, on what basis, by which plan, and what limits it.
@@ -96,7 +101,13 @@ def _conditions(task: Any, structure: Structure, case: _Case) -> tuple[Hypothesi
         return (*case.lower.given, *bag)
     if not case.cheap:
         untried = tuple(caution.condition for caution in case.untried)
-        return (Hypothesis("bounded weights, as the decoding law asks", short="bounded weights"), *untried, *bag)
+        aside = (ONE_ASIDE,) if any(len(r.beside) + bool(r.offset) > 1 for r in structure.retrievals) else ()
+        return (
+            Hypothesis("bounded weights, as the decoding law asks", short="bounded weights"),
+            *untried,
+            *aside,
+            *bag,
+        )
     cautions = (*case.choice, *_cautions(structure, case.arch, case.plan))
     return (*(caution.condition for caution in cautions), *bag)
 
@@ -128,6 +139,8 @@ def structure_seen(task: Any, structure: Structure, arch: Architecture) -> Struc
     >>> predict(both, Architecture(((1, 2),))).verdict
     'cheap'
     """
+    if structure.length == 1 and arch.embedding != "linear":  # the encoder computes the number from its one token
+        return Structure(1, structure.token_dim, (Retrieval("the token", positions=(0,), summed=1),))
     if arch.positions or not hasattr(task, "sample") or unplaced(structure, arch) is None or order_matters(task):
         return _by_extremes(task, structure, arch)
     numbers = structure.length * structure.token_dim

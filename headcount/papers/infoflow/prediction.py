@@ -215,7 +215,7 @@ class Prediction:
         if self.warrant != "proved" or self.lower is None:
             return f"eps^-{power(self.exponent)}"
         more = f", eps^-{power(self.exponent)} by the calculus" if self.exponent > self.lower.value else ""
-        return f"at least eps^-{power(self.lower.value)}{more}"
+        return f"at least eps^-{power(self.lower.value, 'lower')}{more}"
 
     @property
     def limiting(self) -> str:
@@ -241,7 +241,7 @@ class Prediction:
             made = self.construction
             return f"{made.construction} builds a certified network of {made.name} and state width {made.embed_dim}"
         if self.lower is not None and self.warrant == "proved":
-            return self.lower.meaning or f"at least eps^-{power(self.lower.value)} feed-forward parameters"
+            return self.lower.meaning or f"at least eps^-{power(self.lower.value, 'lower')} feed-forward parameters"
         return self.limiting
 
     def __repr__(self) -> str:

@@ -206,6 +206,6 @@ INFOFLOW = (
                  ("1 min", "days", "5 min")),
     Reproduction("infoflow:probes", "what a state contains, and whom the class token attends to", probes,
                  (PLACES_TABLE,), "Two maxima of linear scores; a linear map with a constant, judged on samples it "
-                 "was not fitted to; untrained networks of the same shape as the yardstick.", "heads of both layers",
+                 "was not fitted to; untrained networks of equal shape as the yardstick.", "heads of both layers",
                  ("1 min", "20 min", "2 min"), changed=READING),
 )  # fmt: skip

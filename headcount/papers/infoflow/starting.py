@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -46,7 +47,7 @@ def sweep(
 
     With `start="built"`, every architecture that holds a certified one-layer network of the task is trained from that
     too, and `headcount.fits.starts(study)` says for each whether training found what is there, did not find it, or
-    whether it cannot be had: by proof ("impossible"), or by the calculus alone ("doubtful").
+    whether theory counts against it: by a bound under conditions ("barred"), or by the calculus alone ("doubtful").
 
     >>> from headcount.fits import starts
     >>> from headcount.tasks import LinearMax
@@ -64,7 +65,7 @@ def sweep(
         task, archs, lengths=lengths, seeds=seeds, recipe=recipe, lr=lr, weight_decay=weight_decay, base=base,
         device=device, store=store, save=save, on_progress=on_progress,
         start=built_start if start == "built" else None,
-        shapes=_shapes(task, archs) if start == "built" else None,
+        shapes=_shapes(task, archs, lengths) if start == "built" else None,
     )  # fmt: skip
 
 
@@ -87,13 +88,19 @@ def built_start(task: Task, arch: Architecture) -> Transformer | None:
     return finest
 
 
-def _shapes(task: Task | Sequence[Task], archs: Sequence[Architecture]) -> dict[str, Any]:
-    """What theory says of every architecture, for the first of the tasks: cheap or not, and which network is known."""
-    first = task[0] if isinstance(task, Sequence) else task
-    told = {}
-    for arch in archs:
-        known = fitting(first, arch)
-        said = predict(first, arch)
-        network = known.construction if known else None
-        told[arch.name] = {"cheap": said.cheap, "warrant": said.warrant, "known": network}
+def _shapes(
+    task: Task | Sequence[Task], archs: Sequence[Architecture], lengths: Sequence[int] | None
+) -> dict[str, dict[str, Any]]:
+    """What theory says of every architecture at every length, with its conditions, and which network is known."""
+    told: dict[str, dict[str, Any]] = {arch.name: {} for arch in archs}
+    tasks: list[Any] = list(task) if isinstance(task, Sequence) else [task]
+    for each in tasks if lengths is None else [replace(t, length=n) for t in tasks for n in lengths]:
+        for arch in archs:
+            said, known = predict(each, arch), fitting(each, arch)
+            told[arch.name][str(each.length)] = {
+                "cheap": said.cheap,
+                "warrant": said.warrant,
+                "said": str(said.claim(arch.name)),
+                "known": known.construction if known else None,
+            }
     return told

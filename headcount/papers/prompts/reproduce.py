@@ -60,7 +60,7 @@ def numbers(setting: Setting) -> Measured:
         (
             Stated("n sequences need n prompt tokens", "no trained prompt below its floor, s^2 (n - m) or more",
                   all(row["trained"] >= row["floor"] for row in rows)),
-            Stated("n tokens suffice in some layer, and in a random one they are proved not to",
+            Stated("n tokens suffice in some layer, and are excluded in a random one",
                   f"the layer made for it leaves {exact:.0e}; n tokens excluded in random layers, {lost}",
                   exact < 1e-20 and excluded[-1]["n tokens excluded"] > 0),
             Stated("a low-rank update does what no prompt can, with as many numbers",

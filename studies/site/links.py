@@ -1,0 +1,133 @@
+"""Which links lead nowhere: in Markdown sources, and in a folder of built pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+__all__ = ["BrokenLink", "broken_in_markdown", "broken_in_pages", "foreign_in_pages", "targets"]
+
+CODE = re.compile(r"^(```+|~~~+).*?^\1\s*$", flags=re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
+SOURCE = re.compile(r"<(?:a|img)\b[^>]*?\b(?:href|src)=\"([^\"]+)\"")
+ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", flags=re.IGNORECASE)
+LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
+
+
+class BrokenLink(NamedTuple):
+    """A page, and what it links to that is not there."""
+
+    page: str
+    target: str
+
+
+class _Anchors(HTMLParser):
+    """The ids of a page, what it links to, and what it loads when it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {key: value for key, value in attrs if value}
+        self.ids.update(found[key] for key in ("id", "name") if key in found)
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        if tag in LOADED and LOADED[tag] in found and found.get("rel") not in ("canonical", "author", "search"):
+            self.loads.append(found[LOADED[tag]])
+
+
+@cache
+def _read(path: Path, changed: float) -> _Anchors:
+    page = _Anchors()
+    page.feed(path.read_text(encoding="utf-8", errors="replace"))
+    return page
+
+
+def _page(path: Path) -> _Anchors:
+    return _read(path, path.stat().st_mtime)
+
+
+def targets(text: str) -> list[str]:
+    """Everything that Markdown text links to or shows, code left out.
+
+    >>> targets("see [a](b.md#c) and ![p](q.svg); `[no](x)`\\n```\\n[no](y)\\n```")
+    ['b.md#c', 'q.svg']
+    """
+    plain = re.sub(r"(`+)[^`]+?\1", "", CODE.sub("", text))
+    return LINK.findall(plain) + SOURCE.findall(plain)
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as forges make it.
+
+    >>> slug("head-count:table-2 and `x`")
+    'head-counttable-2-and-x'
+    """
+    kept = re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).strip().lower())
+    return kept.replace(" ", "-")
+
+
+def _slugs(path: Path) -> set[str]:
+    text = CODE.sub("", path.read_text(encoding="utf-8"))
+    found = {slug(line) for line in re.findall(r"^#+\s+(.*)$", text, flags=re.MULTILINE)}
+    return found | set(re.findall(r"^\(([\w.-]+)\)=$", text, flags=re.MULTILINE))
+
+
+def broken_in_markdown(files: list[Path], root: Path) -> list[BrokenLink]:
+    """The links between files that lead to no file, or to no heading of it."""
+    return [
+        BrokenLink(str(file.relative_to(root)), target)
+        for file in files
+        for target in targets(file.read_text(encoding="utf-8"))
+        if not ELSEWHERE.match(target) and not _leads(file, target)
+    ]
+
+
+def _leads(file: Path, target: str) -> bool:
+    path, _, place = unquote(target).partition("#")
+    other = file if not path else (file.parent / path)
+    if not other.exists():
+        return False
+    return not place or other.suffix != ".md" or place in _slugs(other)
+
+
+def _pages(folder: Path) -> Iterator[Path]:
+    return (p for p in sorted(folder.rglob("*.html")) if "_static" not in p.parts)
+
+
+def broken_in_pages(folder: Path) -> list[BrokenLink]:
+    """The links and pictures of built pages that lead to no file of the folder, or to no place of the page."""
+    return [
+        BrokenLink(str(path.relative_to(folder)), target)
+        for path in _pages(folder)
+        for target in (*_page(path).links, *_page(path).loads)
+        if not ELSEWHERE.match(target) and not _leads_in(folder, path, target)
+    ]
+
+
+def _leads_in(folder: Path, path: Path, target: str) -> bool:
+    name, _, place = unquote(target).partition("#")
+    other = path if not name else (path.parent / name.partition("?")[0]).resolve()
+    if other.is_dir():
+        other /= "index.html"
+    if not other.is_file() or not other.resolve().is_relative_to(folder.resolve()):
+        return False
+    return not place or other.suffix != ".html" or place in _page(other).ids
+
+
+def foreign_in_pages(folder: Path) -> list[BrokenLink]:
+    """What pages would load from elsewhere when they are opened."""
+    return [
+        BrokenLink(str(path.relative_to(folder)), target)
+        for path in _pages(folder)
+        for target in _page(path).loads
+        if ELSEWHERE.match(target) and not target.startswith("data:")
+    ]
