@@ -15,9 +15,10 @@ from headcount.lazy import lazily
 from headcount.papers.infoflow.advise import Advice, Choice, Frontier, advise
 from headcount.papers.infoflow.constructible import Blueprint, blueprints
 from headcount.papers.infoflow.describe import read_structure, structure_from_toml
+from headcount.papers.infoflow.explain import KnownSet, Statement, Step
 from headcount.papers.infoflow.flow_picture import draw
 from headcount.papers.infoflow.predict import predict
-from headcount.papers.infoflow.prediction import Caution, Fix, KnownSet, Limit, Prediction, Statement, Step
+from headcount.papers.infoflow.prediction import Caution, Fix, Limit, Prediction
 
 if TYPE_CHECKING:
     from headcount.papers.infoflow.networks import (

@@ -1,19 +1,199 @@
-"""How a prediction is explained: the plan line by line, how information sets grow, and the statements it rests on."""
+"""How a prediction is explained: a plan line by line, in words, how information sets grow, the statements used."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from headcount.nets.architecture import Architecture
+from headcount.numerals import counted, power
 from headcount.papers.infoflow.analysis import Analysis
 from headcount.papers.infoflow.costs import decoding_exponent
-from headcount.papers.infoflow.prediction import KnownSet, Statement, Step
 from headcount.papers.infoflow.schedule import Job
 from headcount.sources import Source
 from headcount.structure import Structure
+
+Status = Literal["proved", "claimed", "conjectured", "reconstructed"]
+Deed = Literal[
+    "shift", "read", "partner", "choose", "mask", "jump", "collect", "hold", "ride", "route", "fetch", "gate", "gather"
+]
+ORDINAL = {1: "largest", 2: "second largest", 3: "third largest"}
+PLACES = {"tokens": "every token", "cls": "the class token", "both": "every token and the class token"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of a plan: in this layer, these heads, at this place, do this for `number` look-ups.
+
+    `exponent` e: the step costs eps^-e feed-forward parameters. `carries`: how many numbers each head brings. The
+    fields after it say what the act is about; `attends`, `score` and `knows` are made from them.
+    """
+
+    layer: int
+    heads: tuple[int, int]
+    at: Literal["tokens", "cls", "both", "positions"]
+    mode: Literal["max", "positions", "global"]
+    act: Deed
+    retrieval: str
+    number: int
+    carries: int
+    exponent: float
+    order: int = 1
+    rank: int = 1
+    offset: int = 0
+    positions: tuple[int, ...] = ()
+    after: tuple[str, ...] = ()
+    gathered: int = 0
+    channel: int = 0
+
+    @property
+    def who(self) -> str:
+        """The heads by number."""
+        first, last = self.heads
+        return f"head {first}" if first == last else f"heads {first}-{last}"
+
+    @property
+    def place(self) -> str:
+        """Who attends, in words."""
+        return _range(self.number) if self.at == "positions" else PLACES[self.at]
+
+    @property
+    def attends(self) -> str:
+        """Whom it attends to, in words."""
+        return SAID[self.act].attends.format_map(_words(self))
+
+    @property
+    def score(self) -> str:
+        """By which score, in words."""
+        return SAID[self.act].score.format_map(_words(self))
+
+    @property
+    def knows(self) -> str:
+        """What is known afterwards, in words."""
+        return SAID[self.act].knows.format_map(_words(self))
+
+    def __str__(self) -> str:
+        head = f"layer {self.layer}, {self.who} at {self.place}"
+        return f"{head}: {self.attends}; {self.knows} (eps^-{power(self.exponent)})"
+
+    def as_row(self) -> dict[str, Any]:
+        """The fields, and the sentences made from them."""
+        words = {name: getattr(self, name) for name in ("place", "attends", "score", "knows")}
+        return {**asdict(self), **words}
+
+
+class _Said(NamedTuple):
+    """What a kind of step says: whom it attends to, by which score, and what is known afterwards."""
+
+    attends: str
+    score: str
+    knows: str
+
+
+SAID: dict[Deed, _Said] = {
+    "shift": _Said("to {neighbour}", "position alone", "every token knows what its neighbour is"),
+    "read": _Said("reads {places}", "position alone", "it is known where later scores need it"),
+    "partner": _Said(
+        "each token t to its best partner s", "joint in (x_t, x_s)", "every token knows its partner and their score"
+    ),
+    "choose": _Said(
+        "each token t to its best partner s in the look-up that it chooses",
+        "joint in (x_t, x_s)",
+        "of each look-up, tokens know their partners and scores",
+    ),
+    "mask": _Said("to the largest token not yet masked", "{own_score}", "the winner sees itself and steps back"),
+    "jump": _Said(
+        "to where the links known so far lead, to read as many again",
+        "the place of a finding, or a match with it",
+        "every token knows twice as many links, and one more",
+    ),
+    "collect": _Said("to {winner}", "{own_score}", "{collected}"),
+    "hold": _Said("every token to {winner}", "{own_score}", "every token holds the same finding"),
+    "ride": _Said(
+        "what every token holds comes along: {numbers}",
+        "whatever the head is used for",
+        "the class token knows what the tokens held",
+    ),
+    "route": _Said(
+        "position i asks for the token with the largest i-th score",
+        "the position chooses one of {number} keys (query e_i)",
+        "position i holds look-up i",
+    ),
+    "fetch": _Said("reads {span}", "position alone", "the class token holds all {number} findings"),
+    "gate": _Said(
+        "each to the largest token among the positions of one colour, {each} heads per look-up",
+        "the token's own score, gated by position",
+        "the {ordinal} is the largest, over paintings, of the least maximum",
+    ),
+    "gather": _Said("gathers {what}", "{one_for_all}", "the class token holds {held}"),
+}
+
+
+def _words(step: Step) -> dict[str, str]:
+    """What the sentences of a step are made of."""
+    names, first, last = " and ".join(step.after), *step.heads
+    named = f"position{'s' if len(step.positions) > 1 else ''} {_listed(step.positions)}"
+    ordinal = ORDINAL.get(step.rank, f"{step.rank}-th largest")
+    everything = step.mode == "global"
+    largest = "the largest left unmasked" if step.rank > 1 else "the token with the largest score"
+    pair = step.order == 2
+    return {
+        "neighbour": _neighbour(step.offset),
+        "places": named,
+        "span": _range(step.number),
+        "number": str(step.number),
+        "numbers": counted(step.number, "number"),
+        "each": str((last - first + 1) // step.number),
+        "ordinal": ordinal,
+        "what": "the whole sequence" if everything else named if step.positions else "tokens by their positions",
+        "one_for_all": "the same for all" if everything else "position alone",
+        "held": f"{counted(step.gathered, 'number')} in {counted(step.channel, 'dimension')}",
+        **({
+            "winner": f"the token that matches {names}",
+            "own_score": f"joint with what {names} found",
+            "collected": "the match is known",
+        } if step.after else {
+            "winner": "the token whose pair scores highest" if pair else largest,
+            "own_score": "the pair's score" if pair else "the token's own score",
+            "collected": f"the class token knows the {'best pair' if pair else ordinal}",
+        }),
+    }  # fmt: skip
+
+
+def _neighbour(offset: int) -> str:
+    if abs(offset) == 1:
+        return "the previous token" if offset > 0 else "the next token"
+    return f"the token {abs(offset)} {'before' if offset > 0 else 'after'}"
+
+
+def _range(number: int) -> str:
+    return f"positions 0..{number - 1}" if number > 1 else "position 0"
+
+
+def _listed(places: tuple[int, ...]) -> str:
+    return ", ".join([*map(str, places[:6]), *(["..."] if len(places) > 6 else [])])
+
+
+@dataclass(frozen=True)
+class KnownSet:
+    """How many input tokens a state can depend on after a layer: at a token, and at the class token."""
+
+    layer: int
+    token: int
+    cls: int
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What the prediction rests on: its name, the sentence, how well it is known, and where it is from."""
+
+    name: str
+    says: str
+    status: Status
+    source: Source
+
 
 INFOFLOW, HEADS, HERE = "yu2026infoflow", "yu2025heads", "headcount"
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headcount.papers.infoflow.prediction import Prediction, Step
+    from headcount.papers.infoflow.explain import Step
+    from headcount.papers.infoflow.prediction import Prediction
 
 COLOURS = {"max": "#2f7fc1", "positions": "#c9820a", "global": "#c8452f"}
 MODES = {"max": "max-position retrieval", "positions": "specific positions", "global": "global aggregation"}

@@ -12,9 +12,9 @@ from headcount.nets.architecture import Architecture
 from headcount.papers.infoflow.analysis import Analysis, analyse, is_cheap, uncompared, unplaced
 from headcount.papers.infoflow.constructible import fitting, own_kind
 from headcount.papers.infoflow.costs import comparisons_made, comparisons_needed
-from headcount.papers.infoflow.explain import knowledge, statements_for, steps
+from headcount.papers.infoflow.explain import Step, knowledge, statements_for, steps
 from headcount.papers.infoflow.lower import beyond_bounded_weights, one_layer_bound
-from headcount.papers.infoflow.prediction import Caution, Fix, Limit, Prediction, Step
+from headcount.papers.infoflow.prediction import Caution, Fix, Limit, Prediction
 from headcount.results import Basis, Bound, Hypothesis
 from headcount.structure import Retrieval, Structure
 
