@@ -1,4 +1,4 @@
-"""The part of docs/performance.md on deep and wide banks, from deep_speed.json and fuzz_by_backend.json in docs/data."""
+"""The part of docs/performance.md on deep and wide banks: deep_speed.json and fuzz_by_backend.json in docs/data."""
 
 from __future__ import annotations
 
@@ -221,9 +221,9 @@ def _fuzz(run: dict[str, Any]) -> list[str]:
         f"{len(done)} random banks ({sum(len(r['gaps']) for r in done)} members; one to three layers, lengths to 100),",
         "every member's gradient by the backend that ran against the plain bank in float64 (`python -m",
         f"benchmarks.fuzz`; {run['on']}). By backend, drawn from all or inside what the CUDA programs hold: {ran}.",
-        f"Largest gap of a bank, median over banks: {median(largest):.1e}, largest {max(largest):.1e}. Half precision is",
-        "ill-conditioned in some banks: a member counts as beyond rounding where its gap is more than twice what random",
-        f"rounding of the plain bank does to it. Beyond rounding: {len(beyond)} banks,",
+        f"Largest gap of a bank, median over banks: {median(largest):.1e}, largest {max(largest):.1e}. Half precision",
+        "is ill-conditioned in some banks: a member counts as beyond rounding where its gap is more than twice what",
+        f"random rounding of the plain bank does to it. Beyond rounding: {len(beyond)} banks,",
         f"{sum(len(r['beyond']) for r in beyond)} members. Left to a slower backend by the check on the first batch:",
         f"{sum(bool(r['left out in training']) for r in done)} banks. Could not run: {len(lost)}.",
     ]
