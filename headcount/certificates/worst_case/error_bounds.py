@@ -23,9 +23,9 @@ from torch import Tensor
 
 from headcount.certificates.worst_case.folded import Folded, U, Units, gelu, gelu_slope
 from headcount.certificates.worst_case.intervals import Interval, hull
-from headcount.certificates.worst_case.weight_shares import WeightShares
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 from headcount.certificates.worst_case.softmax_range import LEAST_WEIGHT, softmax_mean_range
+from headcount.certificates.worst_case.weight_shares import WeightShares
 
 __all__ = [
     "ErrorBounds",
