@@ -258,7 +258,7 @@ def test_every_descent_outside_a_bank_is_named_with_its_reason():
         if (what := descents(tree)) and name not in kernels
     }
     assert found == named_there and all(why for _, _, why in rows)
-    assert sum(what != {"no optimiser"} for what in found.values()) == 5
+    assert sum(what != {"no optimiser"} for what in found.values()) == 4
 
 
 def test_a_descent_is_seen_however_it_is_written():
