@@ -143,7 +143,7 @@ def write_data() -> None:
     _table("series.csv", ["hour", "load"], zip(hours, load, strict=True))
     _table("wide.csv", ["a", "b", "c", "y"], [(*row, row.max()) for row in x[:, :3, 0]])
     words = ["".join(g.choice(list("abc"), size=24)) for _ in range(SEQUENCES)]
-    _table("texts.csv", ["text", "label"], [(word, "yes" if "abba" in word else "no") for word in words])
+    _table("texts.csv", ["text", "label"], [(word, "yes" if word.count("a") > 8 else "no") for word in words])
     _write_lists(x, y, lengths)
     _write_shards(x, y)
 
@@ -173,10 +173,9 @@ def write_theory() -> None:
     np.savez(
         "selection.npz", tokens=g.normal(size=(3, 4, 6)), queries=g.normal(size=(3, 6)), chosen=np.array([0, 1, 2])
     )
-    weights = {name: g.normal(size=(4, 4)) / 2 for name in ("query", "key", "value")}
-    np.savez(
-        "prompt.npz", **weights, last=g.normal(size=4), contexts=g.normal(size=(2, 3, 4)), targets=g.normal(size=(2, 4))
-    )
+    query, key, value = (g.normal(size=(4, 4)) / 2 for _ in range(3))
+    last, contexts, targets = g.normal(size=4), g.normal(size=(2, 3, 4)), g.normal(size=(2, 4))
+    np.savez("prompt.npz", query=query, key=key, value=value, last=last, contexts=contexts, targets=targets)
     save_net(Transformer(Architecture(layers=((1, 2),), width=4), token_dim=1, seed=0), "net.safetensors")
 
 
