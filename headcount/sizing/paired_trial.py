@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -148,7 +148,7 @@ def trained(
             "seed": seed,
             "rate": rate,
             **{key: _number(value) for key, value in row.items() if key == "loss" or key.startswith("loss on ")},
-            "curve": [[step, _number(value)] for step, value in row["curve"]],
+            "curve": [[step, _number(value)] for step, value in cast("Sequence[tuple[int, float]]", row["curve"])],
             "parameters": shape.parameters,
         }
         for (seed, rate), row in zip(members, map(dict, rows), strict=True)

@@ -42,7 +42,7 @@ def main() -> None:
         found = DeviceRun("", {}, options.out / "encoder.json", "cpu", options.seconds)
         compressed_encoder(PARTS, found, pieces=8 if options.small else 128)
     elif options.job == "two-cores":
-        two_cores(DeviceRun(*unpack(PARTS), options.out / "two_cores.json", "cpu", options.seconds))
+        two_cores(DeviceRun(*unpack(PARTS), options.out / "language_model_two_cores.json", "cpu", options.seconds))
     else:
         torch.set_num_threads(min(8, torch.get_num_threads()))
         sizes = SMALL if options.small else StudySizes()

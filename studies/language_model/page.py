@@ -50,7 +50,7 @@ def read(data: Path, *names: str) -> Found | None:
 def page(data: Path = DATA) -> str:
     """The page, of what there is in a folder: the device's figures, or else a processor's."""
     found = read(data, "language_model.json", "language_model_cpu.json")
-    cores = read(data, "two_cores.json", "language_model_two_cores.json")
+    cores = read(data, "language_model_two_cores.json")
     encoder = read(data, "encoder.json", "compress_minilm.json")
     shown = f"What every method loses on {_drawn(data)[0]['tokens']:,} tokens, with intervals"
     parts = [INTRODUCTION, f"![{shown}]({PICTURE})\n\n{shown}.\n", *(_language_model(found) if found else ())]
@@ -77,7 +77,7 @@ def picture(data: Path = DATA) -> str:
 
 def _drawn(data: Path) -> list[Found]:
     """The rows of the picture: the device's, or else the quick bench's, or else what there is."""
-    quick = (read(data, "two_cores.json", "language_model_two_cores.json") or {}).get("quick")
+    quick = (read(data, "language_model_two_cores.json") or {}).get("quick")
     return (read(data, "language_model.json") or quick or read(data, "language_model_cpu.json") or {})["rows"]
 
 
@@ -105,6 +105,8 @@ def _language_model(found: Found) -> Iterable[str]:
     yield from _budgets(found)
     yield from _four_bits(found)
     yield from _costs(found)
+    if lost := [name.removesuffix(" failed") for name in found if name.endswith(" failed")]:
+        yield f"Begun on that device and ended by an error, so not measured: {', '.join(lost)}.\n"
 
 
 def _sentence(words: str) -> str:

@@ -173,7 +173,7 @@ def write_theory() -> None:
     np.savez(
         "selection.npz", tokens=g.normal(size=(3, 4, 6)), queries=g.normal(size=(3, 6)), chosen=np.array([0, 1, 2])
     )
-    query, key, value = (g.normal(size=(4, 4)) / 2 for _ in range(3))
+    query, key, value = g.normal(size=(3, 4, 4)) / 2
     last, contexts, targets = g.normal(size=4), g.normal(size=(2, 3, 4)), g.normal(size=(2, 4))
     np.savez("prompt.npz", query=query, key=key, value=value, last=last, contexts=contexts, targets=targets)
     save_net(Transformer(Architecture(layers=((1, 2),), width=4), token_dim=1, seed=0), "net.safetensors")

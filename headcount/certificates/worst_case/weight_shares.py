@@ -35,7 +35,8 @@ class WeightShares:
         """Weights in these ranges, and what their sum leaves to each.
 
         >>> known = Interval(torch.tensor([0.2, 0.5]).view(1, 1, 2, 1), torch.tensor([0.1, 0.5]).view(1, 1, 2, 1))
-        >>> [[round(float(v), 6) for v in end.flatten()] for end in (WeightShares.of(known).least, WeightShares.of(known).most)]
+        >>> ends = WeightShares.of(known)
+        >>> [[round(float(v), 6) for v in end.flatten()] for end in (ends.least, ends.most)]
         [[0.1, 0.7], [0.3, 0.9]]
         """
         low, high = (weights.mid - weights.rad).clamp_min(0), (weights.mid + weights.rad).clamp_max(1)
