@@ -61,11 +61,19 @@ def kept(raw: dict[str, Any]) -> dict[str, Any]:
     cells = {
         name: {
             **cell,
-            "columns": {k: [_rounded(k, v) for v in cell["columns"][k]] for k in KEPT if k in cell["columns"]},
+            "columns": {k: [_rounded(k, v) for v in cell["columns"][k]] for k in KEPT if k in cell["columns"]}
+            | {"open": _still_open(cell)},
         }
         for name, cell in raw["cells"].items()
     }
     return {**raw, "cells": cells}
+
+
+def _still_open(cell: dict[str, Any]) -> list[int]:
+    """Boxes left open; at least one where the proved end is not within the ratio of the other."""
+    columns = cell["columns"]
+    ends = zip(columns["open"], columns["worst_lower"], columns["worst_upper"], strict=True)
+    return [left or int(upper > cell["ratio"] * lower) for left, lower, upper in ends]
 
 
 def _rounded(column: str, value: float) -> float:
