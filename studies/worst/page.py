@@ -151,8 +151,8 @@ def answer(lengths: dict[int, Group]) -> str:
     return (
         f"with as many heads as wells the worst error is at least {first.ratio('worst_lower', 'rms'):,.0f} times the "
         f"root mean square at length {min(lengths)} and at least {last.ratio('worst_lower', 'rms'):,.0f} times at "
-        f"length {max(lengths)}, where it is at least {last.ratio('worst_lower', 'constant'):.2g} of what the best constant "
-        f"answer has (medians of what was met; proofs of {last.closed} of {last.networks} closed there)"
+        f"length {max(lengths)}, where it is at least {last.ratio('worst_lower', 'constant'):.2g} of what the best "
+        f"constant answer has (medians of what was met; proofs of {last.closed} of {last.networks} closed there)"
     )
 
 
