@@ -25,7 +25,7 @@ from headcount.certificates.worst_case.folded import Folded, U, Units, gelu, gel
 from headcount.certificates.worst_case.intervals import Interval, hull
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 from headcount.certificates.worst_case.softmax_range import LEAST_WEIGHT, softmax_mean_range
-from headcount.certificates.worst_case.weight_shares import WeightShares
+from headcount.certificates.worst_case.weight_ranges import WeightRanges
 
 __all__ = [
     "ErrorBounds",
@@ -107,7 +107,7 @@ def folded_bounds(
     0.0
     """
     box = _tokens(net, lo, hi)
-    shares = WeightShares.of(box.weights)
+    shares = WeightRanges.of(box.weights)
     at, well = shares.middle(box.even)
     known = _known_means(box, shares, at)
     hidden, away = known.at.sum(2) + net.c[:, None], known.far.sum(2)
@@ -178,7 +178,7 @@ class _Means:
     steep: Tensor
 
 
-def _known_means(box: _Tokens, shares: WeightShares, at: Tensor) -> _Means:
+def _known_means(box: _Tokens, shares: WeightRanges, at: Tensor) -> _Means:
     """Two roads to each mean: by slopes from the middle of the box, or by weights and values each by itself."""
     worth = Interval(box.a, _spread(box.da, box.rad))
     middle, mean = (box.even[..., None] * box.a).sum(2), (at[..., None] * box.a).sum(2)
@@ -214,7 +214,7 @@ class _Line:
         means, _ = _means(tokens, db, box.ds, (box.even * self.b).sum(2)[..., None], box.reach, box.scores)
         return (box.weights.unsqueeze(-1) * _steepness(tokens, db, box.ds, means)[..., 0, :]).sum(3)
 
-    def slopes_at(self, shares: WeightShares) -> Interval:
+    def slopes_at(self, shares: WeightRanges) -> Interval:
         """The same, for weights that stand still anywhere in their range."""
         return (hull(shares.least, shares.most).unsqueeze(-1) * self.db).sum(3)
 
