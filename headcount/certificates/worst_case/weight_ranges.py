@@ -16,11 +16,7 @@ from torch import Tensor
 
 from headcount.certificates.worst_case.intervals import Interval
 
-<<<<<<<< HEAD:headcount/certificates/worst_case/weight_shares.py
-__all__ = ["WeightShares"]
-========
 __all__ = ["WeightRanges"]
->>>>>>>> worst:headcount/certificates/worst_case/weight_ranges.py
 
 TINY = 1e-13  # absolute, on sums of numbers between 0 and 1
 WIDE = 0.25  # where a weight is known no better than this, the middle of its range is looked at, not that of the box
@@ -28,32 +24,19 @@ LITTLE = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-<<<<<<<< HEAD:headcount/certificates/worst_case/weight_shares.py
-class WeightShares:
-========
 class WeightRanges:
->>>>>>>> worst:headcount/certificates/worst_case/weight_ranges.py
     """Softmax weights between `least` and `most`, one for every token and head, that sum to one over the tokens."""
 
     least: Float[Tensor, "models boxes length heads"]
     most: Float[Tensor, "models boxes length heads"]
 
     @classmethod
-<<<<<<<< HEAD:headcount/certificates/worst_case/weight_shares.py
-    def of(cls, weights: Interval) -> WeightShares:
-        """Weights in these ranges, and what their sum leaves to each.
-
-        >>> known = Interval(torch.tensor([0.2, 0.5]).view(1, 1, 2, 1), torch.tensor([0.1, 0.5]).view(1, 1, 2, 1))
-        >>> ends = WeightShares.of(known)
-        >>> [[round(float(v), 6) for v in end.flatten()] for end in (ends.least, ends.most)]
-========
     def of(cls, weights: Interval) -> WeightRanges:
         """Weights in these ranges, and what their sum leaves to each.
 
         >>> known = Interval(torch.tensor([0.2, 0.5]).view(1, 1, 2, 1), torch.tensor([0.1, 0.5]).view(1, 1, 2, 1))
         >>> found = WeightRanges.of(known)
         >>> [[round(float(v), 6) for v in end.flatten()] for end in (found.least, found.most)]
->>>>>>>> worst:headcount/certificates/worst_case/weight_ranges.py
         [[0.1, 0.7], [0.3, 0.9]]
         """
         low, high = (weights.mid - weights.rad).clamp_min(0), (weights.mid + weights.rad).clamp_max(1)
