@@ -11,6 +11,7 @@ import headcount as hc
 from headcount.certificates import Box, Built, Certificate, Coverage, Drawn, Term, in_box, load
 from headcount.certificates.coverage import coverage_of
 from headcount.certificates.domains import radius_for
+from headcount.numerals import outward
 from headcount.papers.head_count import enough_heads, memorise, weight_bounded
 from headcount.papers.infoflow import (
     carried_retrievals,
@@ -166,7 +167,7 @@ def test_a_certificate_written_before_domains_were_kept_can_be_read():
 def test_a_certificate_is_shown_short_and_as_a_table():
     built = enough_heads(Wells(centres=[[0.0], [1.0]], length=4), eps=1e-2)
     assert " ".join(repr(built.certificate).split()) == (
-        f"Certificate(error <= {built.certificate.error:.6g}, on tokens in [0, 1]^1: "
+        f"Certificate(error <= {outward(built.certificate.error, 6, 'upper'):.6g}, on tokens in [0, 1]^1: "
         "4000 of 4000 of the task's own samples)"
     )
     html = built.certificate._repr_html_()

@@ -113,7 +113,7 @@ def test_a_broken_head_is_found_out():
     [
         (lambda: generalised_induction(NGram(), 0.0), "beta must be a finite number above 0"),
         (lambda: generalised_induction(NGram(), 5.0, sharpness=0.5), "take a larger one"),
-        (lambda: soft_match_error(matches=0, length=5, gap=1.0), "with none it says nothing"),
+        (lambda: soft_match_error(matches=0, length=5, gap=1.0), "with none the bound says nothing"),
     ],
 )
 def test_a_promise_that_cannot_be_made_is_refused(make, says):

@@ -75,5 +75,6 @@ def test_every_file_that_speaks_of_data_of_others_says_so_on_the_page():
 def test_no_data_and_no_weights_of_others_are_in_the_repository():
     large = (".npz", ".npy", ".gz", ".csv", ".parquet", ".safetensors", ".gguf", ".bin", ".pt")
     found = [file for file in tracked("docs", "headcount", "studies", "examples", "benchmarks") if file.endswith(large)]
-    assert found == []
+    made = [file for file in found if file.startswith("docs/formats/")]  # by studies.site.format_files, from seeds
+    assert found == made and sum((ROOT / file).stat().st_size for file in made) < 100_000
     assert packaged_folder("a-package-that-nobody-has") is None

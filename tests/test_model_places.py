@@ -75,7 +75,6 @@ def test_every_command_that_takes_a_model_asks_the_one_resolver():
         *(f"nets/pretrained/{name}.py" for name in ("folders", "gguf_files", "model_places")),
         "cli/doctoring.py",  # which extras are there
         "measuring/contestants.py",  # whether scikit-learn is there
-        "papers/head_count/candidates.py",  # reads the tokenizer of a folder that it is given
     }
 
 

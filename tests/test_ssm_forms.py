@@ -36,7 +36,7 @@ def test_all_forms_are_paid_alike_and_float32_is_float32(name):
     assert {r["bits"] for r in rows if r["budget"] == 32} == {32}
     assert all(r["gap"] < 1e-4 for r in rows if r["budget"] == 32)
     best = min((r for r in rows if r["budget"] == 12), key=lambda r: r["gap"])
-    assert f"at 12 bits {best['form']} (" in winners(rows)
+    assert f"by {best['form']} at 12 bits" in winners(rows)
 
 
 def test_close_poles_are_what_chains_are_for():

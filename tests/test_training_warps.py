@@ -192,7 +192,10 @@ def test_on_a_device_with_less_memory_programs_are_cut_further_or_refused():
     assert size._backward_bytes(256, 8) == 249_312 and size.backwards() == (4, 128, size._backward_bytes(128, 4))
     smaller = size.backwards(99 * 1024)
     assert smaller is not None and smaller.group < 256 and smaller.shared <= 99 * 1024
-    assert size.backwards(10_000) is None and AttentionSize(64, 64, 4, 16).backwards(48 * 1024) is None
+    attention = AttentionSize(64, 64, 4, 16)
+    fitting = attention.backwards(48 * 1024)
+    assert fitting is not None and fitting.shared <= 48 * 1024
+    assert size.backwards(10_000) is None and attention.backwards(fitting.shared - 1) is None
 
 
 @emulated

@@ -46,7 +46,7 @@ class Certificate:
     >>> round(c.error, 12), c["outer"].value
     (0.75, 0.25)
     >>> c
-    Certificate(error <= 0.75)
+    Certificate(error <= 0.750001)
     """
 
     terms: tuple[Term, ...]
@@ -124,7 +124,7 @@ class Certificate:
 
         >>> c = Certificate((Term("outer", 0.25, "h^2/8"),), Source("headcount", "x"), ("tokens in [0, 1]",))
         >>> print(c.claim())
-        the network is within 0.25 of the target by construction, given tokens in [0, 1]: nobody tried to break it
+        the network is within 0.2501 of the target by construction, given tokens in [0, 1]: nobody tried to break it
         """
         given = [self._domain] if self.domain is not None else []
         # What it is built for is so by building; what its inputs and its arithmetic are is not.

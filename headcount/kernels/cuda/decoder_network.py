@@ -64,7 +64,7 @@ def decoder_gradient(
 def _parts(shape: DecoderShape, models: int, rows: int, device: str) -> int:
     """Programs of each member in every kernel backwards, the same for all: together they write every share whole."""
     cut = _feed(shape).backwards(shared_limit(device))
-    assert isinstance(cut, Cut), "asked for more than a program holds"
+    assert isinstance(cut, Cut), "a program has no place for it"
     return spread(models, -(-rows // (16 * cut.warps)), cut.warps)
 
 

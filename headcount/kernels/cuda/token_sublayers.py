@@ -172,7 +172,7 @@ def _way(back: bool) -> str:
 
 
 def _held(cut: Cut | None) -> Cut:
-    assert cut is not None, "asked for more than a program holds"
+    assert cut is not None, "a program has no place for it"
     return cut
 
 

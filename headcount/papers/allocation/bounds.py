@@ -91,7 +91,7 @@ def extraction_error(
     reach.
 
     >>> print(extraction_error([1, 1, 1, 1], heads=[8] * 4, head_dims=[8] * 4, token_dim=8))
-    worst-case extraction error <= 0.683497, by Equation 3 of ... (allocation), if tokens bounded, targets a sum of ...
+    worst-case extraction error <= 0.683498, by Equation 3 of ... (allocation), if tokens bounded, targets a sum of ...
     """
     if not len(weights) == len(heads) == len(head_dims):
         raise ValueError(

@@ -65,7 +65,7 @@ def row_bound(half: float, length: int) -> Bound:
     can exceed: so unbounded logits are reported, not passed over.
 
     >>> print(row_bound(1.0, 64))
-    norm of a row's Jacobian <= 0.115454, by Theorem 5.1 of ... (allocation), if logits within 1 of a constant
+    norm of a row's Jacobian <= 0.115455, by Theorem 5.1 of ... (allocation), if logits within 1 of a constant
     >>> row_bound(3.0, 64).vacuous
     True
     """

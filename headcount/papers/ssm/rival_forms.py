@@ -76,21 +76,29 @@ def form_rows(
 
 
 def winners(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Who keeps the response best at each budget, in one sentence."""
+    """Who keeps the response best at each budget, in one sentence; by how much is in the rows.
+
+    >>> gaps = {(8, "lattice"): 1e-3, (8, "sections"): 1e-2, (32, "lattice"): 1e-7, (32, "sections"): 1e-8}
+    >>> winners({"budget": b, "form": form, "gap": gap} for (b, form), gap in gaps.items())
+    'the response is kept best by lattice at 8 bits, by sections in float32'
+    """
     by_budget: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_budget.setdefault(row["budget"], []).append(row)
-    parts = []
+    won: dict[str, list[str]] = {}
     for budget, group in by_budget.items():
-        first, second = sorted(group, key=lambda row: row["gap"])[:2]
-        where = "in float32" if budget == FLOAT32 else f"at {budget} bits"
-        if not math.isfinite(first["gap"]):
-            parts.append(f"{where} none is stable")
-            continue
-        times = second["gap"] / first["gap"] if first["gap"] > 0 else math.inf
-        ahead = f"{times:.1f} times before {second['form']}" if math.isfinite(times) else "alone"
-        parts.append(f"{where} {first['form']} ({first['gap']:.1e}, {ahead})")
-    return "the response is kept best " + ", ".join(parts)
+        first = min(group, key=lambda row: row["gap"])
+        form = f"by {first['form']}" if math.isfinite(first["gap"]) else "by none that is stable"
+        won.setdefault(form, []).append("in float32" if budget == FLOAT32 else f"at {budget} bits")
+    return "the response is kept best " + ", ".join(f"{form} {_joined(where)}" for form, where in won.items())
+
+
+def _joined(budgets: list[str]) -> str:
+    """Budgets in few words: at 8, 12 bits and in float32."""
+    bits = [one.split()[1] for one in budgets if one.endswith("bits")]
+    return " and ".join(
+        ([f"at {', '.join(bits)} bits"] if bits else []) + [b for b in budgets if not b.endswith("bits")]
+    )
 
 
 def _chains(system: DiagonalSSM) -> list[DeepSSM]:
