@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CollideOptions:
-    """What `headcount collide` takes."""
+    """What `headcount theory collide` takes."""
 
     task: TaskName = "Wells"
     retrievals: Retrievals = None

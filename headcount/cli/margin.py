@@ -24,7 +24,7 @@ SHOWN = 20  # constraints of a proof that there is none
 
 @dataclass(frozen=True)
 class MarginOptions:
-    """What `headcount margin` takes."""
+    """What `headcount theory margin` takes."""
 
     data: Data = None
     model: ModelName = ""

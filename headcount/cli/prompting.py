@@ -24,7 +24,7 @@ MISSED = "squares missed at the last token"
 
 @dataclass(frozen=True)
 class PromptOptions:
-    """What `headcount prompt` takes."""
+    """What `headcount theory prompt` takes."""
 
     data: Data = None
     model: ModelName = ""

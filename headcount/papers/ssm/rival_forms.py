@@ -85,20 +85,22 @@ def winners(rows: Iterable[Mapping[str, Any]]) -> str:
     by_budget: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_budget.setdefault(row["budget"], []).append(row)
-    won: dict[str, list[str]] = {}
+    won: dict[str, list[int]] = {}
     for budget, group in by_budget.items():
         first = min(group, key=lambda row: row["gap"])
-        form = f"by {first['form']}" if math.isfinite(first["gap"]) else "by none that is stable"
-        won.setdefault(form, []).append("in float32" if budget == FLOAT32 else f"at {budget} bits")
-    return "the response is kept best " + ", ".join(f"{form} {_joined(where)}" for form, where in won.items())
+        form = first["form"] if math.isfinite(first["gap"]) else "none that is stable"
+        won.setdefault(form, []).append(budget)
+    return "the response is kept best " + ", ".join(f"by {form} {_spoken(budgets)}" for form, budgets in won.items())
 
 
-def _joined(budgets: list[str]) -> str:
-    """Budgets in few words: at 8, 12 bits and in float32."""
-    bits = [one.split()[1] for one in budgets if one.endswith("bits")]
-    return " and ".join(
-        ([f"at {', '.join(bits)} bits"] if bits else []) + [b for b in budgets if not b.endswith("bits")]
-    )
+def _spoken(budgets: list[int]) -> str:
+    """Budgets in few words.
+
+    >>> _spoken([8, 12, FLOAT32])
+    'at 8, 12 bits and in float32'
+    """
+    bits = ", ".join(str(b) for b in budgets if b != FLOAT32)
+    return " and ".join([f"at {bits} bits"] * bool(bits) + ["in float32"] * (FLOAT32 in budgets))
 
 
 def _chains(system: DiagonalSSM) -> list[DeepSSM]:
