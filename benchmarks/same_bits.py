@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.race_commits import exported
+
 HERE = Path(__file__).resolve().parents[1]
 # Every case is a few lines that leave its losses in `losses`; what the older commit calls otherwise is said there.
 BEFORE = {
@@ -157,16 +159,12 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     given, differ = parser.parse_args(), 0
     with tempfile.TemporaryDirectory() as folder:
-        older = Path(folder) / "older"
-        subprocess.run(["git", "-C", HERE, "worktree", "add", "-q", "--detach", older, given.commit], check=True)
-        try:
-            for case in BEFORE:
-                old, new = (losses_of(tree, case, given.threads) for tree in (older, HERE))
-                same = sum(a == b for a, b in zip(old, new, strict=True))
-                differ += same < len(old)
-                print(f"{case}: {same} of {len(old)} numbers the same", flush=True)
-        finally:
-            subprocess.run(["git", "-C", HERE, "worktree", "remove", "--force", older], check=True)
+        older = exported(given.commit, Path(folder) / "older")
+        for case in BEFORE:
+            old, new = (losses_of(tree, case, given.threads) for tree in (older, HERE))
+            same = sum(a == b for a, b in zip(old, new, strict=True))
+            differ += same < len(old)
+            print(f"{case}: {same} of {len(old)} numbers the same", flush=True)
     return int(differ > 0)
 
 
