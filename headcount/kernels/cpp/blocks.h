@@ -34,7 +34,7 @@ struct BlockArena : Arena {
     Matrix table(int rows, int columns) {  // of which only rows are read: not transposed
         Matrix m{0, rows, columns, filled(columns)};
         m.at = take(rows * m.step);
-        copies.push_back({offset, {0, columns}, {1, rows, columns}, m.at, {0, m.step, 1}, -1, {0, 0, 0}, 1});
+        copies.push_back({offset, {0, columns}, {1, rows, columns}, m.at, {0, m.step}, -1, {0, 0}, 1});
         offset += int64_t(rows) * columns;
         return m;
     }

@@ -39,103 +39,100 @@ struct Encoder : BlockArena {
         const int three = blocks[0].read.rows;
         fold = matrix(three, s.features);
         base_step = filled(three), base = take((s.length + s.classed) * base_step), shift = take(three);
+        many = s.features + s.length + s.classed + 1, columns = (many + LANES - 1) / LANES;
     }
 
     // A, B and c of a member, from its matrices.
-    void compose(real* plain, real* turned) const {
+    void compose(real* plain, real* turned, Scratch& scratch) const {
         if (!folded) return;
-        std::vector<real> state(s.embed);
-        const Block& b = blocks[0];
-        for (int f = 0; f < s.features; ++f) {
-            for (int e = 0; e < s.embed; ++e) state[e] = plain[entry.at + e * entry.step + f];
-            through(plain, turned, gained(plain, centred(state)), turned + fold.turned + f * fold.turned_step);
+        const Matrix& w = blocks[0].read;
+        scratch.reset();
+        const vec* x = scaled(plain, entering(plain, scratch), scratch.take(vectors()));
+        vec* out = scratch.take(size_t(columns) * w.rows);
+        map({turned + w.turned, w.rows, s.embed, w.turned_step}, columns, x, s.embed, out, w.rows);
+        for (int n = 0; n < many; ++n) {
+            real* to = n < s.features ? turned + fold.turned + n * fold.turned_step : plain + made(n);
+            for (int r = 0; r < w.rows; ++r) to[r] = out[n / LANES * w.rows + r][n % LANES];
         }
-        for (int t = 0; t < s.length + s.classed; ++t) {
-            enters(plain, t, state);
-            through(plain, turned, gained(plain, centred(state)), plain + base + t * base_step);
-        }
-        state.assign(plain + b.norm.bias, plain + b.norm.bias + s.embed);
-        through(plain, turned, state, plain + shift);
-        for (int r = 0; r < b.read.rows; ++r) plain[shift + r] += plain[b.read_bias + r];
+        for (int r = 0; r < w.rows; ++r) plain[shift + r] += plain[blocks[0].read_bias + r];
     }
 
     // From their gradients to those of the matrices, added to what is there.
-    void decompose(const real* plain, real* gradient) const {
+    void decompose(const real* plain, real* gradient, Scratch& scratch) const {
         if (!folded) return;
-        std::vector<real> state(s.embed), d(s.embed);
-        const Block& b = blocks[0];
-        for (int f = 0; f < s.features; ++f) {
-            std::vector<real> d_out(b.read.rows);
-            for (int r = 0; r < b.read.rows; ++r) d_out[r] = gradient[fold.at + r * fold.step + f];
-            for (int e = 0; e < s.embed; ++e) state[e] = plain[entry.at + e * entry.step + f];
-            entered_back(plain, state, d_out.data(), d, gradient);
-            for (int e = 0; e < s.embed; ++e) gradient[entry.at + e * entry.step + f] += d[e];
+        const Matrix& w = blocks[0].read;
+        const int E = s.embed, gain = blocks[0].norm.weight;
+        scratch.reset();
+        const vec *centred = entering(plain, scratch), *x = scaled(plain, centred, scratch.take(vectors()));
+        vec *d = scratch.take(vectors()), *d_out = scratch.take(size_t(columns) * w.rows);
+        std::fill(d_out, d_out + columns * w.rows, vec{});
+        for (int n = 0; n < many; ++n) {
+            const real* from = gradient + (n < s.features ? fold.at + n : made(n));
+            const int far = n < s.features ? fold.step : 1;
+            for (int r = 0; r < w.rows; ++r) d_out[n / LANES * w.rows + r][n % LANES] = from[r * far];
         }
-        for (int t = 0; t < s.length + s.classed; ++t) {
-            enters(plain, t, state);
-            entered_back(plain, state, gradient + base + t * base_step, d, gradient);
-            const int place_of = place.at + (t - s.classed) * place.step;
-            for (int e = 0; e < s.embed; ++e) {
-                gradient[(s.classed && t == 0 ? cls : entry_bias) + e] += d[e];
-                if (s.places && t >= s.classed) gradient[place_of + e] += d[e];
+        few_gram(columns, d_out, w.rows, w.rows, x, E, E, gradient + w.at, w.step);
+        map({plain + w.at, E, w.rows, w.step}, columns, d_out, w.rows, d, E);
+        for (int c = 0; c < columns; ++c)
+            for (int e = 0; e < E; ++e) gradient[gain + e] += sum(d[c * E + e] * centred[c * E + e] * normed(c));
+        centre(scaled(plain, d, d));
+        for (int n = 0; n < many; ++n) {
+            const int to = enters(n), far = n < s.features ? entry.step : 1, beside = place_of(n);
+            for (int e = 0; e < E; ++e) {
+                const real one = d[n / LANES * E + e][n % LANES];
+                gradient[to + e * far] += one;
+                if (beside >= 0) gradient[beside + e] += one;
             }
         }
-        state.assign(plain + b.norm.bias, plain + b.norm.bias + s.embed);
-        back_through(plain, state, gradient + shift, d, gradient);
-        for (int e = 0; e < s.embed; ++e) gradient[b.norm.bias + e] += d[e];
-        for (int r = 0; r < b.read.rows; ++r) gradient[b.read_bias + r] += gradient[shift + r];
+        for (int r = 0; r < w.rows; ++r) gradient[blocks[0].read_bias + r] += gradient[shift + r];
     }
 
   private:
     const Standard& s;
+    // What W is applied to, a lane for each: columns of U; the state of every column of a sample but for its token, that
+    // is the class token, or the bias and a place; and the norm's shift, which alone is neither centred nor scaled.
+    int many = 0, columns = 0;
 
-    // The state of column t but for its token: the class token, or the bias and the place.
-    void enters(const real* plain, int t, std::vector<real>& state) const {
-        const real* from = plain + (s.classed && t == 0 ? cls : entry_bias);
-        const real* where = s.places && t >= s.classed ? plain + place.at + (t - s.classed) * place.step : nullptr;
-        for (int e = 0; e < s.embed; ++e) state[e] = from[e] + (where ? where[e] : 0);
+    size_t vectors() const { return size_t(columns) * s.embed; }
+    int enters(int n) const {
+        if (n < s.features) return entry.at + n;
+        return n == many - 1 ? blocks[0].norm.bias : s.classed && n == s.features ? cls : entry_bias;
     }
+    int place_of(int n) const {  // -1: none
+        const int t = n - s.features - s.classed;
+        return s.places && t >= 0 && n < many - 1 ? place.at + t * place.step : -1;
+    }
+    int made(int n) const { return n == many - 1 ? shift : base + (n - s.features) * base_step; }
 
-    static std::vector<real> centred(std::vector<real> x) {
-        real mean = 0;
-        for (const real one : x) mean += one / real(x.size());
-        for (real& one : x) one -= mean;
+    vec normed(int column) const {  // 1 in lanes that are centred and scaled
+        vec out;
+        for (int i = 0; i < LANES; ++i) out[i] = column * LANES + i < many - 1;
+        return out;
+    }
+    void centre(vec* x) const {
+        for (int c = 0; c < columns; ++c, x += s.embed) {
+            vec mean{};
+            for (int e = 0; e < s.embed; ++e) mean += x[e];
+            mean *= normed(c) / real(s.embed);
+            for (int e = 0; e < s.embed; ++e) x[e] -= mean;
+        }
+    }
+    vec* scaled(const real* plain, const vec* x, vec* to) const {
+        for (int c = 0, at = 0; c < columns; ++c)
+            for (int e = 0; e < s.embed; ++e, ++at)
+                to[at] = normed(c) > 0 ? x[at] * plain[blocks[0].norm.weight + e] : x[at];
+        return to;
+    }
+    vec* entering(const real* plain, Scratch& scratch) const {
+        vec* x = scratch.take(vectors());
+        std::fill(x, x + vectors(), vec{});
+        for (int n = 0; n < many; ++n) {
+            const int from = enters(n), far = n < s.features ? entry.step : 1, beside = place_of(n);
+            for (int e = 0; e < s.embed; ++e)
+                x[n / LANES * s.embed + e][n % LANES] = plain[from + e * far] + (beside < 0 ? 0 : plain[beside + e]);
+        }
+        centre(x);
         return x;
-    }
-
-    std::vector<real> gained(const real* plain, std::vector<real> x) const {
-        for (int e = 0; e < s.embed; ++e) x[e] *= plain[blocks[0].norm.weight + e];
-        return x;
-    }
-
-    // out = W x
-    void through(const real* plain, const real* turned, const std::vector<real>& x, real* out) const {
-        const Matrix& w = blocks[0].read;
-        std::fill(out, out + w.rows, real(0));
-        for (int e = 0; e < s.embed; ++e)
-            for (int r = 0; r < w.rows; ++r) out[r] += x[e] * turned[w.turned + e * w.turned_step + r];
-    }
-
-    // d = W^T d_out, and d_out x^T added to the gradient of W.
-    void back_through(const real* plain, const std::vector<real>& x, const real* d_out, std::vector<real>& d,
-                      real* gradient) const {
-        const Matrix& w = blocks[0].read;
-        std::fill(d.begin(), d.end(), real(0));
-        for (int r = 0; r < w.rows; ++r)
-            for (int e = 0; e < s.embed; ++e) {
-                d[e] += d_out[r] * plain[w.at + r * w.step + e];
-                gradient[w.at + r * w.step + e] += d_out[r] * x[e];
-            }
-    }
-
-    // d becomes the gradient of a state from that of W diag(g) C state.
-    void entered_back(const real* plain, const std::vector<real>& state, const real* d_out, std::vector<real>& d,
-                      real* gradient) const {
-        const int gain = blocks[0].norm.weight;
-        const std::vector<real> x = centred(state);
-        back_through(plain, gained(plain, x), d_out, d, gradient);
-        for (int e = 0; e < s.embed; ++e) gradient[gain + e] += d[e] * x[e], d[e] *= plain[gain + e];
-        d = centred(d);
     }
 };
 

@@ -6,6 +6,8 @@
 
 namespace {
 
+thread_local Scratch scratch;
+
 constexpr int PART = 64;  // samples of a job at least
 
 // Groups of a tile: so many that what a token holds at once in all layers stays in the second cache. Where the class
@@ -62,10 +64,9 @@ int encoder_pass(const int64_t* sizes, const int32_t* layers, const real* theta,
         plain[i] = new Numbers(m.size), turned[i] = new Numbers(m.turned_size);
         sums[i] = new Numbers(gradient ? size_t(m.size) * parts : 0);
         m.load(theta + working[i] * parameters, plain[i]->at, turned[i]->at);
-        m.compose(plain[i]->at, turned[i]->at);
+        m.compose(plain[i]->at, turned[i]->at, scratch);
     });
     Crew::share(count * parts, threads, [&](int number) {
-        static thread_local Scratch scratch;
         const int i = number / parts, k = working[i], p = number % parts, end = std::min(s.batch, (p + 1) * part);
         const int64_t answers = int64_t(k) * s.batch * s.outputs;
         const Samples x{data ? data + which[k] * set_step : nullptr,
@@ -87,7 +88,7 @@ int encoder_pass(const int64_t* sizes, const int32_t* layers, const real* theta,
     });
     Crew::share(count, threads, [&](int i) {
         for (int p = 1; gradient && p < parts; ++p) add(sums[i]->at, sums[i]->at + size_t(p) * m.size, 1, m.size);
-        if (gradient) m.decompose(plain[i]->at, sums[i]->at);
+        if (gradient) m.decompose(plain[i]->at, sums[i]->at, scratch);
         if (gradient) m.store(sums[i]->at, gradient + working[i] * parameters);
         delete plain[i], delete turned[i], delete sums[i];
     });

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #ifndef REAL
 #define REAL float
@@ -71,42 +72,38 @@ static inline Normal normal(vec x) {
     return {x < 0 ? half : real(1) - half, bell * over};
 }
 
-// Lanes with bit s from b, the others from a; each from its own place, or from the partner's where that is said.
-static inline vec exchange(vec a, vec b, int s, bool partner_a, bool partner_b) {
+// Lanes with bit S from b, the others from a; each from its own place, or from the partner's where that is said.
+template <int S, bool PARTNER_A, bool PARTNER_B, int... I>
+static inline vec exchange(vec a, vec b, std::integer_sequence<int, I...>) {
 #if defined(__clang__)
-    vec out;
-    for (int i = 0; i < LANES; ++i) out[i] = (i & s) ? b[partner_b ? i ^ s : i] : a[partner_a ? i ^ s : i];
-    return out;
+    return __builtin_shufflevector(a, b, (I & S ? LANES + (PARTNER_B ? I ^ S : I) : PARTNER_A ? I ^ S : I)...);
 #else
-    ints where;
-    for (int i = 0; i < LANES; ++i) where[i] = (i & s) ? LANES + (partner_b ? i ^ s : i) : (partner_a ? i ^ s : i);
-    return __builtin_shuffle(a, b, where);
+    return __builtin_shuffle(a, b, ints{(I & S ? LANES + (PARTNER_B ? I ^ S : I) : PARTNER_A ? I ^ S : I)...});
 #endif
 }
+using Lanes = std::make_integer_sequence<int, LANES>;
 
 // LANES vectors become one: lane i is the sum of vector i.
+template <int S = LANES / 2>
 static inline vec sums(vec* a) {
-#pragma GCC unroll 8
-    for (int s = LANES / 2; s > 0; s /= 2) {
 #pragma GCC unroll 16
-        for (int i = 0; i < s; ++i)
-            a[i] = exchange(a[i], a[i + s], s, false, false) + exchange(a[i], a[i + s], s, true, true);
-    }
+    for (int i = 0; i < S; ++i)
+        a[i] = exchange<S, false, false>(a[i], a[i + S], Lanes()) + exchange<S, true, true>(a[i], a[i + S], Lanes());
+    if constexpr (S > 1) return sums<S / 2>(a);
     return a[0];
 }
 
 // LANES vectors as the rows of a square become its columns.
+template <int S = LANES / 2>
 static inline void transpose(vec* a) {
-#pragma GCC unroll 8
-    for (int s = LANES / 2; s > 0; s /= 2) {
 #pragma GCC unroll 16
-        for (int i = 0; i < LANES; ++i) {
-            if (i & s) continue;
-            const vec x = a[i], y = a[i + s];
-            a[i] = exchange(x, y, s, false, true);
-            a[i + s] = exchange(x, y, s, true, false);
-        }
+    for (int i = 0; i < LANES; ++i) {
+        if (i & S) continue;
+        const vec x = a[i], y = a[i + S];
+        a[i] = exchange<S, false, true>(x, y, Lanes());
+        a[i + S] = exchange<S, true, false>(x, y, Lanes());
     }
+    if constexpr (S > 1) transpose<S / 2>(a);
 }
 
 static inline real sum(vec a) {

@@ -24,10 +24,11 @@ struct Layer {
     Feed between;
 };
 
-// A parameter of the bank: d[0] x d[1] x d[2] numbers that lie apart by `from` there and by `to` here.
+// A parameter of the bank: d[0] matrices of d[1] x d[2] numbers. Matrices and their rows lie apart by `from` there and by
+// `to` here; transposed (turned >= 0: where), matrices and columns by `over`.
 struct Copy {
     int64_t offset, from[2];
-    int d[3], at, to[3], turned, over[3];
+    int d[3], at, to[2], turned, over[2];
     real scale;
 };
 
@@ -40,26 +41,41 @@ struct Arena {
         std::memset(plain, 0, sizeof(real) * size_t(size));
         std::memset(turned, 0, sizeof(real) * size_t(turned_size));
         for (const Copy& c : copies)
-            visit(c, [&](int64_t there, int i, int j, int k) {
-                const real x = c.scale * theta[there];
-                plain[c.at + i * c.to[0] + j * c.to[1] + k * c.to[2]] = x;
-                if (c.turned >= 0) turned[c.turned + i * c.over[0] + j * c.over[1] + k * c.over[2]] = x;
-            });
+            for (int i = 0; i < c.d[0]; ++i) {
+                for (int j = 0; j < c.d[1]; ++j)
+                    scaled(theta + c.offset + i * c.from[0] + j * c.from[1], c.scale, c.d[2],
+                           plain + c.at + i * c.to[0] + j * c.to[1]);
+                if (c.turned >= 0)
+                    turn(plain + c.at + i * c.to[0], c.to[1], c.d[1], c.d[2], turned + c.turned + i * c.over[0], c.over[1]);
+            }
     }
 
     void store(const real* plain, real* gradient) const {
         for (const Copy& c : copies)
-            visit(c, [&](int64_t there, int i, int j, int k) {
-                gradient[there] = c.scale * plain[c.at + i * c.to[0] + j * c.to[1] + k * c.to[2]];
-            });
+            for (int i = 0; i < c.d[0]; ++i)
+                for (int j = 0; j < c.d[1]; ++j)
+                    scaled(plain + c.at + i * c.to[0] + j * c.to[1], c.scale, c.d[2],
+                           gradient + c.offset + i * c.from[0] + j * c.from[1]);
     }
 
   protected:
-    template <class F>
-    static void visit(const Copy& c, F f) {
-        for (int i = 0; i < c.d[0]; ++i)
-            for (int j = 0; j < c.d[1]; ++j)
-                for (int k = 0; k < c.d[2]; ++k) f(c.offset + i * c.from[0] + j * c.from[1] + k, i, j, k);
+    static void scaled(const real* __restrict from, real by, int n, real* __restrict to) {
+        for (int k = 0; k < n; ++k) to[k] = by * from[k];
+    }
+
+    static void turn(const real* from, int step, int rows, int columns, real* to, int far) {
+        for (int j = 0; j < rows; j += LANES)
+            for (int k = 0; k < columns; k += LANES) {
+                if (j + LANES <= rows && k + LANES <= columns) {
+                    vec v[LANES];
+                    for (int i = 0; i < LANES; ++i) v[i] = *(const loose*)(from + (j + i) * step + k);
+                    transpose(v);
+                    for (int i = 0; i < LANES; ++i) *(loose*)(to + (k + i) * far + j) = v[i];
+                    continue;
+                }
+                for (int r = j; r < std::min(rows, j + LANES); ++r)
+                    for (int c = k; c < std::min(columns, k + LANES); ++c) to[c * far + r] = from[r * step + c];
+            }
     }
 
     int take(int n) {
@@ -77,7 +93,7 @@ struct Arena {
 
     int vector(const int64_t*& p, int n) {
         const int at = take(n);
-        copies.push_back({p[0], {0, 0}, {1, 1, n}, at, {0, 0, 1}, -1, {0, 0, 0}, 1});
+        copies.push_back({p[0], {0, 0}, {1, 1, n}, at, {0, 0}, -1, {0, 0}, 1});
         p += 3;
         return at;
     }
@@ -85,7 +101,7 @@ struct Arena {
     Matrix weight(const int64_t*& p, int rows, int columns) {
         const Matrix m = matrix(rows, columns);
         copies.push_back(
-            {p[0], {0, p[1]}, {1, rows, columns}, m.at, {0, m.step, 1}, m.turned, {0, 1, m.turned_step}, 1});
+            {p[0], {0, p[1]}, {1, rows, columns}, m.at, {0, m.step}, m.turned, {0, m.turned_step}, 1});
         p += 3;
         return m;
     }
@@ -140,16 +156,16 @@ struct Member : Arena {
         const Matrix& m = l.three;
         const int first = part * l.heads * l.dim;
         copies.push_back({p[0], {p[1], p[2]}, {l.heads, l.dim, embed},
-                          m.at + first * m.step, {l.dim * m.step, m.step, 1},
-                          m.turned + first, {l.dim, 1, m.turned_step}, scale});
+                          m.at + first * m.step, {l.dim * m.step, m.step},
+                          m.turned + first, {l.dim, m.turned_step}, scale});
         p += 3;
     }
 
     void outputs(const int64_t*& p, const Layer& l) {
         const Matrix& m = l.output;
         copies.push_back({p[0], {p[1], p[2]}, {l.heads, embed, l.dim},
-                          m.at, {l.dim, m.step, 1},
-                          m.turned, {l.dim * m.turned_step, 1, m.turned_step}, 1});
+                          m.at, {l.dim, m.step},
+                          m.turned, {l.dim * m.turned_step, m.turned_step}, 1});
         p += 3;
     }
 };

@@ -112,28 +112,34 @@ static void gram(int columns, const vec* a, int a_step, int tall, const vec* b, 
 
 // The same where columns are few: b is transposed first, so that nothing need be added across lanes.
 template <int R, int C>
-static void few_block(int columns, const vec* a, int a_step, const vec* b, int b_step, real* out, int step) {
+__attribute__((noinline)) static void few_block(int columns, const vec* a, int a_step, const vec* b, int b_step,
+                                                real* out, int step) {  // inlined, it would lack registers
     vec acc[R][C];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int c = 0; c < C; ++c) acc[r][c] = *(const vec*)(out + r * step + c * LANES);
     for (int column = 0; column < columns; ++column, a += a_step) {
         const real* lane = (const real*)a;
-        for (int i = 0; i < LANES; ++i, ++lane, b += b_step)
+        for (int i = 0; i < LANES; ++i, ++lane, b += b_step) {
+            vec v[C];
+#pragma GCC unroll 3
+            for (int c = 0; c < C; ++c) v[c] = b[c];
 #pragma GCC unroll 8
             for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-                for (int c = 0; c < C; ++c) acc[r][c] += lane[r * LANES] * b[c];
+#pragma GCC unroll 3
+                for (int c = 0; c < C; ++c) acc[r][c] += lane[r * LANES] * v[c];
+        }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
         for (int c = 0; c < C; ++c) *(vec*)(out + r * step + c * LANES) = acc[r][c];
 }
 
 template <int R>
 static void few_row(int columns, const vec* a, int a_step, const vec* b, int b_step, real* out, int step) {
+    if (MANY && b_step == 3) return few_block<R, 3>(columns, a, a_step, b, b_step, out, step);
     int j = 0;
     for (; j + 2 <= b_step; j += 2) few_block<R, 2>(columns, a, a_step, b + j, b_step, out + j * LANES, step);
     if (j < b_step) few_block<R, 1>(columns, a, a_step, b + j, b_step, out + j * LANES, step);
@@ -165,13 +171,24 @@ static void few_gram(int columns, const vec* a, int a_step, int tall, const vec*
     }
 }
 
-// out[i] += sum over columns and lanes of a[column][i]: a gradient with respect to a bias.
+// out[i] += sum over columns and lanes of a[column][i]: a gradient with respect to a bias. Lanes are added in order.
+__attribute__((always_inline)) static inline void totals_block(int columns, const vec* a, int a_step, int some,
+                                                               real* out) {
+    vec acc[LANES] = {}, total{};
+    for (int c = 0; c < columns; ++c, a += a_step)
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; ++i)
+            if (i < some) acc[i] += a[i];
+    transpose(acc);
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; ++i) total += acc[i];
+    for (int i = 0; i < some; ++i) out[i] += total[i];
+}
+
 static void totals(int columns, const vec* a, int a_step, int tall, real* out) {
-    for (int i = 0; i < tall; ++i) {
-        vec acc{};
-        for (int c = 0; c < columns; ++c) acc += a[c * a_step + i];
-        out[i] += sum(acc);
-    }
+    int i = 0;
+    for (; i + LANES <= tall; i += LANES) totals_block(columns, a + i, a_step, LANES, out + i);
+    if (i < tall) totals_block(columns, a + i, a_step, tall - i, out + i);
 }
 
 // Where the entries of a matrix of vectors lie: by row and by column.
