@@ -206,10 +206,9 @@ class Attending : protected Columns {
     }
 
     static void softmax(vec* p, int count, int heard) {
-        vec most = p[0], total{};
+        vec most = p[0];
         for (int t = 1; t < count; ++t) most = larger(most, p[t]);
-        for (int t = 0; t < count; ++t) total += p[t] = exponential(p[t] - most);
-        total = real(1) / total;
+        const vec total = real(1) / exponentials(p, count, most);
         for (int t = 0; t < count; ++t) p[t] *= total;
         for (int t = count; t < heard; ++t) p[t] = vec{};
     }

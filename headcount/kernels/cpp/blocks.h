@@ -300,16 +300,12 @@ class Blocks : protected Attending {
         k.active = map_to({turned + b.inner.turned, w.width, w.embed, b.inner.turned_step, plain + b.inner_bias}, count,
                           k.before.y, step, k.hidden_step);
         k.slope = scratch.take(size_t(count) * k.hidden_step);
-        for (int c = 0; c < count; ++c)
-            for (int j = 0, at = c * k.hidden_step; j < w.width; ++j, ++at) {
-                const vec z = k.active[at];
-                if (w.smooth) {
-                    const Normal n = normal(z);
-                    k.active[at] = z * n.at, k.slope[at] = n.at + z * n.density;
-                } else {
-                    k.active[at] = positive(z), k.slope[at] = z > 0 ? all(1) : vec{};
-                }
-            }
+        for (int c = 0; c < count; ++c) {
+            vec *z = k.active + c * k.hidden_step, *slope = k.slope + c * k.hidden_step;
+            if (w.smooth) gelu(z, w.width, slope);
+            else
+                for (int j = 0; j < w.width; ++j) slope[j] = z[j] > 0 ? all(1) : vec{}, z[j] = positive(z[j]);
+        }
         for (int c = 0; drop.on && c < count; ++c) {
             const words row = dropping_row(k.number, HIDDEN, c, k.gathered);
             for (int j = 0, at = c * k.hidden_step; j < w.width; ++j, ++at) {
@@ -327,19 +323,18 @@ class Blocks : protected Attending {
         k.keep_said = drop_beside(k, SAID, count, state, k.heard);
     }
 
-    // From the gradient of next states to that of what hidden units said, as if nothing followed.
+    // From the gradient of next states to that of the hidden units' arguments, which lies in their place.
     void said_back(const Block& b, Kept& k, int count) {
         const vec* d = kept_of(k.keep_said, count, d_state);
         weight_gradient(b.outer, 0, count, d, step, w.embed, k.active, k.hidden_step);
         totals(count, d, step, w.embed, gradient + b.outer_bias);
-        map({plain + b.outer.at, w.width, w.embed, b.outer.step}, count, d, step, k.active, k.hidden_step);
+        map({plain + b.outer.at, w.width, w.embed, b.outer.step, nullptr, nullptr, 0, false, nullptr, 0, k.slope,
+             k.hidden_step}, count, d, step, k.active, k.hidden_step);
     }
 
-    // From the gradient of hidden units, which lies in their place, to that of what was heard, which it returns.
+    // From there to that of what was heard, which it returns.
     vec* feed_back(const Block& b, Kept& k, int count) {
-        vec* d = k.active;
-        for (int c = 0; c < count; ++c)
-            for (int j = 0, at = c * k.hidden_step; j < w.width; ++j, ++at) d[at] *= k.slope[at];
+        const vec* d = k.active;
         weight_gradient(b.inner, 0, count, d, k.hidden_step, w.width, k.before.y, step);
         totals(count, d, k.hidden_step, w.width, gradient + b.inner_bias);
         vec* d_heard = k.before.y;  // done with

@@ -77,9 +77,9 @@ class Columns : protected Passage {
     void softmax(vec* p, int g) const {
         if (here)
             for (int t = 0; t < T; ++t) p[t] = here[t * G + g] > 0 ? p[t] : all(real(-1e30));
-        vec most = p[0], total{};
+        vec most = p[0];
         for (int t = 1; t < T; ++t) most = larger(most, p[t]);
-        for (int t = 0; t < T; ++t) total += p[t] = exponential(p[t] - most);
+        vec total = exponentials(p, T, most);
         if (here) {
             total = vec{};
             for (int t = 0; t < T; ++t) total += p[t] = here[t * G + g] > 0 ? p[t] : vec{};
@@ -103,11 +103,10 @@ class Columns : protected Passage {
             for (int i = 0; i < LANES; ++i) share[i] = there(g, i) ? real(1) / batch : real(0);
             vec most = y[0], total{}, mass{};
             for (int j = 1; j < outputs; ++j) most = larger(most, y[j]);
-            if (x.classes)
-                for (int j = 0; j < outputs; ++j) {
-                    total += y[j] = exponential(y[j] - most);
-                    mass += target(x, outputs, g, j);
-                }
+            if (x.classes) {
+                total = exponentials(y, outputs, most);
+                for (int j = 0; j < outputs; ++j) mass += target(x, outputs, g, j);
+            }
             for (int j = 0; j < outputs; ++j) {
                 const vec t = target(x, outputs, g, j);
                 y[j] = x.classes ? (y[j] * mass / total - t) * share : (y[j] - t) * (share * 2 / real(outputs));

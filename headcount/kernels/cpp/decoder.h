@@ -105,15 +105,14 @@ class DecoderTile : Blocks {
                            wide);
         const real share = real(1) / real(std::max<int64_t>(1, x.count));
         for (int c = 0; c < queries; ++c) {
-            vec *y = said + c * wide, target, judged, total{};
+            vec *y = said + c * wide, target, judged;
             for (int i = 0; i < LANES; ++i) {
                 target[i] = real(x.targets[int64_t(sample(c % G, i)) * s.length + place_of(c, i)]);
                 judged[i] = where[size_t(c) * LANES + i] < 0 ? real(0) : share;
             }
             vec most = y[0];
             for (int j = 1; j < s.vocab; ++j) most = larger(most, y[j]);
-            for (int j = 0; j < s.vocab; ++j) total += y[j] = exponential(y[j] - most);
-            total = judged / total;
+            const vec total = judged / exponentials(y, s.vocab, most);
             for (int j = 0; j < s.vocab; ++j) y[j] = y[j] * total - (target == real(j) ? judged : vec{});
         }
         weight_gradient(m.logits, 0, queries, said, wide, s.vocab, final.y, step);

@@ -252,7 +252,7 @@ class EncoderTile : Blocks {
 
     void mean_back(const Block& b, Kept& k, const vec* d_pooled) {
         d_state = scratch.take(size_t(columns) * step);
-        spread(d_pooled, s.embed, step, d_state);
+        spread(d_pooled, s.embed, step, d_state, nullptr);
         if (drop.on) {
             said_back(b, k, columns);
         } else {
@@ -260,7 +260,7 @@ class EncoderTile : Blocks {
             totals(G, d_pooled, step, s.embed, gradient + b.outer_bias);
             int same;
             const vec* d = map_to({plain + b.outer.at, s.width, s.embed, b.outer.step}, G, d_pooled, step, same);
-            spread(d, s.width, k.hidden_step, k.active);
+            spread(d, s.width, k.hidden_step, k.active, k.slope);
         }
         hear_layer_back(s.depth - 1);
     }
@@ -280,7 +280,7 @@ class EncoderTile : Blocks {
         k.x = state, k.gathered = false;
         k.norm = {nullptr, scratch.take(columns), scratch.take(columns)};
         k.three_step = odd(three), k.three = scratch.take(size_t(columns) * k.three_step);
-        const vec* scaled = rates(k.norm);
+        scaled = rates(k.norm);
         for (int c = 0; c < columns; ++c) {
             const Map a{turned + m.fold.turned, three, c < ahead ? 0 : F, m.fold.turned_step, plain + m.shift};
             const real* along = plain + m.base + c / G * m.base_step;
@@ -312,7 +312,7 @@ class EncoderTile : Blocks {
     }
 
     // Mean and rate of every state, and the tokens times their rates.
-    const vec* rates(const Normed& n) {
+    vec* rates(const Normed& n) {
         const int ahead = s.classed * G;
         vec* scaled = scratch.take(size_t(columns) * in_step);
         for (int c = 0; c < columns; ++c) {
@@ -337,28 +337,22 @@ class EncoderTile : Blocks {
         attend_back(k.attention, d_mixed, k.attention.mixed_step, d, d + three / 3, d + 2 * (three / 3));
         totals(columns, d, k.three_step, three, gradient + m.shift);
         for (int c = 0; c < columns; ++c) {
-            const vec *y = k.three + c * k.three_step, *x = k.x + c * step, rate = k.norm.rate[c];
-            vec *d_y = d + c * k.three_step, along[4] = {};
-            for (int r = 0; r < three; ++r) along[r % 4] += d_y[r] * (y[r] - plain[m.shift + r]), d_y[r] *= rate;
+            const vec *y = k.three + c * k.three_step, *x = k.x + c * step, *d_y = d + c * k.three_step;
+            const vec rate = k.norm.rate[c];
+            vec along[4] = {};
+            int r = 0;
+            for (; r + 4 <= three; r += 4)
+#pragma GCC unroll 4
+                for (int i = 0; i < 4; ++i) along[i] += d_y[r + i] * (y[r + i] - plain[m.shift + r + i]);
+            for (; r < three; ++r) along[0] += d_y[r] * (y[r] - plain[m.shift + r]);
             const vec by = (along[0] + along[1] + along[2] + along[3]) * rate * rate * (real(-1) / s.embed);
             for (int e = 0; e < s.embed; ++e) d_heard[c * step + e] += by * (x[e] - k.norm.mean[c]);
         }
         d_state = d_heard;
-        for (int t = 0; t < T; ++t) base_totals(d + t * G * k.three_step, k.three_step, three, t);
-        weight_gradient(m.fold, 0, columns - ahead, d + ahead * k.three_step, k.three_step, three, in, in_step);
-    }
-
-    // The gradient of B_t: sums over the samples.
-    void base_totals(const vec* d, int far, int three, int t) {
-        real* to = gradient + m.base + t * m.base_step;
-        for (int r = 0; r < three; r += LANES) {
-            vec some[LANES];
-            for (int i = 0; i < LANES; ++i) {
-                some[i] = vec{};
-                for (int g = 0; r + i < three && g < G; ++g) some[i] += d[g * far + r + i];
-            }
-            *(vec*)(to + r) += sums(some);
-        }
+        for (int t = 0; t < T; ++t)
+            totals(G, d + t * G * k.three_step, k.three_step, three, gradient + m.base + t * m.base_step,
+                   k.norm.rate + t * G);
+        weight_gradient(m.fold, 0, columns - ahead, d + ahead * k.three_step, k.three_step, three, scaled, in_step);
     }
 
     vec* mean(const vec* from, int count, int far) {
@@ -372,9 +366,12 @@ class EncoderTile : Blocks {
         return to;
     }
 
-    void spread(const vec* from, int count, int far, vec* to) const {
+    void spread(const vec* from, int count, int far, vec* to, const vec* times) const {
         for (int c = 0; c < columns; ++c)
-            for (int f = 0; f < count; ++f) to[c * far + f] = share[c] * from[c % G * far + f];
+            for (int f = 0, at = c * far; f < count; ++f, ++at) {
+                to[at] = share[c] * from[c % G * far + f];
+                if (times) to[at] *= times[at];
+            }
     }
 
     const Standard& s;
@@ -382,6 +379,6 @@ class EncoderTile : Blocks {
     const Samples& x;
     std::atomic<bool>& lost;
     Normed final{};
-    vec *in = nullptr, *share = nullptr, *mean_active = nullptr, *pooled = nullptr, *out = nullptr;
+    vec *in = nullptr, *scaled = nullptr, *share = nullptr, *mean_active = nullptr, *pooled = nullptr, *out = nullptr;
     int in_step = 0, out_step = 0;
 };

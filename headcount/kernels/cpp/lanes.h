@@ -29,47 +29,80 @@ static inline vec all(real x) { return x - vec{}; }
 static inline vec positive(vec x) { return x < 0 ? vec{} : x; }  // relu; what is not a number stays so
 static inline vec larger(vec a, vec b) { return a < b ? b : a; }
 
+// What takes many operations in a row is done to U vectors side by side, so that none waits for the last of its own.
+#define SIDE_BY_SIDE _Pragma("GCC unroll 8") for (int u = 0; u < U; ++u)
+
 // exp(x) = 2^n exp(r), |r| <= log(2) / 2, by Taylor's series: 0.3466^8 / 8! = 5e-9, 0.3466^14 / 14! = 4e-18.
-static inline vec exponential(vec x) {
+template <int U>
+static inline void exponentials(vec* x) {
     constexpr real low = DOUBLE ? -707 : -86, high = DOUBLE ? 709 : 88;
     constexpr real magic = DOUBLE ? real(6755399441055744.0) : real(12582912.0);  // 1.5 2^52, 1.5 2^23: rounds to whole
     constexpr real ln2 = DOUBLE ? real(6.93147180369123816490e-01) : real(0.693359375);
     constexpr real rest = DOUBLE ? real(1.90821492927058770002e-10) : real(-2.12194440e-4);
-    x = x < low ? all(low) : x;
-    x = x > high ? all(high) : x;
-    const vec t = x * real(1.44269504088896340736) + magic, n = t - magic;
-    const vec r = (x - n * ln2) - n * rest;
     constexpr int degree = DOUBLE ? 13 : 7;
     constexpr double inverse[14] = {1.,           1.,            1. / 2,        1. / 6,         1. / 24,
                                     1. / 120,     1. / 720,      1. / 5040,     1. / 40320,     1. / 362880,
                                     1. / 3628800, 1. / 39916800, 1. / 479001600, 1. / 6227020800.};
-    vec p = all(real(inverse[degree]));
-    for (int k = degree - 1; k >= 0; --k) p = p * r + real(inverse[k]);
-    const ints two = (ints)t << (DOUBLE ? 52 : 23);
-    return (vec)((ints)p + two);
+    vec t[U], r[U], p[U];
+    SIDE_BY_SIDE x[u] = x[u] < low ? all(low) : x[u];
+    SIDE_BY_SIDE x[u] = x[u] > high ? all(high) : x[u];
+    SIDE_BY_SIDE t[u] = x[u] * real(1.44269504088896340736) + magic;
+    SIDE_BY_SIDE r[u] = x[u] - (t[u] - magic) * ln2;
+    SIDE_BY_SIDE r[u] = r[u] - (t[u] - magic) * rest;
+    SIDE_BY_SIDE p[u] = all(real(inverse[degree]));
+#pragma GCC unroll 16
+    for (int k = degree - 1; k >= 0; --k) SIDE_BY_SIDE p[u] = p[u] * r[u] + real(inverse[k]);
+    SIDE_BY_SIDE x[u] = (vec)((ints)p[u] + ((ints)t[u] << (DOUBLE ? 52 : 23)));
+}
+// exp(x - most) in place of every x, and their sum.
+static vec exponentials(vec* x, int count, vec most) {
+    vec total{};
+    int i = 0;
+    for (; i < count; ++i) x[i] -= most;
+    for (i = 0; i + 4 <= count; i += 4) exponentials<4>(x + i);
+    for (; i < count; ++i) exponentials<1>(x + i);
+    for (i = 0; i < count; ++i) total += x[i];
+    return total;
 }
 
 // The normal distribution at x and its density there: gelu(x) = x at, gelu'(x) = at + x density.
 // erfc(z) = exp(-z^2) t poly(t), t = 2 / (2 + z), fitted on Chebyshev points of 0 <= z <= 14 (1.3e-8, relative).
-struct Normal {
-    vec at, density;
-};
-static inline Normal normal(vec x) {
+template <int U>
+static inline void normals(const vec* x, vec* at, vec* density) {
     constexpr real root_half = real(0.70710678118654752440), over = real(0.39894228040143267794);
-    const vec size = x < 0 ? -x : x, bell = exponential(x * x * real(-0.5));
-    vec tail;
+    vec size[U], bell[U], tail[U];
+    SIDE_BY_SIDE size[u] = x[u] < 0 ? -x[u] : x[u];
+    SIDE_BY_SIDE bell[u] = x[u] * x[u] * real(-0.5);
+    exponentials<U>(bell);
     if (DOUBLE) {
-        for (int i = 0; i < LANES; ++i) tail[i] = std::erfc(size[i] * root_half);
+        SIDE_BY_SIDE for (int i = 0; i < LANES; ++i) tail[u][i] = std::erfc(size[u][i] * root_half);
     } else {
         constexpr double c[11] = {0.282092616,   0.282153218,  0.246207988, 0.179564548,  0.0770515182, -0.0181915499,
                                   0.0645542243, -0.381953756, 0.444015271, -0.215417887, 0.0399238141};
-        const vec t = real(2) / (real(2) + size * root_half);
-        vec p = all(real(c[10]));
-        for (int k = 9; k >= 0; --k) p = p * t + real(c[k]);
-        tail = bell * p * t;
+        vec t[U], p[U];
+        SIDE_BY_SIDE t[u] = real(2) / (real(2) + size[u] * root_half);
+        SIDE_BY_SIDE p[u] = all(real(c[10]));
+#pragma GCC unroll 16
+        for (int k = 9; k >= 0; --k) SIDE_BY_SIDE p[u] = p[u] * t[u] + real(c[k]);
+        SIDE_BY_SIDE tail[u] = bell[u] * p[u] * t[u];
     }
-    const vec half = tail * real(0.5);
-    return {x < 0 ? half : real(1) - half, bell * over};
+    SIDE_BY_SIDE tail[u] = tail[u] * real(0.5);
+    SIDE_BY_SIDE at[u] = x[u] < 0 ? tail[u] : real(1) - tail[u];
+    SIDE_BY_SIDE density[u] = bell[u] * over;
+}
+
+// gelu(z) in place of z, and its slope.
+template <int U>
+static inline void gelus(vec* z, vec* slope) {
+    vec at[U], density[U];
+    normals<U>(z, at, density);
+    SIDE_BY_SIDE slope[u] = at[u] + z[u] * density[u];
+    SIDE_BY_SIDE z[u] = z[u] * at[u];
+}
+static void gelu(vec* z, int count, vec* slope) {
+    int i = 0;
+    for (; i + 4 <= count; i += 4) gelus<4>(z + i, slope + i);
+    for (; i < count; ++i) gelus<1>(z + i, slope + i);
 }
 
 // Lanes with bit S from b, the others from a; each from its own place, or from the partner's where that is said.

@@ -6,7 +6,7 @@
 
 constexpr bool MANY = BYTES == 64;  // registers: 32, or 16
 
-// out = plus + bias + matrix * in, column by column; then relu, or only where the gate is positive.
+// out = plus + bias + matrix * in, column by column; then relu, or only where the gate is positive, or times a factor.
 struct Map {
     const real* matrix;  // [inputs][outputs]
     int outputs, inputs, step;  // step: from one input to the next
@@ -16,6 +16,8 @@ struct Map {
     bool relu = false;
     const vec* gate = nullptr;
     int gate_step = 0;
+    const vec* times = nullptr;
+    int times_step = 0;
 };
 
 template <int R, int C>
@@ -46,6 +48,7 @@ static inline void map_block(const Map& f, int row, int column, const vec* in, i
             vec y = acc[r][c];
             if (f.relu) y = positive(y);
             if (f.gate) y = f.gate[(column + c) * f.gate_step + row + r] > 0 ? y : vec{};
+            if (f.times) y *= f.times[(column + c) * f.times_step + row + r];
             out[(column + c) * out_step + row + r] = y;
         }
 }
@@ -171,24 +174,25 @@ static void few_gram(int columns, const vec* a, int a_step, int tall, const vec*
     }
 }
 
-// out[i] += sum over columns and lanes of a[column][i]: a gradient with respect to a bias. Lanes are added in order.
+// out[i] += sum over columns and lanes of a[column][i], times a factor of the column where there are `times`: a gradient
+// with respect to a bias. Lanes are added in order.
 __attribute__((always_inline)) static inline void totals_block(int columns, const vec* a, int a_step, int some,
-                                                               real* out) {
+                                                               real* out, const vec* times) {
     vec acc[LANES] = {}, total{};
     for (int c = 0; c < columns; ++c, a += a_step)
 #pragma GCC unroll 16
         for (int i = 0; i < LANES; ++i)
-            if (i < some) acc[i] += a[i];
+            if (i < some) acc[i] += times ? times[c] * a[i] : a[i];
     transpose(acc);
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; ++i) total += acc[i];
     for (int i = 0; i < some; ++i) out[i] += total[i];
 }
 
-static void totals(int columns, const vec* a, int a_step, int tall, real* out) {
+static void totals(int columns, const vec* a, int a_step, int tall, real* out, const vec* times = nullptr) {
     int i = 0;
-    for (; i + LANES <= tall; i += LANES) totals_block(columns, a + i, a_step, LANES, out + i);
-    if (i < tall) totals_block(columns, a + i, a_step, tall - i, out + i);
+    for (; i + LANES <= tall; i += LANES) totals_block(columns, a + i, a_step, LANES, out + i, times);
+    if (i < tall) totals_block(columns, a + i, a_step, tall - i, out + i, times);
 }
 
 // Where the entries of a matrix of vectors lie: by row and by column.

@@ -51,11 +51,7 @@ class Tile : Attending {
         vec* out = map_to({turned + w.turned, m.width, w.columns, w.turned_step, plain + f.inner_bias, nullptr, 0,
                            !smooth}, columns, x, x_step, step);
         bends = smooth ? scratch.take(size_t(columns) * step) : nullptr;
-        for (int c = 0; bends && c < columns; ++c)
-            for (int j = 0, at = c * step; j < m.width; ++j, ++at) {
-                const Normal n = normal(out[at]);
-                bends[at] = n.at + out[at] * n.density, out[at] *= n.at;
-            }
+        for (int c = 0; bends && c < columns; ++c) gelu(out + c * step, m.width, bends + c * step);
         return out;
     }
 
@@ -63,9 +59,7 @@ class Tile : Attending {
     void activated_back(const Matrix& outer, int columns, const vec* d, int d_step, vec* hidden, int step,
                         const vec* bends) {
         map({plain + outer.at, m.width, outer.rows, outer.step, nullptr, nullptr, 0, false, bends ? nullptr : hidden,
-             step}, columns, d, d_step, hidden, step);
-        for (int c = 0; bends && c < columns; ++c)
-            for (int j = 0, at = c * step; j < m.width; ++j, ++at) hidden[at] *= bends[at];
+             step, bends, step}, columns, d, d_step, hidden, step);
     }
 
     void layer(const Layer& layer, Kept& k) {
