@@ -1,11 +1,33 @@
-"""What the device can do at best, measured: large products and large copies."""
+"""What the device can do at best, measured: large products and large copies, and a core's own products of registers."""
 
 from __future__ import annotations
 
+import ctypes
+import shlex
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
+
+from headcount.kernels.cpp.native_library import FLAGS, SOURCES, native_compiler
+
+# Sixteen sums in registers of the widest kind, each a product and a sum a turn, which nothing but the core holds up.
+REGISTERS = """
+#include "lanes.h"
+extern "C" real turns(long count) {
+    vec a[16], x = all(real(1.0000001)), y = all(real(1e-9));
+    for (int i = 0; i < 16; ++i) a[i] = all(real(i));
+    for (long k = 0; k < count; ++k)
+        _Pragma("GCC unroll 16") for (int i = 0; i < 16; ++i) { a[i] = a[i] * x + y; asm volatile("" : : "v"(a[i])); }
+    vec total{};
+    for (int i = 0; i < 16; ++i) total += a[i];
+    return sum(total);
+}
+extern "C" int lanes() { return LANES; }
+"""
 
 
 def seconds_of(work: Callable[[], object], device: str, repeats: int = 10) -> float:
@@ -43,3 +65,21 @@ def ceilings(device: str) -> dict[str, float]:
         found["float16 product"] = 2 * n**3 / seconds_of(lambda: x @ y, device)
     torch.backends.cuda.matmul.allow_tf32 = was
     return found
+
+
+def core_peak(clock: Callable[[], float], times: int = 30, turns: int = 200_000) -> float | None:
+    """The most operations in float32 per second of one core, products and sums of its widest registers, no memory."""
+    compiler = native_compiler()
+    if compiler is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder) / "registers.cpp", Path(folder) / "registers.so"
+        source.write_text(REGISTERS)
+        command = [*shlex.split(compiler), *FLAGS, f"-I{SOURCES}", str(source), "-o", str(made)]
+        subprocess.run(command, check=True, capture_output=True)
+        library, best = ctypes.CDLL(str(made)), float("inf")
+        for _ in range(times):
+            begun = clock()
+            library.turns(ctypes.c_long(turns))
+            best = min(best, clock() - begun)
+        return 2 * 16 * library.lanes() * turns / best

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from benchmarks.ceilings import core_peak
 from benchmarks.torch_encoder import TorchEncoder
 from headcount.kernels.backend import Backend, eager
 from headcount.kernels.bank import Bank
@@ -248,7 +249,7 @@ def peak(clock: Callable[[], float], times: int = 30) -> float:
     return 2 * 768**3 / best
 
 
-def limit(row: dict[str, Any], most: float) -> str:
+def limit(row: dict[str, Any], most: float, core: float | None) -> str:
     """What the processor allows, beside what was reached."""
     ours = row["ways"][OURS]["best"]
     written, needed = (row[key] / 1e6 for key in ("operations", "needed"))
@@ -257,6 +258,12 @@ def limit(row: dict[str, Any], most: float) -> str:
         f"at {most / 1e9:.0f} thousand million per second, the most that a product reached, nobody makes more than "
         f"{most / row['operations']:.0f} steps per second of the first kind, {most / row['needed']:.0f} of the second; "
         f"ours made {ours:.0f}, {ours * row['needed'] / most:.0%} of that"
+        + (
+            f"; one core's registers allow {core / 1e9:.0f} thousand million, {core / row['needed']:.0f} steps of the "
+            f"second kind, and ours is at {ours * row['needed'] / core:.0%}"
+            if core
+            else ""
+        )
     )
 
 
@@ -283,12 +290,13 @@ def main() -> None:
         "shape": "8 encoders of width 48, feed-forwards of 96, 4 heads of 12, sequences of 12 tokens, batch 100",
     }
     rows: list[dict[str, Any]] = []
-    most = peak(clock)
+    most, core = peak(clock), core_peak(clock) if threads == 1 else None
     for case in cases:
         rows.append(race(case, 1 if options.tiny else options.rounds, options.seconds, clock))
         most = max(most, peak(clock))
+        core = core and max(core, core_peak(clock) or 0)
         print(json.dumps(rows[-1]), flush=True)
-        about |= {"peak": most, "limit": [limit(row, most) for row in rows if OURS in row["ways"]]}
+        about |= {"peak": most, "core": core, "limit": [limit(row, most, core) for row in rows if OURS in row["ways"]]}
         if options.json:
             options.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
     print(*about["limit"], sep="\n")

@@ -38,9 +38,9 @@ def test_ours_and_the_batched_products_are_in_the_race():
     assert PRODUCTS in found and len(found) >= 5
 
 
-def test_the_stored_race_compared_losses_and_met_what_was_asked_of_the_class_token():
+def test_the_stored_race_compared_losses_and_met_what_was_asked():
     stored = json.loads(STORED.read_text())
-    assert {"date", "device", "command", "peak"} <= stored.keys()
+    assert {"date", "device", "command", "peak", "core"} <= stored.keys()
     for row in stored["rows"]:
         ways = row["ways"]
         assert ways[OURS]["loss"] == pytest.approx(ways[PRODUCTS]["loss"], rel=1e-4)
@@ -48,4 +48,4 @@ def test_the_stored_race_compared_losses_and_met_what_was_asked_of_the_class_tok
             assert [w["loss"] for w in ways.values()] == pytest.approx([ways[OURS]["loss"]] * len(ways), rel=1e-4)
     times = {row["case"]: row["times the fastest one by one"] for row in stored["rows"]}
     assert times["1 layer, class token"] >= 8 and times["2 layers, class token"] >= 4
-    assert times["2 layers, mean"] >= 3  # 4 was asked, and 4.3 measured on a busy machine: idle it is 3.6 (docs/log.md)
+    assert times["1 layer, mean"] >= 8 and times["2 layers, mean"] >= 4

@@ -6,6 +6,13 @@
 
 constexpr bool MANY = BYTES == 64;  // registers: 32, or 16
 
+// Keeps a factor in its register: a compiler that is short of them would load it again for every product.
+static inline void hold(vec& x) {
+#if defined(__AVX__)
+    if (!MANY) asm("" : "+x"(x));
+#endif
+}
+
 // out = plus + bias + matrix * in, column by column; then relu, or only where the gate is positive, or times a factor.
 struct Map {
     const real* matrix;  // [inputs][outputs]
@@ -35,7 +42,7 @@ static inline void map_block(const Map& f, int row, int column, const vec* in, i
     for (int k = 0; k < f.inputs; ++k, w += f.step, ++x) {
         vec v[C];
 #pragma GCC unroll 4
-        for (int c = 0; c < C; ++c) v[c] = x[c * in_step];
+        for (int c = 0; c < C; ++c) v[c] = x[c * in_step], hold(v[c]);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -64,10 +71,9 @@ static void map_rows(const Map& f, int column, const vec* in, int in_step, vec* 
 }
 
 static void map(const Map& f, int columns, const vec* in, int in_step, vec* out, int out_step) {
-    constexpr int most = MANY ? 3 : 2;
     int column = 0;
-    for (; column + most <= columns; column += most) map_rows<most>(f, column, in, in_step, out, out_step);
-    if (most == 3 && column + 2 <= columns) map_rows<2>(f, column, in, in_step, out, out_step), column += 2;
+    for (; column + 3 <= columns; column += 3) map_rows<3>(f, column, in, in_step, out, out_step);
+    if (column + 2 <= columns) map_rows<2>(f, column, in, in_step, out, out_step), column += 2;
     if (column < columns) map_rows<1>(f, column, in, in_step, out, out_step);
 }
 
@@ -127,7 +133,7 @@ __attribute__((noinline)) static void few_block(int columns, const vec* a, int a
         for (int i = 0; i < LANES; ++i, ++lane, b += b_step) {
             vec v[C];
 #pragma GCC unroll 3
-            for (int c = 0; c < C; ++c) v[c] = b[c];
+            for (int c = 0; c < C; ++c) v[c] = b[c], hold(v[c]);
 #pragma GCC unroll 8
             for (int r = 0; r < R; ++r)
 #pragma GCC unroll 3
@@ -142,7 +148,7 @@ __attribute__((noinline)) static void few_block(int columns, const vec* a, int a
 
 template <int R>
 static void few_row(int columns, const vec* a, int a_step, const vec* b, int b_step, real* out, int step) {
-    if (MANY && b_step == 3) return few_block<R, 3>(columns, a, a_step, b, b_step, out, step);
+    if (b_step == 3) return few_block<R, 3>(columns, a, a_step, b, b_step, out, step);
     int j = 0;
     for (; j + 2 <= b_step; j += 2) few_block<R, 2>(columns, a, a_step, b + j, b_step, out + j * LANES, step);
     if (j < b_step) few_block<R, 1>(columns, a, a_step, b + j, b_step, out + j * LANES, step);
