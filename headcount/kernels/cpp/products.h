@@ -42,7 +42,10 @@ static inline void map_block(const Map& f, int row, int column, const vec* in, i
     for (int k = 0; k < f.inputs; ++k, w += f.step, ++x) {
         vec v[C];
 #pragma GCC unroll 4
-        for (int c = 0; c < C; ++c) v[c] = x[c * in_step], hold(v[c]);
+        for (int c = 0; c < C; ++c) {
+            v[c] = x[c * in_step];
+            if (R > 1) hold(v[c]);
+        }
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -71,9 +74,10 @@ static void map_rows(const Map& f, int column, const vec* in, int in_step, vec* 
 }
 
 static void map(const Map& f, int columns, const vec* in, int in_step, vec* out, int out_step) {
+    constexpr int most = MANY ? 3 : 2;
     int column = 0;
-    for (; column + 3 <= columns; column += 3) map_rows<3>(f, column, in, in_step, out, out_step);
-    if (column + 2 <= columns) map_rows<2>(f, column, in, in_step, out, out_step), column += 2;
+    for (; column + most <= columns; column += most) map_rows<most>(f, column, in, in_step, out, out_step);
+    if (most == 3 && column + 2 <= columns) map_rows<2>(f, column, in, in_step, out, out_step), column += 2;
     if (column < columns) map_rows<1>(f, column, in, in_step, out, out_step);
 }
 
