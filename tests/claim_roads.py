@@ -20,7 +20,7 @@ from headcount.papers.infoflow.prediction import Prediction, Step
 from headcount.structure import Retrieval, Structure
 from tests.exhaustive import exhaustive_cost
 
-MOST_UNITS, MOST_WORK = 5, 20_000  # what `exhaustive_cost` finishes in a second or so
+MOST_UNITS, MOST_WORK = 12, 10**10  # what `exhaustive_cost`, which sees every state once, finishes in seconds
 
 
 @dataclass

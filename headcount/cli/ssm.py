@@ -153,7 +153,9 @@ def _depths(modes: int | None) -> Printout:
 
 
 def _at(side: str, value: float | None, vacuous: bool) -> str:
-    return "says nothing" if vacuous else f"{'at least' if side == 'lower' else 'at most'} {value:g}"
+    if vacuous:
+        return "says nothing"
+    return "no depth does" if value is None else f"{'at least' if side == 'lower' else 'at most'} {value:g}"
 
 
 def table(

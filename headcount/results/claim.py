@@ -27,7 +27,6 @@ SENTENCES: dict[Predicate, str] = {
     Predicate.WITHIN: "{subject} {be} within {value} of the target {of}{why}",
     Predicate.BROKEN: "the promise of {subject} is BROKEN{why}",
     Predicate.CONFUSED: "{subject} needs at least {value} hidden units {of}{why}",
-    Predicate.APART: "{subject} tells all sequences tried apart{given}{why}",
     Predicate.ENOUGH: "{subject} {be} enough{interval}{given}{why}",
     Predicate.FALLS: "the error still falls at {subject}, the most tested{interval}{given}{why}",
     Predicate.UNLEARNED: "no head count tested up to {subject} explains half of the variance{given}{why}",
