@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from headcount.numerals import Side, outward, power, short, spelt
+from headcount.numerals import Side, outward, percent, power, short, spelt
 from headcount.results.hypothesis import Hypothesis
 from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, allowed
 from headcount.sources import Source
@@ -227,7 +227,7 @@ class Claim:
             return ""
         low, high = self.evidence.interval
         ends = f"[{low:.4g}, {high:.4g}]" if high is not None else f"[{low:.4g}, ...)"
-        return f" ({self.evidence.level:.0%} interval {ends})" if self.evidence.level else f" {ends}"
+        return f" ({percent(self.evidence.level)} interval {ends})" if self.evidence.level else f" {ends}"
 
     def _measured(self) -> list[str]:
         e, found = self.evidence, []
