@@ -78,9 +78,13 @@ def _bound_from(case: Case) -> int | None:
         return None
     (heads, head_dim), parts = case.shape.layers[0], case.task.structure.retrievals
     for length in range(1, LONGEST):
-        sizes = {"length": length, "heads": heads, "head_dim": head_dim}
-        found = [pair_exponent(**sizes).value for r in parts if r.order == 2]
-        found += [kth_largest_exponent(rank=r.rank, **sizes).value for r in parts if 1 < r.rank <= length]
+        pair = pair_exponent(length=length, heads=heads, head_dim=head_dim).value
+        ranks = [
+            kth_largest_exponent(length=length, rank=r.rank, heads=heads, head_dim=head_dim).value
+            for r in parts
+            if 1 < r.rank <= length
+        ]
+        found = [*([pair] if any(r.order == 2 for r in parts) else []), *ranks]
         if any(value > 1 for value in found):
             return length
     return None
