@@ -15,6 +15,7 @@ __all__ = [
     "listed",
     "magnitude",
     "outward",
+    "percent",
     "power",
     "short",
     "spelt",
@@ -43,6 +44,15 @@ def short(value: float | None, digits: int = 3, *, padded: bool = False, missing
         return f"{value:#.{digits}g}".rstrip(".") if padded else f"{value:.{digits}g}"
     base, power = f"{value:.{digits - 1}e}".split("e")
     return f"{base}e{int(power)}"
+
+
+def percent(share: float) -> str:
+    """A share with all its digits: a level of confidence is never rounded to certainty.
+
+    >>> percent(0.95), percent(0.9999), percent(0.5)
+    ('95%', '99.99%', '50%')
+    """
+    return f"{100 * share:.12g}%"
 
 
 Side = Literal["lower", "upper", "exact"]

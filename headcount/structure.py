@@ -34,6 +34,8 @@ class Retrieval:
     wanted stands `offset` places after the one found (1: its successor, as in an induction head). `score` is what is
     known of the scores, a key of `SCORES`: a lower bound reads there whether its hypotheses hold. `beside` are the
     places, relative to t, of tokens that enter the score of t with it: max_t of x_t + x_(t+1) has beside=(1,).
+    `summed` says that of each token read, at the positions or beside, only so many numbers enter, in a sum: one where
+    scores are linear in every token.
 
     >>> Retrieval("maxima", count=4).order
     1
@@ -47,7 +49,7 @@ class Retrieval:
     rank: int = 1
     window: int | None = None
     positions: tuple[int, ...] = ()
-    summed: int = 0  # of what stands at the positions only a sum of so many numbers enters; 0: every token does
+    summed: int = 0  # of what stands there only a sum of so many numbers enters; 0: every token does
     after: tuple[str, ...] = ()
     offset: int = 0
     score: str = ""
@@ -78,12 +80,26 @@ class Retrieval:
                 f"retrieval {self.name!r}: beside lists distinct places relative to one token (order 1), none of them "
                 f"0, got {self.beside} at order {self.order}"
             )
-        if self.summed < 0 or (self.summed and not self.positions):
-            raise ValueError(f"retrieval {self.name!r}: summed counts numbers read at positions, got {self.summed}")
+        if self.summed < 0 or (self.summed and not (self.positions or self.beside)):
+            raise ValueError(
+                f"retrieval {self.name!r}: summed counts numbers read at positions or beside a token, got {self.summed}"
+            )
         if self.window is not None and self.window < 1:
             raise ValueError(f"retrieval {self.name!r}: window must hold at least 1 position, got {self.window}")
         if self.score not in SCORES:
             raise ValueError(f"retrieval {self.name!r}: unknown score {self.score!r}; {nearest(self.score, SCORES)}")
+
+    def numbers(self, token_dim: int) -> int:
+        """How many numbers of each token one such look-up depends on: a score of a token's own is one number.
+
+        >>> Retrieval("third", rank=3).numbers(8), Retrieval("pair", order=2).numbers(8)
+        (1, 8)
+        >>> Retrieval("sums", beside=(1,), summed=1).numbers(8)
+        2
+        """
+        if self.order != 1 or self.after or self.offset or (self.beside and not self.summed):
+            return token_dim
+        return min(token_dim, 1 + self.summed * len(self.beside))
 
 
 @dataclass(frozen=True)

@@ -38,15 +38,18 @@ def exhaustive_cost(structure: Structure, arch: Architecture) -> Cost:
         named = {name for d in demands for name in d.after}
         for chosen in product(*(_may_gather(d, structure, named) for d, _ in units)):
             compared = tuple(u for u, gathered in zip(units, chosen, strict=True) if not gathered)
-            tokens = sum(_tokens(d) for (d, _), gathered in zip(units, chosen, strict=True) if gathered)
-            gathered = min(structure.length, tokens + places) * structure.token_dim + sums
+            left = [d for (d, _), gathered in zip(units, chosen, strict=True) if gathered]
+            tokens = sum(_tokens(d) for d in left if d.numbers == structure.token_dim)
+            scores = sum(d.window * d.numbers for d in left if d.numbers < structure.token_dim)
+            most = structure.length * structure.token_dim
+            gathered = min(most, min(structure.length, tokens + places) * structure.token_dim + scores) + sums
             if compared:
                 options.extend(_costs(structure, arch, compared, gathered))
     return min(options, key=lambda cost: cost.order)
 
 
 def _tokens(demand: Demand) -> int:
-    return demand.window * (2 if demand.acts[0].kind == "shift" else 1)
+    return demand.window * (1 + len(demand.beside)) * (2 if demand.offset else 1)
 
 
 def _may_gather(demand: Demand, structure: Structure, named: set[str]) -> tuple[bool, ...]:
@@ -57,13 +60,20 @@ def _may_gather(demand: Demand, structure: Structure, named: set[str]) -> tuple[
 def _whole(structure: Structure, arch: Architecture) -> Cost:
     layers = arch.layers if arch.class_token == "every" else arch.layers[-1:]
     channel = min(arch.embed_dim, sum(heads * head_dim for heads, head_dim in layers))
-    tokens = numbers = 0
+    tokens = sums = scores = 0
+    used, d = {name for r in structure.retrievals for name in r.after}, structure.token_dim
     for r in structure.retrievals:
         if r.positions and r.summed:
-            numbers += min(r.summed, len(r.positions) * structure.token_dim)
+            sums += min(r.summed, len(r.positions) * d)
+            continue
+        window = r.window or structure.length
+        asides = len(r.beside)
+        own = 1 + asides * r.summed  # the numbers of a token that scores of its own, and of its neighbours, need
+        if r.order == 1 and not (r.after or r.offset or r.name in used or (asides and not r.summed) or own >= d):
+            scores += window * min(d, r.count * own)
         else:
-            tokens += len(r.positions) or (r.window or structure.length) * (2 if r.offset else 1)
-    numbers += min(structure.length, tokens) * structure.token_dim
+            tokens += len(r.positions) or window * (1 + asides) * (2 if r.offset else 1)
+    numbers = min(structure.length * d, min(structure.length, tokens) * d + scores) + sums
     return Cost(aggregated=decoding_exponent(numbers, channel), compared=uncompared(structure, arch) is None)
 
 
@@ -111,7 +121,8 @@ class _Enumeration:
         if act.waits and not self._known(demand.after, progress):
             return moves
         if act.at == "tokens" or self._attends(layer):
-            moves.append("act")
+            apart = self.arch.layers[layer][0] if act.mode == "positions" else 1
+            moves += [f"act {heads}" for heads in range(1, apart + 1)]  # by so many heads, each with a part of it
         if demand.free and act.kind == "collect" and layer < len(self.arch.layers) - 1:
             moves += ["hold"] if self.riding else []
             moves += [f"bundle {b}" for b in range(self.arch.layers[layer][0])] if self.arch.positions else []
@@ -144,9 +155,12 @@ class _Enumeration:
                 continue
             demand, _ = self.units[i]
             act: Act = demand.acts[progress[i]]
-            after[i] = progress[i] + 1 if move == "act" else len(demand.acts)
-            if move == "act":
-                {"tokens": tokens, "cls": cls, "both": both}[act.at].append((act.load, 1, act.mode))
+            after[i] = progress[i] + 1 if move.startswith("act") else len(demand.acts)
+            if move.startswith("act"):
+                parts = int(move.removeprefix("act "))
+                scores = 2 if act.kind in ("shift", "jump") else 1  # every token attends to another: no score of rank 1
+                duty = (-(-act.load // parts), scores, act.mode)
+                {"tokens": tokens, "cls": cls, "both": both}[act.at].extend([duty] * parts)
                 brought += act.load * (act.at != "cls")
             elif move == "hold":
                 tokens.append((act.load, 1, "max"))
@@ -157,7 +171,7 @@ class _Enumeration:
                 sizes[move] = sizes.get(move, 0) + 1
         if any(size > min(head_dim, self.structure.length) or size < 2 for size in sizes.values()):
             return set()
-        tokens += [(size, size, "max") for size in sizes.values()]
+        tokens += [(size, size, "route") for size in sizes.values()]
         brought += len(sizes)
         if max(len(tokens), len(cls)) > heads - len(both):
             return set()
@@ -210,10 +224,11 @@ def _price(served, carried: tuple[int, ...], head_dim: int, attends: bool) -> Pr
         )
         raw = len(duties) == 2 and all(duty[2] == "positions" for duty in duties)
         load = max(duty[0] for duty in duties) if raw else sum(duty[0] for duty in duties)
-        if len(duties) == 2 and sum(duty[1] for duty in duties) > head_dim:
+        ranks = max(2, *(duty[1] for duty in duties)) if raw else sum(duty[1] for duty in duties)
+        if ranks > head_dim:
             return None
-        alone = len(duties) == 1 and not rides and next(iter(duties))[2] == "max"
-        bundle = alone and next(iter(duties))[1] > 1
+        alone = len(duties) == 1 and not rides and next(iter(duties))[2] in ("max", "route")
+        bundle = alone and next(iter(duties))[2] == "route"
         exponent = decoding_exponent(load + rides, head_dim)
         if alone and not bundle:
             features = max(features, exponent)

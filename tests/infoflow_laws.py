@@ -37,7 +37,7 @@ def drawn_structure(rng: random.Random) -> Structure:
     length, token_dim = rng.choice([3, 4, 8, 16]), rng.choice([1, 2, 4])
     made: list[Retrieval] = []
     for i in range(rng.randint(1, 3)):
-        kind = rng.choice(["max", "pair", "rank", "places", "sum", "window", "chain", "shift"])
+        kind = rng.choice(["max", "pair", "rank", "places", "sum", "window", "chain", "shift", "beside"])
         after = tuple(r.name for r in made if rng.random() < 0.5) if kind in ("chain", "shift") else ()
         count = rng.randint(1, 2)
         fields: dict[str, Any] = {
@@ -47,6 +47,7 @@ def drawn_structure(rng: random.Random) -> Structure:
             "rank": {"rank": rng.randint(2, 3), "count": count},
             "window": {"window": rng.randint(1, length - 1), "count": count},
             "shift": {"offset": 1},
+            "beside": {"beside": rng.choice(((1,), (-1,), (-1, 1))), "summed": rng.randint(0, 1)},
         }.get(kind, {"count": count})
         made.append(Retrieval(f"r{i}", after=after, **fields))
     return Structure(length, token_dim, tuple(made))

@@ -16,7 +16,9 @@ from headcount.papers.attention_svm import (
     rank_study,
     selection_feasible_from,
 )
+from headcount.papers.attention_svm.instance_files import SelectionFile
 from headcount.papers.attention_svm.margins import constraint_rows
+from headcount.papers.attention_svm.selection_answer import NoSelection
 
 NORMS = pytest.mark.parametrize("norm", [frobenius, nuclear], ids=lambda n: n.name)
 
@@ -190,3 +192,20 @@ def test_the_front_door_shows_the_paper():
     assert hc.attention_svm.max_margin is max_margin
     with pytest.raises(AttributeError):
         _ = hc.attention_svm.max_margins
+
+
+@pytest.mark.parametrize("missed", [0.0, 1e-9, 1e-10, 1e-13])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_a_hull_that_is_nearly_met_is_denied_only_below_a_norm_that_no_matrix_reaches(missed, scale):
+    """Tokens at -1 and 1 and the chosen one `missed` above their middle: e_2 z^T / (missed |z|^2) puts it first."""
+    tokens, asked = scale * np.array([[[0.0, missed], [1.0, 0.0], [-1.0, 0.0]]]), np.array([[1.0, 1.0]])
+    with pytest.raises(InfeasibleError) as none:
+        max_margin(tokens, asked, np.array([0]), norm=frobenius)
+    found = NoSelection(SelectionFile(tokens, asked, np.array([0])), none.value)
+    bound = float(found.sentence.split("below ")[1].split()[0])
+    assert bound <= found.least_norm
+    if missed:
+        weights = np.outer([0.0, 1.0], asked[0]) / (scale * missed * 2)
+        margins = constraint_rows(tokens, asked, np.array([0]))[0] @ weights.ravel()
+        assert np.allclose(margins, 1) and found.least_norm <= np.linalg.norm(weights) * (1 + 1e-9)
+        assert found.least_norm >= 0.5 * min(np.linalg.norm(weights), 1e13 / scale)

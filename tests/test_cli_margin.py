@@ -60,7 +60,7 @@ def test_an_infeasible_instance_prints_the_combination(run, tmp_path):
     np.savez(tmp_path / "no.npz", tokens=x, queries=np.ones((2, 1)), chosen=np.array([0, 0]))
     code, out, _ = run(tmp_path / "no.npz")
     assert code == 1  # an answer, and not the one that was asked for
-    assert "So: no matrix puts these tokens first" in out
+    assert "So: no matrix of a norm below 4.9e+13 puts these tokens first by 1" in " ".join(out.split())
     code, out, _ = run(tmp_path / "no.npz", "--json")
     found = json.loads(out)
     assert found["feasible"] is False

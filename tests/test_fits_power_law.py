@@ -153,3 +153,16 @@ def test_a_verdict_needs_an_interval_narrow_enough_to_tell():
     assert judge(1.0, 0.5, float("inf")).outcome == "unresolved"
     with pytest.raises(ValueError, match="runs from low to high, got 2 to 1"):
         judge(1.0, 2, 1)
+
+
+@pytest.mark.parametrize("column", ["heads", "head_dim"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_law_runs_in_sizes_that_the_name_of_the_layers_holds(column, depth):
+    rows = []
+    for size in (1, 2, 4, 8):
+        sizes = {"heads": 2, "head_dim": 8, column: size}
+        layers = "+".join([f"{sizes['heads']}x{sizes['head_dim']}"] * depth)
+        base = {"task": "T", "length": 8, "layers": layers, "width": 32, **sizes}
+        rows += [{**base, "seed": s, "nmse": 0.1 * size**-1.0 * 1.01**s} for s in range(3)]
+    laws = power_laws(Study(tuple(rows)), column)
+    assert len(laws) == 1 and next(iter(laws.values())).exponent.value == pytest.approx(1.0, abs=0.05)

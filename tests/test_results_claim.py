@@ -455,3 +455,15 @@ def test_a_printed_plan_gives_no_head_more_than_its_dimensions_hold():
     places = Structure(8, 2, (Retrieval("p", positions=(0, 1)), Retrieval("w", window=5), Retrieval("q", 2, order=2)))
     gather = hc.predict(places, Architecture(((1, 4), (2, 4), (2, 4)), positions=2, embed_dim=8)).plan
     assert [(s.layer, s.heads) for s in gather if s.act == "gather"] == [(3, (2, 2))]
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.995, 0.9999, 0.999999])
+def test_no_level_of_confidence_is_rounded(level):
+    seen = Evidence(planned=8, entered=8, interval=(3, 4), level=level)
+    said = str(Claim("3 heads", Predicate.ENOUGH, (3, 4), Basis("measured"), evidence=seen))
+    assert float(re.search(r"\(([\d.]+)% interval", said)[1]) == pytest.approx(100 * level, rel=1e-12)
+
+
+def test_no_file_of_the_package_rounds_a_level_of_confidence_by_hand():
+    rounded = re.compile(r"(?:confidence|level)['\"\]]*:\.\d%")
+    assert [str(p) for p in ROOT.rglob("*.py") if rounded.search(p.read_text(encoding="utf-8"))] == []

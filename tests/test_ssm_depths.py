@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from headcount.cli import main
 from headcount.papers.ssm import DiagonalSSM, entry_bounds, minimal_depth
 from headcount.results import Bound
 
@@ -132,3 +133,27 @@ def test_a_wider_layer_or_another_system_does_in_one_layer_what_the_bound_says_o
     assert all("never" not in line for line in found.claim().lines)
     assert "some system of 5 modes" in str(found.claim()) and "at most 5 states" in str(found.claim())
     assert minimal_depth(10, 3, modes=5, width=60).lower.value == 1
+
+
+SHAPES = ((None, None), (1, None), (5, None), (5, 5), (5, 3), (3, 50))
+SIZES = [(c, d, n, m) for c in (1.0001, 3, 1e300) for d in (1e-300, 0.9, 1, 1.5, 3, 1e9) for n, m in SHAPES]
+
+
+@pytest.mark.parametrize(("c_from", "c_to", "modes", "width"), SIZES)
+def test_the_sentence_on_depth_is_the_best_bound_that_speaks_of_all_systems(c_from, c_to, modes, width):
+    bounds = minimal_depth(c_from, c_to, modes=modes, width=width)
+    claim = bounds.claim()
+    general = [bounds.paper, bounds.sharper, bounds.padded, bounds.gain_stages]
+    values = [bound.value for bound in general if not bound.vacuous]
+    assert (claim.word == "nothing follows") == (not values)
+    assert not values or claim.value.value == min(values)
+    if values and modes and not width:  # no layer is wider than modes unless that is said
+        assert claim.assumed
+    assert all(bound.value >= bounds.lower.value for bound in general)
+
+
+@pytest.mark.parametrize("words", [("1.0001", "1", "--modes", "1"), ("1e300", "1e-300", "--modes", "2"), ("2", "0.9")])
+def test_sizes_that_no_depth_reaches_are_answered(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["ssm", "depth", *words])
+    assert end.value.code == 0 and "nothing follows" in " ".join(capsys.readouterr().out.split())

@@ -11,6 +11,7 @@ import typer
 from headcount.cli.opening import opened, tell_damaged
 from headcount.cli.options import Run, SpecName
 from headcount.cli.printing import Listing, Printout, out_file
+from headcount.numerals import percent
 
 if TYPE_CHECKING:
     from headcount.fits import Knee
@@ -186,23 +187,25 @@ def _laws_printed(found: list[dict[str, Any]]) -> Printout:
     ]
     verdict = ("verdict",) if found[0]["predicted"] is not None else ()
     one, column = found[0], found[0]["column"]
-    note = f"\nNMSE = floor + scale * {column}^-exponent; gap in decades; {one['confidence']:.0%} intervals."
-    law = _law(column, one["exponent"], one["exponent_low"], one["exponent_high"])
+    note = f"\nNMSE = floor + scale * {column}^-exponent; gap in decades; {percent(one['confidence'])} intervals."
+    law = _law(column, one["exponent"], one["exponent_low"], one["exponent_high"], one["confidence"])
     so = law if len(found) == 1 else f"{law} for {one['design']}, the first of {len(found)} designs"
     return Printout(found, [Listing(rows, ("design", "exponent", "interval", "floor", "gap", *verdict)), note], so)
 
 
-def _law(column: str, exponent: float, low: float, high: float) -> str:
+def _law(column: str, exponent: float, low: float, high: float, level: float) -> str:
     """Whether the error falls or rises with a size, as far as the interval of the exponent tells.
 
-    >>> _law("width", 0.5, 0.4, 0.6), _law("length", -0.2, -0.3, -0.1)
-    ('NMSE falls like width^-0.5 [0.4, 0.6]', 'NMSE rises like length^0.2 [0.1, 0.3]')
+    >>> _law("width", 0.5, 0.4, 0.6, 0.95), _law("length", -0.2, -0.3, -0.1, 0.5)
+    ('NMSE falls like width^-0.5 (95% interval [0.4, 0.6])', 'NMSE rises like length^0.2 (50% interval [0.1, 0.3])')
     """
+    lower, upper = (-high, -low) if high < 0 else (low, high)
+    interval = f"({percent(level)} interval [{lower:.3g}, {upper:.3g}])"
     if low > 0:
-        return f"NMSE falls like {column}^-{exponent:.3g} [{low:.3g}, {high:.3g}]"
+        return f"NMSE falls like {column}^-{exponent:.3g} {interval}"
     if high < 0:
-        return f"NMSE rises like {column}^{-exponent:.3g} [{-high:.3g}, {-low:.3g}]"
-    return f"whether NMSE falls or rises with {column} is open: {column}^-e, e = {exponent:.3g} [{low:.3g}, {high:.3g}]"
+        return f"NMSE rises like {column}^{-exponent:.3g} {interval}"
+    return f"whether NMSE falls or rises with {column} is open: {column}^-e, e = {exponent:.3g} {interval}"
 
 
 def _capital(words: str) -> str:

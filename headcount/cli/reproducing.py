@@ -99,4 +99,4 @@ def _drawn(found: ComparedRecords, out: Path, missing: list[str] | None = None) 
     """The page of all records, and the verdicts of those that were run now."""
     skipped, files = missing or [], found.files(out)
     told = [Listing(found.rows, ("name", "table", "verdict", "run")), *skipped]
-    return Printout({"verdicts": found.rows, "skipped": skipped}, told, f"{found.sentence} in {files[-1]}", files)
+    return Printout({"verdicts": found.rows, "skipped": skipped}, told, f"{found.sentence}, in {files[-1]}", files)

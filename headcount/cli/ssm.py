@@ -106,6 +106,7 @@ def flatten(system: SystemFile, out: Out = None) -> Printout:
     Refused where one diagonal layer cannot have the response: a pole met twice on a path.
     """
     from headcount.papers.ssm import DiagonalSSM, load, save, to_json
+    from headcount.papers.ssm.deepening_page import SAMPLES, gap, same_response
     from headcount.papers.ssm.depth_tables import mode_rows
 
     deep = load(system)
@@ -115,7 +116,8 @@ def flatten(system: SystemFile, out: Out = None) -> Printout:
     path = save(flat, (out or system.parent) / f"{system.stem}-flat.json")
     told: list[str | Listing] = [Listing(mode_rows(flat)[:SHOWN], ("pole", "modulus", "residue"))]
     told += [f"and {flat.modes - SHOWN} modes more"] if flat.modes > SHOWN else []
-    same = f"one layer of {counted(flat.modes, 'mode')} has the same response"
+    lost = gap(flat.impulse(SAMPLES), deep.impulse(SAMPLES))
+    same = f"one layer of {counted(flat.modes, 'mode')} has {same_response(lost)}"
     text = json.dumps(to_json(flat), indent=2) + "\n"  # the system alone, which every command of the group reads
     return Printout(iter([text]), told, f"{same}; its largest entry is {flat.largest_entry:.3g}", [path])
 
@@ -153,7 +155,9 @@ def _depths(modes: int | None) -> Printout:
 
 
 def _at(side: str, value: float | None, vacuous: bool) -> str:
-    return "says nothing" if vacuous else f"{'at least' if side == 'lower' else 'at most'} {value:g}"
+    if vacuous:
+        return "says nothing"
+    return "no depth does" if value is None else f"{'at least' if side == 'lower' else 'at most'} {value:g}"
 
 
 def table(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ SIZES = {
 }
 EDGE = 0.9  # of the largest exponent tried: a bound that ends there was not found
 LEARNED = float(np.log10(0.5))  # half of the variance explained
+PARTS = ("heads", "head_dim")  # sizes that the name of the layers holds
 APART = ("task", "positions", "layers", "length", "heads", "head_dim", "width")
 
 
@@ -170,12 +171,25 @@ def power_laws(study: Study, column: str, **settings: Any) -> dict[str, PowerLaw
     """One law in `column` for every design of the study, by what tells the designs apart."""
     _refuse_column(study, column)
     apart = [c for c in APART if c not in (column, SIZES[column]) and c in study.rows[0]]
-    apart = [c for c in apart if len({str(row[c]) for row in study}) > 1 and not (c == "layers" and "heads" in apart)]
+    alike = column in PARTS and len({_pattern(row) for row in study}) == 1  # layers differ in the column alone
+    apart = [c for c in apart if len({str(row[c]) for row in study}) > 1]
+    apart = [c for c in apart if not (c == "layers" and ("heads" in apart or alike))]
     parts: dict[str, Study] = {}
     for values in dict.fromkeys(tuple(row[c] for c in apart) for row in study):
         name = ", ".join(f"{c} {v}" for c, v in zip(apart, values, strict=True))
         parts[name] = study.where(**dict(zip(apart, values, strict=True)))
     return {name: power_law(part, column, **settings) for name, part in parts.items()}
+
+
+def _pattern(row: Mapping[str, Any]) -> str:
+    """The layers of a row with letters for its own heads and head_dim.
+
+    >>> _pattern({"layers": "2x8+2x8", "heads": 2, "head_dim": 8}), _pattern({"layers": "1x8", "heads": 1})
+    ('hxn+hxn', 'hx8')
+    """
+    sizes = (part.split("x") for part in str(row.get("layers", "")).split("+") if "x" in part)
+    own = {str(row.get("heads")): "h"}, {str(row.get("head_dim")): "n"}
+    return "+".join("x".join(names.get(size, size) for names, size in zip(own, part, strict=True)) for part in sizes)
 
 
 def _lost(levels: Float[np.ndarray, " size"]) -> int:

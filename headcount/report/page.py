@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headcount.drawing.svg import Figure, inches
 from headcount.fits import Cells, Knee, knee, knees, predicted_heads, variants
 from headcount.fits.knee import RESAMPLES, SLOWER
-from headcount.numerals import counted, listed, spelt
+from headcount.numerals import counted, listed, percent, spelt
 from headcount.report.curves import curves
 from headcount.report.head_pictures import hit_matrix
 from headcount.report.heat_map import heat_map
@@ -99,7 +99,7 @@ def _page(
 def _method(study: Study, predicted: int | None, confidence: float) -> dict[str, Any]:
     """What the page says about how the knee is found."""
     return {
-        "confidence": f"{confidence:.0%}",
+        "confidence": percent(confidence),
         "slower": Fraction(SLOWER).limit_denominator(100),
         "resamples": RESAMPLES,
         "diverged": sum(row.get("status") == "diverged" for row in study),
@@ -214,7 +214,7 @@ def lead(found: Knee, level: str = "NMSE") -> str:
     if not found.learned:
         low = "explains half of the variance" if level == "NMSE" else f"brings the {level} below one half"
         return f"{over} no head count up to {found.tested[-1]} {low}."
-    interval = f"{found.confidence:.0%} interval {found.interval}"
+    interval = f"{percent(found.confidence)} interval {found.interval}"
     if not found.reached:
         return f"{over} the error still falls at {counted(found.value, 'head')}, the most tested; {interval}."
     return f"{over} the error levels off at {counted(found.value, 'head')}; {interval}."

@@ -151,9 +151,12 @@ class ComparedRecords:
 
     @property
     def sentence(self) -> str:
-        """How many tables there are."""
-        stand = "stands" if len(self.records) == 1 else "stand"
-        return f"{counted(len(self.records), 'table')} {stand} beside the published ones"
+        """How many tables and lists of statements came out how."""
+        outcomes = [row["verdict"] for row in self.rows]
+        names = self.records if self.shown is None else self.shown
+        compared = f"{counted(len(outcomes), 'verdict')} on {counted(len(names), 'reproduction')}"
+        words = [f"{outcomes.count(word)} {word}" for word in PLURALS if word in outcomes]
+        return ", ".join([compared, *words])
 
     def files(self, out: Path) -> list[Path]:
         """The page, as Markdown and as HTML."""
@@ -166,7 +169,7 @@ def outcome_lines(record: Record, reproduction: Reproduction) -> list[str]:
     smaller = " (quick: smaller than published)" if record.quick else ""
     lines = [f"{c.published.title}: {c.verdict}{smaller}" for c in comparisons(record, reproduction)]
     for claim in record.measured.claims:
-        lines.append(f"{'holds' if claim.holds else 'does not hold'}: {claim.says}. Here: {claim.ours}")
+        lines.append(f"{'borne out' if claim.holds else 'not borne out'}: {claim.says}. Here: {claim.ours}")
     return [*lines, *record.measured.remarks]
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from headcount.numerals import Side, outward, power, short, spelt
+from headcount.numerals import Side, outward, percent, power, short, spelt
 from headcount.results.hypothesis import Hypothesis
 from headcount.results.verdicts import Basis, Comparison, Evidence, Predicate, allowed
 from headcount.sources import Source
@@ -27,7 +27,6 @@ SENTENCES: dict[Predicate, str] = {
     Predicate.WITHIN: "{subject} {be} within {value} of the target {of}{why}",
     Predicate.BROKEN: "the promise of {subject} is BROKEN{why}",
     Predicate.CONFUSED: "{subject} needs at least {value} hidden units {of}{why}",
-    Predicate.APART: "{subject} tells all sequences tried apart{given}{why}",
     Predicate.ENOUGH: "{subject} {be} enough{interval}{given}{why}",
     Predicate.FALLS: "the error still falls at {subject}, the most tested{interval}{given}{why}",
     Predicate.UNLEARNED: "no head count tested up to {subject} explains half of the variance{given}{why}",
@@ -228,7 +227,7 @@ class Claim:
             return ""
         low, high = self.evidence.interval
         ends = f"[{low:.4g}, {high:.4g}]" if high is not None else f"[{low:.4g}, ...)"
-        return f" ({self.evidence.level:.0%} interval {ends})" if self.evidence.level else f" {ends}"
+        return f" ({percent(self.evidence.level)} interval {ends})" if self.evidence.level else f" {ends}"
 
     def _measured(self) -> list[str]:
         e, found = self.evidence, []

@@ -54,7 +54,6 @@ class Predicate(StrEnum):
     WITHIN = "within"
     BROKEN = "broken"
     CONFUSED = "confused"
-    APART = "told apart"
     ENOUGH = "enough"
     FALLS = "still falls"
     UNLEARNED = "unlearned"

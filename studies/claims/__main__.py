@@ -3,41 +3,62 @@
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import time
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from headcount.training.sweeps import environment
 from studies.claims.cases import SEED, Case, drawn_cases
-from studies.claims.judged import Row, table
-from studies.claims.training_cases import BATCH, SAMPLES, SEEDS, STEPS, learned
-from studies.stored import today, written
+from studies.claims.judged import Row, confirmed, near, table
+from studies.claims.training_cases import BATCH, FORMS, learned
+from studies.stored import stored, today, written
+
+SMALL = {"steps": 64, "samples": 2048, "seeds": 2}
 
 
 def main() -> None:
     asked = _arguments()
     file: Path = asked.out / "claims_trained.json"
     asked.out.mkdir(parents=True, exist_ok=True)
-    known: dict[str, Row] = json.loads(file.read_text())["rows"] if file.exists() else {}
-    steps, samples, seeds = (64, 2048, 2) if asked.small else (STEPS, SAMPLES, SEEDS)
+    known = stored(file)
+    more = {**(SMALL if asked.small else {}), "device": asked.device}
+    forms = {name: replace(form, **more) for name, form in FORMS.items()}
     cases = drawn_cases(3 if asked.small else asked.each)
-    setup = {"seed": SEED, "each": asked.each, "steps": steps, "batch": BATCH, "samples": samples, "seeds": seeds}
-    about = {"date": today(), **setup, **environment("cpu", "bank")}
-    end, left = time.perf_counter() + asked.seconds, [case for case in cases if case.name not in known]
+    setup = {"seed": SEED, "each": asked.each, "batch": BATCH, **asdict(forms["rows"])}
+    known["about"] = {"date": today(), **setup, **environment(asked.device, "bank")}
+    left = list(_left(cases, known, again=asked.again))
+    end = time.perf_counter() + asked.seconds
     with ProcessPoolExecutor(asked.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running: dict[Future[Row], Case] = {}
+        running: dict[Future[Row], tuple[str, Case]] = {}
         while (left or running) and time.perf_counter() < end:
             while left and len(running) < asked.jobs:
-                case = left.pop(0)
-                running[pool.submit(learned, case, steps, samples, seeds)] = case
+                form, case = left.pop(0)
+                running[pool.submit(learned, case, forms[form])] = form, case
             for job in wait(running, timeout=1, return_when=FIRST_COMPLETED).done:
-                known[running.pop(job).name] = job.result()
-                written(file, {"about": about, "rows": known})
+                form, case = running.pop(job)
+                known.setdefault(form, {})[case.name] = job.result()
+                written(file, known)
         for process in list((pool._processes or {}).values()) if running else []:  # what is not finished is not kept
             process.kill()
-    print(table(known))
+    for form in FORMS:
+        if form in known:
+            print(f"{form}:\n{table(known[form])}")
+
+
+def _left(cases: list[Case], known: dict[str, Any], *, again: bool) -> Iterator[tuple[str, Case]]:
+    """What is still to be trained, in order: all cases; or those near the border, the unconfirmed first."""
+    rows: dict[str, Row] = known.get("rows", {})
+    if not again:
+        yield from (("rows", case) for case in cases if case.name not in rows)
+        return
+    border = [case for case in cases if case.name in rows and near(rows[case.name])]
+    border.sort(key=lambda case: all(confirmed(rows[case.name], by) for by in ("best", "median")))
+    for form in ("longer", "wider"):
+        yield from ((form, case) for case in border if case.name not in known.get(form, {}))
 
 
 def _arguments() -> argparse.Namespace:
@@ -46,6 +67,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--each", type=int, default=30, help="claims of each verdict")
     parser.add_argument("--out", type=Path, default=Path("out/claims"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--again", action="store_true", help="cases near the border, longer and wider")
     parser.add_argument("--small", action="store_true")
     return parser.parse_args()
 

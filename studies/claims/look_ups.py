@@ -98,8 +98,8 @@ class BesideOf:
             raise ValueError("one token has no neighbour")
 
     def retrieval(self, name: str, length: int) -> Retrieval:
-        """A comparison of tokens together with what stands after them."""
-        return Retrieval(name, beside=(1,), score="other")
+        """A comparison of tokens together with what stands after them, of which one number is needed."""
+        return Retrieval(name, beside=(1,), summed=1, score="other")
 
 
 def drawn_task(rng: random.Random) -> Lookups:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headcount.files import write_text
+from headcount.numerals import outward
 from headcount.papers.attention_svm.instance_files import SelectionFile, trained_gaps, write_solution
 from headcount.papers.attention_svm.margins import (
     InfeasibleError,
@@ -21,6 +24,7 @@ from headcount.papers.attention_svm.margins import (
 from headcount.papers.attention_svm.path_picture import margin_page, solution_rows
 from headcount.refusals import nearest
 
+ROUNDING = 1e-14  # of sums of products in float64, beside the largest of them
 NORMS = {"frobenius": frobenius, "nuclear": nuclear}
 
 
@@ -45,7 +49,8 @@ class SelectionAnswer:
     @property
     def sentence(self) -> str:
         """How small a matrix suffices, and how much smaller none does."""
-        least = f"none with a norm smaller by {max(self.one.gap, 0):.0e} of it does"
+        off = outward(max(self.one.gap, ROUNDING), 1, "upper")
+        least = f"none with a norm smaller by {off:.0e} of it does"
         return f"a matrix of {self.norm} norm {self.one.norm:.6g} puts every chosen token first by 1; {least}"
 
     def to_json(self) -> dict[str, Any]:
@@ -87,12 +92,25 @@ class NoSelection:
         return sorted(rows, key=lambda row: -row["weight"])
 
     @property
+    def least_norm(self) -> float:
+        """The norm, Frobenius or nuclear, below which no matrix has margins 1: one over what the constraints leave.
+
+        Weighted, of sum 1, they add up to v: margins of 1 and more give <W, v> >= 1, and so |W| >= 1/|v|.
+        """
+        held = self.instance
+        rows, _ = constraint_rows(held.tokens, held.queries, held.chosen)
+        left = float(np.linalg.norm(self.reason.combination @ rows))
+        return 1 / (left + ROUNDING * float(np.linalg.norm(rows, axis=1).max()))
+
+    @property
     def sentence(self) -> str:
-        return f"no matrix puts these tokens first: {len(self.rows)} of the constraints, so weighted, vanish (to 1e-9)"
+        least = f"{outward(self.least_norm, 2, 'lower'):.1e}"
+        cancel = f"{len(self.rows)} of the constraints, so weighted, cancel as far"
+        return f"no matrix of a norm below {least} puts these tokens first by 1: {cancel}"
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        return {"feasible": False, "combination": self.rows}
+        return {"feasible": False, "combination": self.rows, "least norm": self.least_norm}
 
 
 def margin_norm(name: str) -> MarginNorm:

@@ -84,9 +84,10 @@ class InterpolationReport:
         known = self.facts
         if not known["holds"]:
             return f"this network does not give these outputs: off by {known['gap']:.3g}"
-        sizes = f"{counted(known['layers'], 'layer')} and {known['parameters']:,} numbers take {known['sequences']:,}"
+        sizes = f"{counted(known['layers'], 'layer')} and {known['parameters']:,} numbers give"
         gaps = f"worst gap {short(known['gap'], 2)}, promised {short(known['error'], 2)}"
-        return f"{sizes} sequences to {counted(known['outputs'], 'output')}, {gaps}"
+        one = known["sequences"] == 1
+        return f"{sizes} {counted(known['sequences'], 'sequence')} {'its' if one else 'their'} outputs, {gaps}"
 
     def files(self, out: Path, *, onnx: bool = False) -> list[Path]:
         """The network, the page, and the network for other runtimes where that is wanted."""

@@ -140,17 +140,19 @@ def _everything(structure: Structure, arch: Architecture) -> Analysis:
 
 
 def _read(retrievals: list[Retrieval], structure: Structure) -> int:
-    """How many numbers must pass: those of the tokens that can matter; of a single token, the scores it has itself."""
-    numbers = _reach(retrievals, structure) * structure.token_dim
-    if structure.length > 1:
-        return numbers
-    return min(numbers, sum(r.count if r.order else structure.token_dim for r in retrievals))
-
-
-def _reach(retrievals: list[Retrieval], structure: Structure) -> int:
-    """How many tokens these retrievals can depend on, at most."""
-    sizes = (len(r.positions) or (r.window or structure.length) * _seen(r) for r in retrievals)
-    return min(structure.length, sum(sizes))
+    """How many numbers must pass: of tokens that matter whole all of them, of others the scores that are their own."""
+    length, d = structure.length, structure.token_dim
+    used = {name for r in structure.retrievals for name in r.after}
+    whole = scores = 0
+    for r in retrievals:
+        numbers = d if r.name in used else r.numbers(d)
+        if length == 1 and r.order:
+            scores += r.count
+        elif r.positions or numbers == d:
+            whole += len(r.positions) or (r.window or length) * _seen(r)
+        else:
+            scores += (r.window or length) * min(d, r.count * numbers)
+    return min(length * d, min(length, whole) * d + scores)
 
 
 def _seen(r: Retrieval | Demand) -> int:
@@ -174,15 +176,17 @@ def _divisions(reading: Reading, structure: Structure) -> Iterator[tuple[tuple[D
     Of look-ups that differ in their window alone, those with the shortest go first: to leave out a longer one and keep
     a shorter costs more numbers and saves the same heads.
     """
-    demands, rest = reading
+    (demands, rest), length, d = reading, structure.length, structure.token_dim
     places = len({p for r in rest if not r.summed for p in r.positions})
     sums = _sums(rest, structure)
     for left_out in product(*_orders(demands, structure)):
         gone = Counter(g for group in left_out for g in group)
-        tokens = sum(n * demands[g].window * _seen(demands[g]) for g, n in gone.items())
-        compared = tuple(replace(d, count=d.count - gone[g]) for g, d in enumerate(demands) if gone[g] < d.count)
+        left = [(demands[g], n * demands[g].window) for g, n in gone.items()]
+        tokens = sum(n * _seen(demand) for demand, n in left if demand.numbers == d)
+        scores = sum(n * demand.numbers for demand, n in left if demand.numbers < d)
+        compared = tuple(replace(r, count=r.count - gone[g]) for g, r in enumerate(demands) if gone[g] < r.count)
         if compared:
-            yield compared, min(structure.length, tokens + places) * structure.token_dim + sums
+            yield compared, min(length * d, min(length, tokens + places) * d + scores) + sums
 
 
 def _orders(demands: tuple[Demand, ...], structure: Structure) -> list[list[list[int]]]:

@@ -30,6 +30,30 @@ class Act:
     def mode(self) -> Mode:
         return "positions" if self.kind in ("shift", "read") else "max"
 
+    @property
+    def scores(self) -> int:
+        """The least rank of the score: 2 where every token attends to another one, which q_t k_s cannot do.
+
+        By a product of two numbers every token ranks the keys alike, or in reverse: it finds an extreme.
+        """
+        return 2 if self.kind in ("shift", "jump") else 1
+
+    def shares(self, heads: int) -> Iterator[tuple[int, int]]:
+        """By how many of so many heads it can be done, and how many numbers each then carries.
+
+        What is attended to by place alone may be carried in parts, by heads that all look there; a score that compares
+        numbers stays in one head.
+
+        >>> list(Act("shift", "tokens", 5).shares(4)), list(Act("partner", "tokens", 5).shares(4))
+        ([(1, 5), (2, 3), (3, 2)], [(1, 5)])
+        """
+        least = self.load + 1
+        for number in range(1, heads + 1 if self.mode == "positions" else 2):
+            carried = -(-self.load // number)
+            if carried < least:
+                yield number, carried
+            least = carried
+
 
 @dataclass(frozen=True)
 class Demand:
@@ -37,7 +61,8 @@ class Demand:
 
     `keeps` numbers per look-up end at the class token. `free` says that the last act's score is a token's own: then the
     tokens may make it, or one position per look-up, and the class token fetch it from there. `window` is how many
-    tokens would have to be aggregated instead; `links` how many equal look-ups in a chain it stands for.
+    tokens would have to be aggregated instead, and `numbers` how many numbers of each; `links` how many equal look-ups
+    in a chain it stands for.
     """
 
     name: str
@@ -53,6 +78,7 @@ class Demand:
     positions: tuple[int, ...] = ()
     links: int = 1
     beside: tuple[int, ...] = ()
+    numbers: int = 1
 
     @property
     def alike(self) -> Demand:
@@ -149,8 +175,10 @@ def _token_acts(r: Retrieval, load: int, rank: int) -> tuple[Act, ...]:
 
 def _comparing(r: Retrieval, structure: Structure, used: bool, place: Place, by_tokens: bool) -> Demand:
     d, rank = structure.token_dim, nearer_rank(r, structure.length) if r.order == 1 else r.rank
-    # One look aside for each place: of what stands there the score may need every number.
-    shift = (Act("shift", "tokens", d, waits=False),) * (len(r.beside) + bool(r.offset))
+    # One look aside for each place. Of what stands beside, the score needs as many numbers as are summed, or every one;
+    # of the token found, its own score, or every number where the score is made with what was found before.
+    shift = (Act("shift", "tokens", min(d, r.summed or d), waits=False),) * len(r.beside)
+    shift += (Act("shift", "tokens", d if r.after else 1, waits=False),) * bool(r.offset)
     collect = Act("collect", place if used else "cls", d if used or (r.after and not by_tokens) else 1)
     return Demand(
         r.name,
@@ -164,6 +192,7 @@ def _comparing(r: Retrieval, structure: Structure, used: bool, place: Place, by_
         free=not (used or r.after),
         offset=r.offset,
         beside=r.beside,
+        numbers=d if used else r.numbers(d),
     )
 
 

@@ -404,7 +404,8 @@ class _Writer:
             self._add(layer, heads.take(job.heads, "tokens"), act.load, at="tokens", mode="max", act="hold", **fields)
         else:
             taken = heads.take(job.heads, act.at, raw=act.mode == "positions" and self.arch.layers[layer - 1][1] > 1)
-            self._add(layer, taken, act.load, at=act.at, mode=act.mode, act=act.kind, **fields)
+            carried = -(-act.load * job.number // job.heads)  # a part of it, where several heads look there
+            self._add(layer, taken, carried, at=act.at, mode=act.mode, act=act.kind, **fields)
 
     def _routed(self, layer: int, bundle: list[Job], heads: _Heads) -> None:
         number = sum(job.number for job in bundle)
@@ -455,7 +456,7 @@ class _Writer:
         return self.arch.layers[layer - 1][1]
 
     def _gather(self, layer: int, heads: tuple[int, int], carries: int) -> None:
-        everything = self.plan.gathered >= self.structure.length * self.structure.token_dim
+        everything = _all_tokens(self.plan, self.structure)
         places = () if everything else tuple(sorted({p for r in self.structure.retrievals for p in r.positions}))
         self._add(
             layer,
@@ -515,8 +516,16 @@ def knowledge(plan: Analysis, structure: Structure, arch: Architecture) -> tuple
     return tuple(grown)
 
 
+def _all_tokens(plan: Analysis, structure: Structure) -> bool:
+    """Whether every token is gathered: all its numbers, or its scores where look-ups over all tokens need no more."""
+    every = plan.whole and any(r.order and r.window in (None, structure.length) for r in structure.retrievals)
+    return every or plan.gathered >= structure.length * structure.token_dim
+
+
 def _tokens_gathered(plan: Analysis, structure: Structure) -> int:
     """How many tokens the gathered numbers come from: a sum over places comes from all of them."""
+    if _all_tokens(plan, structure):
+        return structure.length
     summed = {p for r in structure.retrievals if r.summed for p in r.positions}
     return min(structure.length, max(-(-plan.gathered // structure.token_dim), len(summed) if plan.gathered else 0))
 

@@ -21,10 +21,10 @@ class Limits:
     features: Fraction
     separated: Fraction
 
-    def admits(self, act: Act, head_dim: int) -> bool:
-        """Whether a head that does nothing else can do it."""
+    def admits(self, act: Act, head_dim: int, carried: int) -> bool:
+        """Whether a head that does nothing else can do it, or its part of it."""
         limit = self.separated if act.mode == "positions" else self.features
-        return act.load <= limit * head_dim
+        return carried <= limit * head_dim and act.scores <= head_dim
 
 
 @dataclass(frozen=True, order=True)

@@ -317,6 +317,8 @@ def _cautions(structure: Structure, arch: Architecture, plan: Analysis | None) -
         yield Caution("spaced leaders")
     if plan.whole and plan.cost.cheap and not arch.positions:
         yield Caution("bag")
+    if plan.whole and plan.cost.cheap and structure.length > 1 and any(r.order for r in structure.retrievals):
+        yield Caution("read-out", (plan.gathered,))
     links = [d.links for d in plan.demands if d.links > 1]
     if links:
         yield Caution("one map", (max(links),))

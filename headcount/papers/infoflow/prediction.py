@@ -106,7 +106,9 @@ class Fix:
 class Caution:
     """Something the verdict leaves out of account."""
 
-    name: Literal["ties", "spaced leaders", "bag", "rank of a score", "one map", "tokens choose", "sharing not tried"]
+    name: Literal[
+        "ties", "spaced leaders", "bag", "read-out", "rank of a score", "one map", "tokens choose", "sharing not tried"
+    ]
     numbers: tuple[int, ...] = ()
     share: float = 0.0
 
@@ -121,6 +123,11 @@ class Caution:
                 return "masking twice or more needs the leaders apart: a tie for the first place masks nobody"
             case "bag":
                 return "memorising a bag of tokens in as many dimensions as it has numbers is possible, rarely trained"
+            case "read-out":
+                return (
+                    f"what is looked up is left to the read-out, which has all {self.numbers[0]} numbers before it; "
+                    f"the hidden units that takes are not counted"
+                )
             case "tokens choose":
                 heads, pairs, *_ = self.numbers
                 missed = f"{self.share:.0e} of the variance" if self.share else "nothing"
@@ -152,6 +159,7 @@ class Caution:
             "ties": "leaders apart",
             "spaced leaders": "leaders apart",
             "bag": "a memorised bag",
+            "read-out": "a read-out that looks up among all numbers",
             "tokens choose": heads,
             "one map": "one map for all links",
             "sharing not tried": "no shared heads",

@@ -228,12 +228,13 @@ class _Search:
     def _ways(self, layer: int, g: int, p: int) -> Iterator[_Option]:
         demand, (heads, head_dim) = self.demands[g], self.arch.layers[layer]
         act, cls = demand.acts[p], self._attends(layer)
-        if self.limits.admits(act, head_dim):
-            if cls or act.at == "tokens":
-                duty = Duty(act.load, raw=act.mode == "positions")
-                yield _Option(g, p, "plain", 1, duty, act.at, act.load if act.at != "cls" else 0)
-            if self.riding and demand.free and act.kind == "collect" and layer < self.last:
-                yield _Option(g, p, "held", 1, Duty(act.load), "tokens", act.load)
+        for number, carried in act.shares(heads) if cls or act.at == "tokens" else ():
+            if self.limits.admits(act, head_dim, carried):
+                duty = Duty(carried, act.scores, raw=act.mode == "positions")
+                yield _Option(g, p, "plain", number, duty, act.at, act.load if act.at != "cls" else 0)
+        holds = self.riding and demand.free and act.kind == "collect" and layer < self.last
+        if holds and self.limits.admits(act, head_dim, act.load):
+            yield _Option(g, p, "held", 1, Duty(act.load), "tokens", act.load)
         gates = gates_of(demand, p) if self.arch.positions and cls else 0
         if 0 < gates <= heads:
             yield _Option(g, p, "gated", gates, Duty(1), "cls", 0)

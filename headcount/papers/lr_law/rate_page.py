@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headcount.drawing.axes import axis_name
 from headcount.drawing.panels import Panel, figure_of, frames, legend, log_panel
-from headcount.numerals import counted, listed, short
+from headcount.numerals import counted, listed, percent, short
 from headcount.papers.lr_law.parabola import BestRate, best_rates
 from headcount.papers.lr_law.published import PUBLISHED
 from headcount.papers.lr_law.two_roads import RateLaw, extrapolated_law, rate_law
@@ -118,7 +118,7 @@ def _note(study: Study, law: RateLaw) -> str:
     row: dict[str, Any] = {**study.rows[0]}
     held = ("task", "length", "schedule", "batch", "weight_decay")
     fixed = ", ".join(f"{name} {row[name]}" for name in held if name in row)
-    counts = f"{counted(law.runs, 'network')}, {law.diverged} diverged (as NMSE 1), {law.confidence:.0%} intervals"
+    counts = f"{counted(law.runs, 'network')}, {law.diverged} diverged (as NMSE 1), {percent(law.confidence)} intervals"
     return f"{counts}; `parameters` counts all trainable numbers. Held fixed: {fixed or 'nothing is said'}."
 
 

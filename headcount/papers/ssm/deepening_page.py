@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.files import write_text
+from headcount.numerals import short
 from headcount.papers.ssm.pictures import bits_picture, deep_picture, entries_picture, poles_picture, response_picture
 from headcount.papers.ssm.quantise import bits_rows, rows_by_bits
 from headcount.papers.ssm.responses import gap
@@ -20,6 +21,7 @@ from headcount.results.claim import conclusion
 
 BITS = (6, 8, 10, 12, 14, 16)
 SAMPLES = 256
+ROUNDING = 1e-12  # up to this share of its size a response is called the same
 USE = """import headcount as hc
 
 deep = hc.ssm.load("{file}")
@@ -100,7 +102,20 @@ def deepening_sentence(system: DiagonalSSM, deep: DeepSSM) -> str:
         return f"already small: stay at depth 1, where the largest entry is {before:.3g}"
     if after > before:
         return f"stay at depth 1: depth {deep.depth} raises the largest entry from {before:.3g} to {after:.3g}"
-    return f"depth {deep.depth} brings the largest entry from {before:.3g} down to {after:.3g}, with the same response"
+    lost = gap(deep.impulse(SAMPLES), system.impulse(SAMPLES))
+    brings = f"depth {deep.depth} brings the largest entry from {before:.3g} down to {after:.3g}"
+    return f"{brings}, with {same_response(lost)}"
+
+
+def same_response(lost: float) -> str:
+    """The same response, where it is that to rounding; else how far away.
+
+    >>> same_response(2e-15), same_response(3.6e-10)
+    ('the same response', 'a response that differs by 3.6e-10 of its size over 256 samples')
+    """
+    if lost <= ROUNDING:
+        return "the same response"
+    return f"a response that differs by {short(lost, 2)} of its size over {SAMPLES} samples"
 
 
 def deepening_page(

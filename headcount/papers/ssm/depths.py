@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
+from headcount.numerals import counted
 from headcount.papers.ssm.deepen import gain_stage_depth
 from headcount.refusals import at_least_one, positive
 from headcount.results import Bound, Claim, Hypothesis
@@ -47,14 +48,16 @@ class MinimalDepth(NamedTuple):
         >>> print(minimal_depth(10, 3, modes=5).claim().reason)
         with at most 5 states in each layer some system of 5 modes needs 2 layers or more
         """
-        sizes, least = self.lower.sizes, int(self.lower.value)
+        sizes, least = self.lower.sizes, self.lower.value
         subject = f"the depth that brings entries of {sizes['c_from']:g} down to {sizes['c_to']:g}"
-        claim = self.sharper.claim(subject)
+        general = (self.sharper, self.paper, self.padded, self.gain_stages)  # of all systems, not of poles on a ray
+        claim = min((b for b in general if not b.vacuous), key=lambda b: b.value, default=self.sharper).claim(subject)
         if self.lower.vacuous or least < 2:
             return claim
         modes, states = sizes["modes"], sizes["width"] or sizes["modes"]
-        needs = f"with at most {states} states in each layer some system of {modes} modes needs {least} layers or more"
-        return replace(claim, reason=needs)
+        some = f"with at most {counted(states, 'state')} in each layer some system of {counted(modes, 'mode')}"
+        needs = "stays above it at any depth" if math.isinf(least) else f"needs {int(least)} layers or more"
+        return replace(claim, reason=f"{some} {needs}")
 
 
 @implements(
@@ -134,14 +137,15 @@ def minimal_depth(c_from: float, c_to: float, *, modes: int | None = None, width
         return Bound("depth", value, side, source, hypotheses, vacuous, sizes=sizes)
 
     fits = () if modes and width else (Hypothesis("modes <= depth * (width - 1) + 1", short="room for all modes"),)
+    wide = Hypothesis.checked("width >= modes", m >= n if width else None, "layers as wide as modes")
     narrow = f"at most {m} states in each layer" + ("" if width else ", as many as modes")
     worst = f"a system of {n} equal residues, which is the worst and not every one"
     return MinimalDepth(
         bound(_paper(c_from, c_to), "upper", PAPER, *fits),
         bound(_sharper(c_from, c_to), "upper", SHARPER, *fits),
         bound(_positive_real(c_from, c_to), "upper", RAY, POSITIVE, *fits),
-        bound(_padded(c_from, c_to, count), "upper", PADDED, known=bool(modes)),
-        bound(_gain(c_from, c_to, m), "upper", GAIN, "width >= modes", known=bool(modes) and m >= n),
+        bound(_padded(c_from, c_to, count), "upper", PADDED, *(() if width else (wide,)), known=bool(modes)),
+        bound(_gain(c_from, c_to, m), "upper", GAIN, wide, known=bool(modes) and m >= n),
         bound(_lower(c_from, c_to, n, m), "lower", FIRST_SAMPLE, narrow, worst, known=bool(modes)),
     )
 

@@ -105,7 +105,10 @@ def rms_gap(measured: Num[np.ndarray, " length"], wanted: Num[np.ndarray, " leng
     """The root mean square of the difference relative to that of the wanted response; infinite if unstable."""
     if not np.isfinite(measured).all():
         return math.inf
-    return float(np.linalg.norm(measured - wanted) / np.linalg.norm(wanted))
+    size = float(np.linalg.norm(wanted))
+    if not size:
+        raise ValueError("the wanted response is zero, and no share of it can be lost")
+    return float(np.linalg.norm(measured - wanted)) / size
 
 
 def hardened(

@@ -68,12 +68,10 @@ class Collision:
         subject = f"a read-out that brings this attention within {eps:.3g} of the target"
         if not self.collides(eps):
             seen = Evidence(planned=self.looked_at, entered=self.looked_at, rows=self.looked_at)
-            return Claim(
-                f"within {eps:.3g} of the target, this attention",
-                Predicate.APART,
-                basis=Basis("measured"),
-                evidence=seen,
-            )
+            one = f"the targets found are {self.target_gap:.3g} apart, and one constant lies within {eps:.3g} of both"
+            none = f"of {self.looked_at:,} sequences looked at no two ask it for more hidden units than the target does"
+            why = one if self.target_gap <= 2 * eps else none
+            return Claim(subject, Predicate.NOTHING, basis=Basis("measured"), evidence=seen, reason=why)
         width = self.width(eps)
         return Claim(subject, Predicate.CONFUSED, width, Basis("proved"), width.source, width.given)
 
