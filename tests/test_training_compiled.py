@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from headcount.kernels.backend import complaint, eager, reference
+from headcount.kernels.backend import complaint, eager, member_gaps, reference
 from headcount.kernels.class_token import ClassToken
 from headcount.kernels.cpp import native_library as building
 from headcount.kernels.cpp.compiled import (
@@ -271,6 +271,25 @@ def test_a_compiled_bank_with_a_wrong_gradient_gives_way_with_one_line(monkeypat
     monkeypatch.setattr("headcount.kernels.cpp.compiled.backend", wrong)
     assert best(case.problem, bank, lambda pack: batch) is eager
     assert capsys.readouterr().err.count("; products instead\n") == 1
+
+
+def test_the_check_sees_as_many_samples_of_a_bank_that_is_read_in_pieces():
+    """By one sample, a member that happens to be right there would be off by any rounding."""
+    case = next(
+        c
+        for c in map(mixed_bank, range(99))
+        if c.loss is not cross_entropy and c.batch(torch.float64).rows.shape[1] > 3
+    )
+    bank, batch = case.bank(torch.float64), case.batch(torch.float64)
+    whole, pieces = batch.few(bank), batch.few(bank, numbers=1)
+    assert len(whole) == 1 and len(pieces) == min(32, batch.rows.shape[1]) and pieces[0].rows.shape[1] == 1
+    together = reference.gradient(case.problem, bank, whole[0])
+    apart = torch.stack([reference.gradient(case.problem, bank, piece) for piece in pieces]).mean(dim=0)
+    torch.testing.assert_close(apart, together, rtol=1e-9, atol=1e-12)
+    wrong = replace(eager, gradient=lambda *given: 1.01 * eager.gradient(*given))
+    for some in (whole, pieces):
+        assert float(member_gaps(eager, case.problem, bank, some).max()) < 1e-9
+        torch.testing.assert_close(member_gaps(wrong, case.problem, bank, some).max().item(), 0.01, rtol=1e-6, atol=0)
 
 
 def compiler(folder, text):

@@ -40,11 +40,11 @@ class EncoderBatch:
         """The samples themselves, gathered."""
         return self.data[self.which[:, None], self.rows]
 
-    def few(self, bank: Bank) -> EncoderBatch:
+    def few(self, bank: Bank) -> tuple[EncoderBatch, ...]:
         """The first samples: as many as a comparison needs."""
         rows, target = (part[:, :32].contiguous() for part in (self.rows, self.target))
         present = None if self.present is None else self.present[:, :32].contiguous()
-        return EncoderBatch(self.data, self.which, rows, target, present, self.keys)
+        return (EncoderBatch(self.data, self.which, rows, target, present, self.keys),)
 
 
 @dataclass(frozen=True)

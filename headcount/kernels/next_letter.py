@@ -33,9 +33,9 @@ class StringBatch:
         models, batch, length = self.ids.shape
         return models, batch, length
 
-    def few(self, bank: Bank) -> StringBatch:
+    def few(self, bank: Bank) -> tuple[StringBatch, ...]:
         """All of it: a step's strings are few."""
-        return self
+        return (self,)
 
 
 @dataclass(frozen=True)

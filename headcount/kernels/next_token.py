@@ -22,9 +22,9 @@ class WindowBatch:
 
     ids: Int[Tensor, "models batch long"]
 
-    def few(self, bank: Bank) -> WindowBatch:
+    def few(self, bank: Bank) -> tuple[WindowBatch, ...]:
         """All of it: a step's windows are few."""
-        return self
+        return (self,)
 
 
 @dataclass(frozen=True)

@@ -68,15 +68,20 @@ class Batch:
         """The samples themselves, gathered."""
         return self.data[self.which[:, None], self.rows]
 
-    def few(self, bank: Bank, numbers: int = 1 << 28) -> Batch:
-        """The first samples, so many that the plain bank's scores and states fit a gigabyte or so."""
+    def few(self, bank: Bank, numbers: int = 1 << 28) -> tuple[Batch, ...]:
+        """The first 32 samples or so, in pieces so small that the plain bank's scores and states fit a gigabyte."""
         (models, samples), length = self.rows.shape, self.data.shape[2]
         heads, _, embed = max(bank.shapes[f"attention.{layer}.query"] for layer in range(bank.depth))
         each = models * bank.depth * length * (heads * length + 4 * embed + bank.shapes["read_out.inner.bias"][0])
-        few, present = max(1, min(samples, 32, numbers // each)), self.present
+        all_of_them = min(samples, 32)
+        size = max(1, min(all_of_them, numbers // each))
+        return tuple(self._piece(slice(first, first + size)) for first in range(0, all_of_them - size + 1, size))
+
+    def _piece(self, samples: slice) -> Batch:
+        present = self.present
         if present is not None and present.ndim > 2:  # of every sample
-            present = present[:, :few]
-        rows, target = (part[:, :few].contiguous() for part in (self.rows, self.target))
+            present = present[:, samples]
+        rows, target = (part[:, samples].contiguous() for part in (self.rows, self.target))
         return Batch(self.data, self.which, rows, target, present, self.packed)
 
 
