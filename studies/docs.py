@@ -29,7 +29,7 @@ from studies.measure import page as measure_bench
 from studies.measure import picture as measure_picture
 from studies.shape import page as shape_page
 from studies.shape.entering import own_rows
-from studies.site import gallery
+from studies.site import gallery, held_numbers
 from studies.stored import DATA, DOCS, ROOT, between
 from studies.worst import page as worst_page
 
@@ -91,6 +91,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/images/gallery_heat.svg": gallery.heat_picture,
     "docs/images/gallery_measure.svg": gallery.measure_picture,
     "docs/page_measure.html": gallery.measure_page,
+    "README.md": held_numbers.readme,
+    **{f"docs/papers/{name}.md": partial(held_numbers.page, name) for name in held_numbers.HELD},
 }
 
 
