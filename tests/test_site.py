@@ -370,6 +370,13 @@ def test_every_field_of_a_public_value_says_what_it_holds():
     assert silent == []
 
 
+def test_a_field_is_not_described_by_the_words_of_its_type():
+    from headcount.results import Study
+
+    told = dict(reference.methods(Study))
+    assert "`.to_csv()`" in told and "`.predicted_heads`" in told and "`.name`" not in told
+
+
 def test_labels_are_used_once_and_every_paper_has_a_page():
     assert len({e.label for e in ENTRIES}) == len(ENTRIES)
     assert {page.folder for page in PAPER_PAGES} == {space.removeprefix("hc.") for space in reference.spaces()} - {
