@@ -17,7 +17,7 @@ from studies.docs import GENERATED
 from studies.site import example_blocks, format_files, gallery, held_numbers, links, notebooks, reference, sections
 from studies.site.command_pages import commands
 from studies.site.paper_pages import PAPER_PAGES
-from tests.browser import WIDTHS, chromium, faults_of, missing_browser
+from tests.browser import WIDTHS, chromium, missing_browser
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -93,7 +93,9 @@ def test_what_a_page_would_load_from_elsewhere_is_found(tmp_path):
     ],
 )
 def test_what_a_style_or_a_script_would_load_from_elsewhere_is_found(tmp_path, name, planted):
-    (tmp_path / "fine.css").write_text("a { background: url('data:image/svg+xml,<svg xmlns=\"http://www.w3.org/2000/svg\">') }")
+    (tmp_path / "fine.css").write_text(
+        "a { background: url('data:image/svg+xml,<svg xmlns=\"http://www.w3.org/2000/svg\">') }"
+    )
     (tmp_path / "fine.js").write_text('document.createElementNS("http://www.w3.org/2000/svg", "g")')
     assert links.foreign_in_pages(tmp_path) == []
     (tmp_path / name).write_text(planted)
@@ -219,7 +221,9 @@ def test_a_page_of_the_site_is_not_wider_than_a_phone(name, site, tmp_path):
 
 
 def test_a_section_is_found_with_its_place_and_its_text():
-    page = '<article><section id="a"><h1>A</h1><p>one</p><table><tr><td>x</td><td>y</td></tr></table></section></article>'
+    page = (
+        '<article><section id="a"><h1>A</h1><p>one</p><table><tr><td>x</td><td>y</td></tr></table></section></article>'
+    )
     (found,) = sections.sections_of(page, "questions")
     assert found.text == "one x y" and found.weight > sections.sections_of(page, "log")[0].weight
 
@@ -340,7 +344,8 @@ def test_every_command_of_a_page_exists_with_its_options():
 
 
 @pytest.mark.parametrize(
-    "planted", ["headcount mesure x.csv", "headcount measure x.csv --bugdet 5m", "make sight", "python -m studies.no_such"]
+    "planted",
+    ["headcount mesure x.csv", "headcount measure x.csv --bugdet 5m", "make sight", "python -m studies.no_such"],
 )
 def test_a_planted_wrong_command_is_found(tmp_path, planted):
     page = tmp_path / "page.md"

@@ -1,6 +1,6 @@
 """Two texts through the lens, kept as values: a next token of SmolLM2-135M, and a similarity of all-MiniLM-L6-v2.
 
-    python -m studies.lens.views        # a minute; docs/data/lens_views.json, drawn by `make docs`
+python -m studies.lens.views        # a minute; docs/data/lens_views.json, drawn by `make docs`
 """
 
 from __future__ import annotations

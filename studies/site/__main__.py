@@ -29,7 +29,10 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXTRA = "extra"  # what is copied into the site as it is
 # Sphinx's own search names pages without their sections, and its excerpts need a server: studies/site/sections.py.
-UNUSED = ("searchindex.js", *(f"_static/{name}.js" for name in ("searchtools", "language_data", "english-stemmer", "base-stemmer")))
+UNUSED = (
+    "searchindex.js",
+    *(f"_static/{name}.js" for name in ("searchtools", "language_data", "english-stemmer", "base-stemmer")),
+)
 PAGE = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)*)([\w.-]+)\.html\)")
 
 

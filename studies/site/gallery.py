@@ -31,7 +31,8 @@ __all__ = ["FROM_COMMANDS", "GALLERY", "GalleryFigure", "figures_of", "page"]
 
 MEASURE = "headcount measure own_data:two_maxima --layers 1 --steps 1100 --splits 6 --out measured"
 DRAWN = re.compile(
-    r'<svg class="hc" viewBox="0 0 (\d+) (\d+)" role="img" aria-labelledby="[^"]*"><title[^>]*>(.*?)</title>(.*?)</svg>',
+    r'<svg class="hc" viewBox="0 0 (\d+) (\d+)" role="img" aria-labelledby="[^"]*">'
+    r"<title[^>]*>(.*?)</title>(.*?)</svg>",
     flags=re.DOTALL,
 )
 
@@ -67,7 +68,8 @@ class FromCommand(NamedTuple):
 def figures_of(page: str) -> list[Figure]:
     """The figures of a page of ours, as values; one drawn wide and narrow is taken once, wide.
 
-    >>> [f.width for f in figures_of(Figure(9, 4, "<g/>", "t", "d").inline("a") + Figure(5, 4, "", "t", "d").inline("b"))]
+    >>> wide, narrow = (Figure(width, 4, "<g/>", "t", "d").inline(f"f{width}") for width in (9, 5))
+    >>> [figure.width for figure in figures_of(wide + narrow)]
     [9]
     """
     found: list[Figure] = []
@@ -169,9 +171,9 @@ GALLERY = (
 ABOUT = """\
 # Gallery
 
-Every kind of figure, with the command that made it. All are drawn by one kit, without a script, right on a light and on \
-a dark ground; `headcount report RUN --figure pdf` gives them for paper. Files in small letters (`system.json`) lie in \
-`docs/formats`: commands with one can be run there as they stand, and `make docs` does so."""
+Every kind of figure, with the command that made it. All are drawn by one kit, without a script, right on a light and \
+on a dark ground; `headcount report RUN --figure pdf` gives them for paper. Files in small letters (`system.json`) \
+lie in `docs/formats`: commands with one can be run there as they stand, and `make docs` does so."""
 
 
 def page() -> str:

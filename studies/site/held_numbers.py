@@ -10,7 +10,7 @@ import json
 import re
 import statistics
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def _held(name: str) -> str:
     return f"{sum(c.holds for c in claims)} of {len(claims)}"
 
 
-def _cells(name: str, table: str, column: Any) -> dict[Any, tuple[float, ...]]:
+def _cells(name: str, table: str, column: Any) -> dict[Any, Sequence[float]]:
     """The values of a table's column by row."""
     return {row: values for (row, at), values in _records()[name].measured.tables[table].items() if at == column}
 
@@ -202,9 +202,9 @@ HELD: dict[str, dict[str, Callable[[], str]]] = {
 
 # Numbers that belong to the theory or to the question, and not to a measurement.
 STATED: dict[str, tuple[str, ...]] = {
-    "head_count": ("Theorem 2(1)", "Theorem 2(2)", "Theorem 2(3)", "heads of dimension 2", "power of 1/eps", "gate of 1",
-                   "gate of 2", "heads of dimension 8, lengths up to 128", "Conjecture 1", "serve 3 h retrievals",
-                   "Tables 2 to 5", "CIFAR-10"),
+    "head_count": ("Theorem 2(1)", "Theorem 2(2)", "Theorem 2(3)", "heads of dimension 2", "power of 1/eps",
+                   "gate of 1", "gate of 2", "heads of dimension 8, lengths up to 128", "Conjecture 1",
+                   "serve 3 h retrievals", "Tables 2 to 5", "CIFAR-10"),
     "infoflow": ("power of 1/eps", "at D = 2", "at D = 6", "2 ceil(log2 T)"),
     "attention_svm": ("as rank 1",),
     "allocation": ("The 4-gram", "like 1/length", "to 0.1 in total variation"),
@@ -222,7 +222,8 @@ def page(name: str) -> str:
 
 
 def _example() -> str:
-    said = f"- 1,200 made-up sequences whose target is the sum of two maxima (`{MEASURE}`): *{measurement().answer.advice}*"
+    advice = measurement().answer.advice
+    said = f"- 1,200 made-up sequences whose target is the sum of two maxima (`{MEASURE}`): *{advice}*"
     return "\n" + textwrap.fill(said, 132, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 

@@ -17,7 +17,8 @@ SILENT = ("script", "style", "button", "svg")
 # Pages that answer a question come before those that record how an answer was found.
 WEIGHTS = {"questions": 1.6, "formats": 1.5, "install": 1.5, "index": 1.2, "cite": 1.5, "words": 1.3, "errors": 1.3,
            "contributing": 1.3, "tutorials/": 1.3, "papers/": 1.1, "reference/names": 0.3, "reference/json": 0.5,
-           "examples": 0.8, "log": 0.3, "changelog": 0.2, "reproduction": 0.5, "theorems": 0.7, "licences": 0.5}  # fmt: skip
+           "examples": 0.8, "log": 0.3, "changelog": 0.2, "reproduction": 0.5, "theorems": 0.7,
+           "licences": 0.5}  # fmt: skip
 
 
 class Section(NamedTuple):
@@ -71,11 +72,14 @@ class _Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.inside and self.parts and not self.silent and not self.linked:
-            self.parts[-1][1 if self.heading else 2].append(data)
+            _, heading, text = self.parts[-1]
+            (heading if self.heading else text).append(data)
 
 
 def _weight(name: str) -> float:
-    return next((w for start, w in WEIGHTS.items() if name == start or (start[-1] == "/" and name.startswith(start))), 1)
+    return next(
+        (w for start, w in WEIGHTS.items() if name == start or (start[-1] == "/" and name.startswith(start))), 1
+    )
 
 
 def sections_of(page: str, name: str) -> list[Section]:
