@@ -265,6 +265,19 @@ def test_a_figure_of_a_page_is_taken_out_whole():
     assert (found.width, found.height, found.body, found.description) == (20, 10, drawn.body, "a < b")
 
 
+def test_the_citation_names_this_version_and_the_page_repeats_it():
+    from headcount import __version__
+
+    cited = dict(re.findall(r"^([a-z-]+): (.*)$", (ROOT / "CITATION.cff").read_text(), flags=re.MULTILINE))
+    assert (
+        cited["version"] == __version__
+        and cited["license"] == "Apache-2.0"
+        and "authors:" in (ROOT / "CITATION.cff").read_text()
+    )
+    page = (DOCS / "cite.md").read_text()
+    assert f"version {__version__}" in page and cited["title"].strip('"') in page and cited["date-released"][:4] in page
+
+
 def test_every_command_is_named_in_the_questions():
     told = (DOCS / "questions.md").read_text()
     usual = {"runs list": "headcount runs"}
@@ -299,7 +312,7 @@ def test_every_python_block_of_a_page_runs(path, capsys):
         exec(compile(block, path.name, "exec"), names)
 
 
-CALLED = re.compile(r"^(?:\$ )?((?:headcount|make|python -m) [a-z-].*?)(?:\s{2,}#.*)?$", flags=re.MULTILINE)
+CALLED = re.compile(r"^(?:\$ )?((?:headcount|make|python) [a-z-].*?)(?:\s{2,}#.*)?$", flags=re.MULTILINE)
 SHOWN = re.compile(r"^```(?:text)?\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
 SAID = re.compile(r"`(headcount [a-z][^`]*)`")
 PAST = {"CHANGELOG.md", "log.md"}  # what was called otherwise once
@@ -326,7 +339,8 @@ def wrong_with(call: str, helps: dict[str, str]) -> str:
     if program == "make":
         return "" if set(words) & TARGETS or "ROOM=" in call else f"no target of {call}"
     if program == "python":
-        return "" if importlib.util.find_spec(words[1]) else f"no module {words[1]}"
+        there = importlib.util.find_spec(words[1]) if words[0] == "-m" else (ROOT / words[0]).exists()
+        return "" if there else f"no {call}"
     known = {name for _, name in commands()} | {name.split()[0] for _, name in commands()}
     name = " ".join(words[:2]) if " ".join(words[:2]) in known else words[0]
     if name not in known:
