@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import importlib.util
 import json
 import re
@@ -296,6 +297,11 @@ def test_every_example_of_the_reference_prints_what_it_says(path):
         said: list[str] = []
         runner.run(test, out=said.append)
         assert not runner.failures, "".join(said)
+
+
+@pytest.mark.parametrize("module", sorted(ROOT.glob("studies/site/[a-z]*.py")), ids=lambda p: p.stem)
+def test_the_examples_of_what_makes_the_site_run(module):
+    assert doctest.testmod(importlib.import_module(f"studies.site.{module.stem}")).failed == 0
 
 
 def blocks_of(path: Path) -> list[str]:
