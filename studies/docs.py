@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks import performance_page
@@ -23,11 +24,12 @@ from studies.induction import page as induction
 from studies.infoflow import page as infoflow
 from studies.language_model import page as compress_page
 from studies.laws import page as laws
-from studies.lens import families, masking, smollm2
+from studies.lens import families, masking, smollm2, views
 from studies.measure import page as measure_bench
 from studies.measure import picture as measure_picture
 from studies.shape import page as shape_page
 from studies.shape.entering import own_rows
+from studies.site import gallery, held_numbers
 from studies.stored import DATA, DOCS, ROOT, between
 from studies.worst import page as worst_page
 
@@ -82,6 +84,15 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/images/shape_evidence.svg": shape_page.picture,
     "docs/tensor_lens.md": _tensor_lens,
     "docs/images/lens_masking.svg": lambda: masking.picture(_json("lens_masking.json")).standalone(),
+    **{f"docs/images/lens_{name}.svg": partial(views.picture, name) for name in views.COMMANDS},
+    **{f"docs/page_lens_{name}.html": partial(views.page, name) for name in views.COMMANDS},
+    "docs/gallery.md": gallery.page,
+    **{f"docs/images/{name}": made for name, made in gallery.FROM_COMMANDS.items()},
+    "docs/images/gallery_heat.svg": gallery.heat_picture,
+    "docs/images/gallery_measure.svg": gallery.measure_picture,
+    "docs/page_measure.html": gallery.measure_page,
+    "README.md": held_numbers.readme,
+    **{f"docs/papers/{name}.md": partial(held_numbers.page, name) for name in held_numbers.HELD},
 }
 
 

@@ -21,12 +21,18 @@ from headcount.numerals import spoken_bytes
 from studies.site import command_pages, notebooks, paper_pages, reference
 from studies.site.links import broken_in_pages, foreign_in_pages, slug
 from studies.site.markup import fenced
+from studies.site.sections import write_sections
 
 __all__ = ["build", "gather", "main"]
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXTRA = "extra"  # what is copied into the site as it is
+# Sphinx's own search names pages without their sections, and its excerpts need a server: studies/site/sections.py.
+UNUSED = (
+    "searchindex.js",
+    *(f"_static/{name}.js" for name in ("searchtools", "language_data", "english-stemmer", "base-stemmer")),
+)
 PAGE = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)*)([\w.-]+)\.html\)")
 
 
@@ -36,6 +42,8 @@ def gather(source: Path) -> None:
     shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("*.html", "__pycache__", "*.ipynb"))
     for page in sorted(DOCS.glob("*.html")):
         _copy(page, source / EXTRA / "pages" / page.name)
+    for template in sorted(DOCS.glob("_templates/*.html")):
+        _copy(template, source / "_templates" / template.name)
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
         _copy(ROOT / name, source / name.lower())
     _copy(ROOT / "LICENSE", source / "LICENSE.txt")
@@ -91,6 +99,9 @@ def build(source: Path, out: Path) -> None:
     found = subprocess.run(words, check=False, capture_output=True, text=True)
     if found.returncode:
         sys.exit(found.stdout + found.stderr)
+    for name in UNUSED:
+        (out / name).unlink(missing_ok=True)
+    write_sections(out)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,20 @@ def write_data() -> None:
     _table("wide.csv", ["a", "b", "c", "y"], [(*row, row.max()) for row in x[:, :3, 0]])
     words = ["".join(g.choice(list("abc"), size=24)) for _ in range(SEQUENCES)]
     _table("texts.csv", ["text", "label"], [(word, "yes" if word.count("a") > 8 else "no") for word in words])
+    _table("rates.csv", ["parameters", "steps", "lr", "loss"], _rate_rows(g))
     _write_lists(x, y, lengths)
     _write_shards(x, y)
+
+
+def _rate_rows(g: np.random.Generator) -> Iterator[tuple[int, int, float, float]]:
+    """Losses of a planted law: the best rate falls as steps^-0.35 and parameters^-0.2, three seeds of each run."""
+    for parameters in (1_000, 4_000, 16_000):
+        for steps in (500, 1000, 2000):
+            best = 0.3 * parameters**-0.2 * steps**-0.35
+            for lr in (2.0 ** np.arange(-11, -4)).tolist():
+                for _ in range(3):
+                    loss = 0.2 + 0.05 * np.log(lr / best) ** 2 + 0.004 * g.normal()
+                    yield parameters, steps, lr, round(float(loss), 4)
 
 
 def _write_lists(x: np.ndarray, y: np.ndarray, lengths: np.ndarray) -> None:

@@ -16,6 +16,8 @@ CODE = re.compile(r"^(```+|~~~+).*?^\1\s*$", flags=re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
 SOURCE = re.compile(r"<(?:a|img)\b[^>]*?\b(?:href|src)=\"([^\"]+)\"")
 ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", flags=re.IGNORECASE)
+FROM_STYLE = re.compile(r"""(?:url\(\s*|@import\s+)["']?((?:https?:)?//[^"')\s]+)""", flags=re.IGNORECASE)
+FROM_SCRIPT = re.compile(r"""["'`]((?:https?:|wss?:)//(?!www\.w3\.org/)[^"'`\s]+)""")  # a name space is not loaded
 LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 
 
@@ -34,14 +36,25 @@ class _Anchors(HTMLParser):
         self.ids: set[str] = set()
         self.links: list[str] = []
         self.loads: list[str] = []
+        self.styles: list[str] = []
+        self.in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = {key: value for key, value in attrs if value}
+        self.in_style = tag == "style"
+        self.styles += [found["style"]] if "style" in found else []
         self.ids.update(found[key] for key in ("id", "name") if key in found)
         if tag == "a" and "href" in found:
             self.links.append(found["href"])
         if tag in LOADED and LOADED[tag] in found and found.get("rel") not in ("canonical", "author", "search"):
             self.loads.append(found[LOADED[tag]])
+
+    def handle_endtag(self, tag: str) -> None:
+        self.in_style &= tag != "style"
+
+    def handle_data(self, data: str) -> None:
+        if self.in_style:
+            self.styles.append(data)
 
 
 @cache
@@ -124,10 +137,15 @@ def _leads_in(folder: Path, path: Path, target: str) -> bool:
 
 
 def foreign_in_pages(folder: Path) -> list[BrokenLink]:
-    """What pages would load from elsewhere when they are opened."""
-    return [
+    """What pages would load from elsewhere when they are opened: by an element, by a style or by a script."""
+    found = [
         BrokenLink(str(path.relative_to(folder)), target)
         for path in _pages(folder)
-        for target in _page(path).loads
+        for target in (*_page(path).loads, *FROM_STYLE.findall("\n".join(_page(path).styles)))
         if ELSEWHERE.match(target) and not target.startswith("data:")
     ]
+    for suffix, rule in ((".css", FROM_STYLE), (".js", FROM_SCRIPT)):
+        for path in sorted(folder.rglob(f"*{suffix}")):
+            text = path.read_text(encoding="utf-8") if path.name != "sections.js" else ""  # text that is shown, not run
+            found += [BrokenLink(str(path.relative_to(folder)), target) for target in rule.findall(text)]
+    return found

@@ -46,14 +46,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def as_markdown(doc: str, link: Callable[[str], str] = str) -> str:
     """A docstring: paragraphs as text, examples as code, and what stands between backticks through `link`.
 
-    >>> print(as_markdown("The sum a_1.\\n\\n>>> 1 + 1\\n2"))
-    The sum a\\_1.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
-    <BLANKLINE>
+    >>> as_markdown("The sum a_1.\\n\\n>>> 1 + 1\\n2")
+    'The sum a\\\\_1.\\n\\n```pycon\\n>>> 1 + 1\\n2\\n```\\n'
     """
     blocks = re.split(r"\n\s*\n", doc.strip())
     out: list[str] = []

@@ -7,7 +7,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -192,9 +192,11 @@ def methods(value: Any) -> list[tuple[str, str]]:
         home = next((base for base in value.__mro__ if name in vars(base)), None)
         ours = home is not None and home.__module__.startswith("headcount")
         ours &= not type(member).__module__.startswith("sklearn")
-        if name.startswith("_") or not ours or not (doc := inspect.getdoc(getattr(member, "__func__", member))):
-            continue
-        call = "()" if inspect.isroutine(getattr(member, "__func__", member)) else ""
+        function = getattr(member, "__func__", member)
+        described = isinstance(member, property | cached_property) or inspect.isroutine(function)
+        if name.startswith("_") or not ours or not described or not (doc := inspect.getdoc(function)):
+            continue  # the words of a plain value would be those of its type
+        call = "()" if inspect.isroutine(function) else ""
         found.append((f"`.{name}{call}`", escaped(doc.split("\n\n")[0].replace("\n", " "))))
     return found
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 ROW, LEFT, BARS = 16, 62, 150
 SIZES = (760, 360)  # pixels: on a desk and on a phone
 SHOWN = 12  # of the largest parts
+TONES = (  # what raises and what lowers, so that the map is right as a file of its own too
+    ".hc .cell.up{fill:#0b7a6b}.hc .cell.down{fill:#c2410c}"
+    "@media(prefers-color-scheme:dark){.hc .cell.up{fill:#5fd0b8}.hc .cell.down{fill:#ff9a5c}}"
+)
 
 
 def lens_page(view: LensView, *, command: str = "") -> str:
@@ -83,7 +87,8 @@ def layer_map(view: LensView, width: int) -> Figure:
     cell, top = plot / max(length, 1), 26
     height = top + ROW * layers + 64
     largest = max((abs(v) for row in view.attention for v in row), default=1.0) or 1.0
-    body = [text("attention takes", LEFT, 14, "small soft"), text("attention", LEFT + plot + 16, 14, "small soft")]
+    body = [tag("style", TONES)]
+    body += [text("attention takes", LEFT, 14, "small soft"), text("attention", LEFT + plot + 16, 14, "small soft")]
     body.append(text("feed-forward", LEFT + plot + 16 + BARS / 2, 14, "small soft"))
     for layer, row in enumerate(view.attention):
         y = top + ROW * (layers - 1 - layer)
