@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from headcount.files import write_text
+from headcount.papers.attention_svm.head_instances import ChoiceRow
 from headcount.papers.attention_svm.instance_files import SelectionFile, trained_gaps, write_solution
 from headcount.papers.attention_svm.margins import (
     InfeasibleError,
@@ -18,7 +19,7 @@ from headcount.papers.attention_svm.margins import (
     max_margin,
     nuclear,
 )
-from headcount.papers.attention_svm.path_picture import margin_page, solution_rows
+from headcount.papers.attention_svm.path_picture import SolutionRow, margin_page, solution_rows
 from headcount.refusals import nearest
 
 NORMS = {"frobenius": frobenius, "nuclear": nuclear}
@@ -38,7 +39,7 @@ class SelectionAnswer:
         return self.solved[self.norm]
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[SolutionRow]:
         """A row for each norm."""
         return solution_rows(self.solved)
 
@@ -55,7 +56,7 @@ class SelectionAnswer:
         return found | {"support": self.one.support, "singular values": self.one.singular_values.tolist()}
 
     def files(
-        self, out: Path, command: str = "", *, steps: int = 2000, choices: Sequence[dict[str, Any]] = ()
+        self, out: Path, command: str = "", *, steps: int = 2000, choices: Sequence[ChoiceRow] = ()
     ) -> list[Path]:
         """The page, with a path trained for so many steps where the instance has labels, and the solution."""
         lead = f"{self.sentence[:1].upper()}{self.sentence[1:]}."
@@ -67,6 +68,15 @@ class SelectionAnswer:
         ]
 
 
+class ConstraintRow(TypedDict):
+    """That the chosen token comes before another one, and its weight in the sum that vanishes."""
+
+    weight: float
+    sequence: int
+    chosen: int
+    token: int
+
+
 @dataclass(frozen=True, eq=False)
 class NoSelection:
     """No matrix: weights of constraints that add up to nothing, so that no margins can all be positive (Farkas)."""
@@ -75,11 +85,11 @@ class NoSelection:
     reason: InfeasibleError
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[ConstraintRow]:
         """The constraints of the combination, the heaviest first."""
         held = self.instance
         _, names = constraint_rows(held.tokens, held.queries, held.chosen)
-        rows = [
+        rows: list[ConstraintRow] = [
             {"weight": float(w), "sequence": i, "chosen": int(held.chosen[i]), "token": t}
             for w, (i, t) in zip(self.reason.combination, names, strict=True)
             if w > 1e-12
@@ -90,7 +100,7 @@ class NoSelection:
     def sentence(self) -> str:
         return f"no matrix puts these tokens first: {len(self.rows)} of the constraints, so weighted, vanish (to 1e-9)"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, bool | list[ConstraintRow]]:
         """A JSON-ready dictionary."""
         return {"feasible": False, "combination": self.rows}
 
