@@ -162,25 +162,3 @@ def _prompted(layer: PromptedLayer, trap: PromptTrap, prompt: np.ndarray) -> np.
     """What the layer puts out at the last token of each context behind this prompt."""
     last = trap.last
     return np.array([layer.forward(last + layer.attend(last, np.vstack([prompt, c, last]))) for c in trap.contexts])
-
-
-def slope_share(layers: int = 100, token_dim: int = 4, seed: int = 0) -> float:
-    """The largest measured slope of attention, in the norm of the largest token, over its bound."""
-    from headcount.papers.prompts.bounds import attention_slope
-
-    g = np.random.default_rng(seed)
-    shares = []
-    for _ in range(layers):
-        layer = random_layer(token_dim, g)
-        x = g.standard_normal((3, token_dim)) * g.choice((0.1, 0.5, 1.0))
-        step = g.standard_normal(x.shape)
-        step *= 1e-6 / np.linalg.norm(step, axis=1).max()
-        moved = [
-            np.linalg.norm(layer.attend(a, x + step) - layer.attend(b, x)) for a, b in zip(x + step, x, strict=True)
-        ]
-        radius = float(np.linalg.norm(x, axis=1).max())
-        bound = attention_slope(
-            float(np.linalg.norm(layer.value, 2)), float(np.linalg.norm(layer.key.T @ layer.query, 2)), radius
-        )
-        shares.append(max(moved) / 1e-6 / bound.value)
-    return max(shares)
