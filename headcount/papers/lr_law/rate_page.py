@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from headcount.drawing.axes import axis_name
 from headcount.drawing.panels import Panel, figure_of, frames, legend, log_panel
