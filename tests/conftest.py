@@ -7,19 +7,31 @@ import signal
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share two cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import jaxtyping
 import pytest
 from hypothesis import HealthCheck, settings
-from jaxtyping import install_import_hook
 
-import tests.typechecker  # noqa: F401  (the hook names it)
+from tests.typechecker import checked
 
-install_import_hook("headcount", "tests.typechecker.check")
+jaxtyping.jaxtyped = checked  # what the hook writes above every function
+jaxtyping.install_import_hook("headcount", "tests.typechecker.check")
 
 # The ordinary run tries the same cases every time, however slow the machine; --hypothesis-profile=searching looks on.
 SLOW = [HealthCheck.too_slow]  # is no failure
 settings.register_profile("searching", deadline=None, suppress_health_check=SLOW)
 settings.register_profile("same cases", deadline=None, suppress_health_check=SLOW, derandomize=True)
 settings.load_profile("same cases")
+
+
+@pytest.hookimpl(tryfirst=True)  # before the workers read the groups
+def pytest_collection_modifyitems(items):
+    """Tests that share a fixture of their module run in one worker, so that it is made once."""
+    for item in items:
+        fixtures = getattr(item, "_fixtureinfo", None)
+        defined = () if fixtures is None else fixtures.name2fixturedefs.values()
+        shared = any(one.scope == "module" and one.baseid for several in defined for one in several)
+        if shared and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from headcount.papers.attention_svm import (
 )
 from headcount.papers.attention_svm.descent import from_tails, plain_gradient
 from headcount.papers.attention_svm.experiments import solutions
-from headcount.papers.attention_svm.nonlinear import _ridged, concave_head, relu_head, vanishing_ridge
+from headcount.papers.attention_svm.nonlinear import _ridged, concave_head, vanishing_ridge
 
 
 def drawn(instances, seed=0, sizes=(6, 8, 10)):
@@ -152,6 +152,18 @@ def test_nonlinear_heads_need_the_finite_part_in_every_dimension(token_dim):
     found = nonlinear_study(token_dim, 100)
     assert found["mixing tokens"] >= 50
     assert found["gap of the rest"] < 0.02
+
+
+def relu_head(token_dim, g):
+    """sum_k relu(V^T m)_k with V normal over its Frobenius norm, as in the published study of mixtures: convex in m."""
+    values = g.standard_normal((token_dim, token_dim))
+    values /= np.linalg.norm(values)
+
+    def head(m):
+        before = m @ values
+        return np.maximum(before, 0).sum(axis=1), (before > 0) @ values.T
+
+    return head
 
 
 def test_the_gradient_by_hand_is_the_gradient():

@@ -219,21 +219,24 @@ evaluations = 1
 """
 
 
-def test_a_sweep_of_letters_has_a_page_with_the_verdict_of_theory_for_every_shape(tmp_path):
-    study = run(Sweep.from_toml(LETTERS), Store.open(tmp_path, create=True))
-    shapes = LengthStudy.of(study)
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    return run(Sweep.from_toml(LETTERS), Store.open(tmp_path_factory.mktemp("letters"), create=True))
+
+
+def test_a_sweep_of_letters_has_a_page_with_the_verdict_of_theory_for_every_shape(swept):
+    shapes = LengthStudy.of(swept)
     assert [(part.name, part.setting.depth) for part in shapes] == [("NRLast by 1x4", 1), ("NRLast by 1x4+1x4", 2)]
     assert all(part.sentence.startswith(f"nothing follows for length generalisation of {part.name}") for part in shapes)
     assert [line["lengths"] for line in shapes[0].curve] == ["4-6", "7-8", "9-10"]
     assert all(part.name in length_page(part) for part in shapes)
 
 
-def test_a_language_of_the_users_own_is_not_run_to_draw_a_page(tmp_path):
-    study = run(Sweep.from_toml(LETTERS), Store.open(tmp_path, create=True))
+def test_a_language_of_the_users_own_is_not_run_to_draw_a_page(swept):
     toml = LETTERS.replace('"Neighbour"', '"stranger:Task"')
-    own = LengthStudy.of(replace(study, spec={**study.spec, "toml": toml}))
+    own = LengthStudy.of(replace(swept, spec={**swept.spec, "toml": toml}))
     assert len(own) == 2 and own[0].verdict.proved is None and own[0].task.program() is None
-    assert LengthStudy.of(replace(study, spec={**study.spec, "toml": ""})) == []
+    assert LengthStudy.of(replace(swept, spec={**swept.spec, "toml": ""})) == []
 
 
 @pytest.mark.parametrize(

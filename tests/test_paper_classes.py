@@ -15,7 +15,6 @@ import headcount as hc
 import headcount.papers
 from headcount.certificates.built import load
 from headcount.cli import app
-from headcount.nets.blocks import Blocks
 from headcount.papers.attention_svm import max_margin, nuclear
 from headcount.papers.born.circuits import neighbour
 from headcount.papers.born.compiler import compile as compiled
@@ -63,6 +62,7 @@ from headcount.tasks import (
     task,
 )
 from headcount.tasks.counting_text import parse_program
+from tests.plain_blocks import Blocks
 
 G = np.random.default_rng(0)
 THIRD = 1 / 3  # no float32 holds it

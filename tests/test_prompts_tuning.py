@@ -18,7 +18,6 @@ from headcount.papers.prompts import (
     token_trap,
     tuning_rows,
 )
-from headcount.papers.prompts.experiments import slope_share
 
 
 def test_a_trained_prompt_has_the_loss_it_says():
@@ -79,6 +78,26 @@ def test_a_low_rank_update_does_what_no_prompt_can_with_as_many_numbers():
     bare = PromptedLayer(np.eye(3), np.eye(3), np.eye(3))
     with pytest.raises(ValueError, match="feed-forward"):
         fit_low_rank(bare, np.ones(3), [np.ones((1, 3))], np.ones((1, 3)))
+
+
+def slope_share(layers, token_dim=4, seed=0):
+    """The largest measured slope of attention, in the norm of the largest token, over its bound."""
+    g = np.random.default_rng(seed)
+    shares = []
+    for _ in range(layers):
+        layer = random_layer(token_dim, g)
+        x = g.standard_normal((3, token_dim)) * g.choice((0.1, 0.5, 1.0))
+        step = g.standard_normal(x.shape)
+        step *= 1e-6 / np.linalg.norm(step, axis=1).max()
+        moved = [
+            np.linalg.norm(layer.attend(a, x + step) - layer.attend(b, x)) for a, b in zip(x + step, x, strict=True)
+        ]
+        radius = float(np.linalg.norm(x, axis=1).max())
+        bound = attention_slope(
+            float(np.linalg.norm(layer.value, 2)), float(np.linalg.norm(layer.key.T @ layer.query, 2)), radius
+        )
+        shares.append(max(moved) / 1e-6 / bound.value)
+    return max(shares)
 
 
 def test_the_slope_of_attention_keeps_its_bound():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headcount.tasks.alternation import Alternation
-from headcount.tasks.copies import Copy, ambiguous_bigrams
+from headcount.tasks.copies import Copy
 from headcount.tasks.neighbours import Neighbour
 
 
@@ -88,11 +88,6 @@ def test_the_share_of_repeats_stays_with_ambiguous_and_jumps_without():
 
     assert max(kept := shares(Copy(distinct=False, letters=60, ambiguous=0.4))) - min(kept) < 0.06
     assert max(free := shares(Copy(distinct=False, letters=20))) - min(free) > 0.25
-
-
-def test_ambiguous_bigrams_are_those_with_two_followers():
-    assert ambiguous_bigrams(torch.tensor([0, 1, 2, 3])) == 0
-    assert ambiguous_bigrams(torch.tensor([0, 1, 0, 1, 2])) == 0.5
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 6])

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 
 import headcount as hc
 from headcount.nets import Architecture, Transformer
-from headcount.nets.blocks import Blocks
 from headcount.nets.recorded import TapeSize
-from headcount.papers.tensor_lens.networks import frozen_maps, push, pushed, whole
 from headcount.papers.tensor_lens.token_maps import logit, norm, share
+from tests.frozen_maps import frozen_maps, push, pushed, whole
+from tests.plain_blocks import Blocks
 
 NETS = {
     "pre-norm causal gelu": Blocks(3, 8, 2, 12, causal=True),

@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import headcount as hc
-from headcount.nets.blocks import Blocks
 from headcount.papers.tensor_lens import NotAffine
-from headcount.papers.tensor_lens.networks import frozen_maps, whole
+from tests.frozen_maps import frozen_maps, whole
+from tests.plain_blocks import Blocks
 
 
 def without_gradient(f):

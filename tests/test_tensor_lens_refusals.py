@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 import headcount as hc
 from headcount.nets import Architecture, Transformer
-from headcount.nets.blocks import Blocks
 from headcount.papers.tensor_lens import NotAffine
+from tests.plain_blocks import Blocks
 
 
 def tokens(length=5, width=4, seed=0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from headcount.cli.options import HeadNumber, LayerNumber, ModelName, Out, Texts
 from headcount.cli.printing import Listing, Printout
 
 if TYPE_CHECKING:
+    from headcount.papers.attention_svm.head_instances import ChoiceRow
     from headcount.papers.attention_svm.instance_files import SelectionFile
 
 Data = Annotated[
@@ -64,7 +65,7 @@ def margin(options: MarginOptions) -> Printout:
     return Printout(found.to_json(), [*_looked(choices), Listing(found.rows, SOLUTION)], found.sentence, files)
 
 
-def _of_head(model: str, layer: int, head: int, texts: list[str]) -> tuple[SelectionFile, list[dict[str, Any]]]:
+def _of_head(model: str, layer: int, head: int, texts: list[str]) -> tuple[SelectionFile, list[ChoiceRow]]:
     from headcount.nets.pretrained.model_places import folder_of
     from headcount.nets.pretrained.packaged import model_and_tokenizer
     from headcount.papers.attention_svm.head_instances import choice_rows, selection_of_head
@@ -74,6 +75,6 @@ def _of_head(model: str, layer: int, head: int, texts: list[str]) -> tuple[Selec
     return instance, choice_rows(texts, views)
 
 
-def _looked(choices: list[dict[str, Any]]) -> list[Listing]:
+def _looked(choices: list[ChoiceRow]) -> list[Listing]:
     columns = ("text", "asks", "chosen", "weight", "next")
     return [Listing(choices, columns, "what the head itself looks at most")] if choices else []

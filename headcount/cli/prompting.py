@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from headcount.cli.options import HeadNumber, LayerNumber, ModelName, Out, Texts
 from headcount.cli.printing import Listing, Printout
 
 if TYPE_CHECKING:
+    from headcount.papers.prompts.head_problems import LookedRow
     from headcount.papers.prompts.layer_files import PromptProblem
 
 Data = Annotated[
@@ -54,7 +55,7 @@ def prompt(options: PromptOptions) -> Printout:
         raise ValueError(f"--starts must be at least 1 and --seed at least 0, got {options.starts} and {options.seed}")
     if options.data is not None and options.model:
         raise ValueError("give either a file or --model, not both")
-    wanted: list[dict[str, Any]] = []
+    wanted: list[LookedRow] = []
     words = options.data.name if options.data else f"--seed {options.seed} --token-dim {options.token_dim}"
     if options.model:
         problem, wanted = _of_head(options.model, options.layer, options.head, options.text or [])
@@ -71,7 +72,7 @@ def prompt(options: PromptOptions) -> Printout:
     return Printout(found.rows, told, found.sentence, files)
 
 
-def _of_head(model: str, layer: int, head: int, texts: list[str]) -> tuple[PromptProblem, list[dict[str, Any]]]:
+def _of_head(model: str, layer: int, head: int, texts: list[str]) -> tuple[PromptProblem, list[LookedRow]]:
     from headcount.nets.pretrained.model_places import folder_of
     from headcount.nets.pretrained.packaged import model_and_tokenizer
     from headcount.papers.prompts.head_problems import looked_rows, problem_of_head

@@ -63,16 +63,14 @@ def _shared(
 ) -> tuple[float, Float[np.ndarray, " 3"]]:
     """The variance tau^2 of an effect shared by the seeds of a cell, and the law that is nearest with it."""
     own = np.maximum(own, 1e-18)  # equal numbers still weigh alike
-    fitted = fit_law(levels, sizes, 1 / own)
-    if free < 1:
-        return 0.0, fitted
 
     def excess(shared: float) -> tuple[float, Float[np.ndarray, " 3"]]:
         weights = 1 / (own + shared)
         nearest = fit_law(levels, sizes, weights)
         return float((weights * _distance(nearest, levels, sizes) ** 2).sum()) - free, nearest
 
-    if excess(0.0)[0] <= 0:
+    beyond, fitted = excess(0.0)
+    if free < 1 or beyond <= 0:
         return 0.0, fitted
     low, high = 1e-18, 4 * float(levels.var()) + 1e-12  # at the second a constant would do
     for _ in range(20):

@@ -28,9 +28,10 @@ def fit_law(
     shares = _shares(weights, sizes)
     grows = fit_line(flat, sizes, shares)[:, 0] < 0
     fitted = np.empty((len(flat), 3))
-    fitted[~grows] = _falling(flat[~grows], sizes, shares)
-    # What grows with the size falls with its inverse.
-    fitted[grows] = _falling(flat[grows, ::-1], 1 / sizes[::-1], shares[::-1]) * [-1, 1, 1]
+    if not grows.all():
+        fitted[~grows] = _falling(flat[~grows], sizes, shares)
+    if grows.any():  # what grows with the size falls with its inverse
+        fitted[grows] = _falling(flat[grows, ::-1], 1 / sizes[::-1], shares[::-1]) * [-1, 1, 1]
     return fitted.reshape(*levels.shape[:-1], 3)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from jaxtyping import Float, Int
@@ -113,16 +112,3 @@ class Copy:
         k = torch.arange(1, self.letters + 1, device=size.device, dtype=torch.float64)
         repeats = 1 - k * (1 - (1 - 1 / k) ** size) / size
         return ((repeats - (self.ambiguous or 0.0)).abs().argmin(dim=1, keepdim=True) + 1).double()
-
-
-def ambiguous_bigrams(source: Int[Tensor, " length"]) -> float:
-    """The share of a string's places but the last whose letter is followed by different letters in it.
-
-    >>> ambiguous_bigrams(torch.tensor([0, 1, 0, 2]))
-    0.6666666666666666
-    """
-    letters = source.tolist()
-    after: dict[int, set[int]] = {}
-    for one, two in pairwise(letters):
-        after.setdefault(one, set()).add(two)
-    return sum(len(after[one]) > 1 for one in letters[:-1]) / max(1, len(letters) - 1)

@@ -18,6 +18,7 @@ import torch
 from headcount.papers.born.alternation_study import (
     NARROW,
     AlternationSetting,
+    DepthRow,
     by_depth,
     depth_summary,
     knees,
@@ -58,7 +59,7 @@ def main() -> None:
         print(knee)
 
 
-def missing(setting: AlternationSetting, kept: Sequence[dict[str, Any]]) -> list[AlternationSetting]:
+def missing(setting: AlternationSetting, kept: Sequence[DepthRow]) -> list[AlternationSetting]:
     """What is still to be trained: for every depth and language, the seeds without a row; equal ones together."""
     banks: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for depth in setting.depths:
@@ -95,7 +96,7 @@ def _about(setting: AlternationSetting, options: argparse.Namespace) -> dict[str
     return about | sizes
 
 
-def _short(row: dict[str, Any]) -> dict[str, Any]:
+def _short(row: DepthRow) -> DepthRow:
     return {**row, "curve": [[step, *(round(v, 5) for v in rest)] for step, *rest in row["curve"]]}
 
 

@@ -16,6 +16,7 @@ from headcount.fits.verdict import Estimate, Verdict, judge, judged
 from headcount.papers.consistency.decays import NOISY, QUIET
 from headcount.papers.head_count.error_law import fit_error_law
 from headcount.papers.icl.bounds import icl_exponent
+from headcount.papers.icl.experiments import ReaderRow
 from headcount.papers.icl.measured_exponents import bayes_ratios, claims_table, contrast_words, shape_contrast
 from headcount.papers.lr_law.paired_slope import paired_width_slope
 from headcount.report import Passage, article
@@ -284,7 +285,7 @@ def _in_context(data: Path) -> Iterator[LawRow]:
                      _span(line["low"], line["high"]), line["claim"], command)  # fmt: skip
 
 
-def _kept(path: Path) -> list[dict[str, Any]]:
+def _kept(path: Path) -> list[ReaderRow]:
     return json.loads(path.read_text())["rows"]
 
 

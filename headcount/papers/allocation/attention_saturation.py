@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -22,6 +23,51 @@ from headcount.papers.allocation.units import rewrite, survey
 
 Say = Callable[[str], None]
 ROWS = 32  # query rows looked at in each sequence
+
+
+class HeadSaturation(TypedDict):
+    """A head at one length: medians over rows, and the bound of its own half range."""
+
+    layer: int
+    head: int
+    length: int
+    norm: float
+    largest_weight: float
+    half_range: float
+    largest_half_range: float
+    bound: float
+
+
+class LayerSaturation(TypedDict):
+    """A layer at the greatest length; `slope` is None where one length was measured."""
+
+    layer: int
+    length: int
+    norm: float
+    slope: float | None
+    Lambda: float
+    growth: float
+    bound: float
+    bounded: bool
+    informs: bool
+
+
+class HeadCut(TypedDict):
+    """What a head of smaller rank changes, relative to the size of logits and outputs; rows absolute."""
+
+    logits: float
+    row_l1: float
+    row_l2: float
+    output: float
+
+
+class RankCost(HeadCut):
+    """A head of a layer cut to `rank` of its full one; `head` is "mean" where heads are averaged."""
+
+    layer: int
+    head: int | str
+    rank: int
+    of: int
 
 
 class _Rows:
@@ -64,7 +110,7 @@ def chunks(path: str | Path, tokenizer: Any, length: int, count: int) -> TextBat
 
 
 @torch.no_grad()
-def saturation(model: nn.Module, batches: Sequence[TextBatch], say: Say = lambda _: None) -> list[dict[str, Any]]:
+def saturation(model: nn.Module, batches: Sequence[TextBatch], say: Say = lambda _: None) -> list[HeadSaturation]:
     """One row per layer, head and length: the norm of the Jacobian, the largest weight, the logits' half range.
 
     Medians over rows; `half_range` also as its largest value, which is what the bound needs.
@@ -93,7 +139,7 @@ def saturation(model: nn.Module, batches: Sequence[TextBatch], say: Say = lambda
     return rows
 
 
-def verdicts(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def verdicts(rows: Sequence[HeadSaturation]) -> list[LayerSaturation]:
     """One row per layer: how the Jacobian falls with length, and whether the theorem's hypothesis holds on this text.
 
     `slope` is the exponent of norm ~ length^slope (the theorem: -1). The logits count as bounded when their half range
@@ -127,7 +173,7 @@ def verdicts(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 @torch.no_grad()
 def rank_costs(
     model: nn.Module, batches: Sequence[TextBatch], shares: Sequence[float] = (0.5, 0.25), say: Say = lambda _: None
-) -> list[dict[str, Any]]:
+) -> list[RankCost]:
     """What a head of smaller query-key rank changes: its logits, its rows (l1 and l2) and its outputs, per head.
 
     Ranks are cut data-aware on the same text; logits and outputs are relative to their own size, rows absolute.
@@ -151,25 +197,33 @@ def rank_costs(
 class SaturationReport:
     """A model on a text: a verdict for each layer, the rows behind them, and what smaller ranks would change."""
 
-    layers: list[dict[str, Any]]
-    rows: list[dict[str, Any]]
-    rank_costs: list[dict[str, Any]]
+    layers: list[LayerSaturation]
+    rows: list[HeadSaturation]
+    rank_costs: list[RankCost]
 
     @property
-    def longest(self) -> list[dict[str, Any]]:
+    def longest(self) -> list[HeadSaturation]:
         """The rows of the greatest length, head by head."""
         length = max(row["length"] for row in self.rows)
         return [row for row in self.rows if row["length"] == length]
 
     @property
-    def costs_by_layer(self) -> list[dict[str, Any]]:
+    def costs_by_layer(self) -> list[RankCost]:
         """What smaller ranks would change: the mean over the heads of a layer."""
-        groups: dict[tuple[int, int], list[dict[str, Any]]] = {}
+        groups: dict[tuple[int, int], list[RankCost]] = {}
         for cost in self.rank_costs:
             groups.setdefault((cost["layer"], -cost["rank"]), []).append(cost)
         return [
-            {"layer": layer, "head": "mean", "rank": -rank, "of": of[0]["of"]}
-            | {name: sum(cost[name] for cost in of) / len(of) for name in ("logits", "row_l1", "row_l2", "output")}
+            RankCost(
+                layer=layer,
+                head="mean",
+                rank=-rank,
+                of=of[0]["of"],
+                logits=fmean(cost["logits"] for cost in of),
+                row_l1=fmean(cost["row_l1"] for cost in of),
+                row_l2=fmean(cost["row_l2"] for cost in of),
+                output=fmean(cost["output"] for cost in of),
+            )
             for (layer, rank), of in sorted(groups.items())
         ]
 
@@ -179,7 +233,7 @@ class SaturationReport:
         bounded = sum(bool(row["bounded"]) for row in self.layers)
         return f"{bounded} of {counted(len(self.layers), 'layer')} keep their logits bounded as sequences grow"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, list[LayerSaturation] | list[HeadSaturation] | list[RankCost]]:
         """A JSON-ready dictionary."""
         return {"layers": self.layers, "rows": self.rows, "rank_costs": self.rank_costs}
 
@@ -202,7 +256,7 @@ def saturation_report(
     return SaturationReport(verdicts(rows), rows, rank_costs(model, batches[-1:], say=say))
 
 
-def _cost(seen: _Rows, factors: Factors, place: int, head: int, rank: int) -> dict[str, float]:
+def _cost(seen: _Rows, factors: Factors, place: int, head: int, rank: int) -> HeadCut:
     dim = len(factors.right)
     left = factors.left[place * dim : (place + 1) * dim, :rank]
     product = (left @ factors.right[:, :rank].mT).to(seen.asked.dtype)

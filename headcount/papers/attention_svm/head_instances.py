@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -30,11 +30,21 @@ def selection_of_head(
     return SelectionFile(np.array(rows), np.array([view.states[-1] for view in views]), chosen), views
 
 
-def choice_rows(texts: Sequence[str], views: Sequence[HeadView]) -> list[dict[str, Any]]:
+class ChoiceRow(TypedDict):
+    """A text, its last token, the token that it looks at most, and the weights of that one and of the next."""
+
+    text: str
+    asks: str
+    chosen: str
+    weight: float
+    next: float
+
+
+def choice_rows(texts: Sequence[str], views: Sequence[HeadView]) -> list[ChoiceRow]:
     """For each text the token that asks, the one that is chosen, and the weights of it and of the next."""
     rows = []
     for text, view in zip(texts, views, strict=True):
         first, second = np.sort(view.weights[-1])[::-1][:2]
-        row = {"text": text[:60], "asks": view.pieces[-1].strip(), "chosen": view.pieces[view.chosen].strip()}
-        rows.append({**row, "weight": float(first), "next": float(second)})
+        asks, chosen = view.pieces[-1].strip(), view.pieces[view.chosen].strip()
+        rows.append(ChoiceRow(text=text[:60], asks=asks, chosen=chosen, weight=float(first), next=float(second)))
     return rows

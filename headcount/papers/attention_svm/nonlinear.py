@@ -40,18 +40,6 @@ def concave_head(token_dim: int, g: np.random.Generator) -> NonlinearHead:
     return lambda m: (4 * (m @ v - (m**2).sum(axis=1)), 4 * (v - 2 * m))
 
 
-def relu_head(token_dim: int, g: np.random.Generator) -> NonlinearHead:
-    """sum_k relu(V^T m)_k with V normal over its Frobenius norm, as in the published study of mixtures: convex in m."""
-    values = g.standard_normal((token_dim, token_dim))
-    values /= np.linalg.norm(values)
-
-    def head(m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        before = m @ values
-        return np.maximum(before, 0).sum(axis=1), (before > 0) @ values.T
-
-    return head
-
-
 def vanishing_ridge(
     tokens: Float[np.ndarray, "sequences length d"],
     queries: Float[np.ndarray, "sequences e"],

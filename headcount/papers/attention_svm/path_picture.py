@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -65,7 +65,14 @@ def _values(panel: Panel, one: MaxMargin, tone: int) -> str:
     return panel.line(points, f"line ks{tone}") + panel.marks(points, tone, "ring" if tone else "dot")
 
 
-def solution_rows(solved: Mapping[str, MaxMargin]) -> list[dict[str, Any]]:
+SolutionRow = TypedDict(
+    "SolutionRow",
+    {"norm": str, "value": float, "duality gap": float, "least margin": float, "support": int, "rank": int},
+)
+"""The solution of least norm in one norm, and how near to the least it is proved to be."""
+
+
+def solution_rows(solved: Mapping[str, MaxMargin]) -> list[SolutionRow]:
     """A row for each solution: its norm, duality gap, least margin, support and rank."""
     return [
         {

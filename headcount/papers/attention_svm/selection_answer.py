@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from headcount.files import write_text
 from headcount.numerals import outward
+from headcount.papers.attention_svm.head_instances import ChoiceRow
 from headcount.papers.attention_svm.instance_files import SelectionFile, trained_gaps, write_solution
 from headcount.papers.attention_svm.margins import (
     InfeasibleError,
@@ -21,7 +22,7 @@ from headcount.papers.attention_svm.margins import (
     max_margin,
     nuclear,
 )
-from headcount.papers.attention_svm.path_picture import margin_page, solution_rows
+from headcount.papers.attention_svm.path_picture import SolutionRow, margin_page, solution_rows
 from headcount.refusals import nearest
 
 ROUNDING = 1e-14  # of sums of products in float64, beside the largest of them
@@ -42,7 +43,7 @@ class SelectionAnswer:
         return self.solved[self.norm]
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[SolutionRow]:
         """A row for each norm."""
         return solution_rows(self.solved)
 
@@ -60,7 +61,7 @@ class SelectionAnswer:
         return found | {"support": self.one.support, "singular values": self.one.singular_values.tolist()}
 
     def files(
-        self, out: Path, command: str = "", *, steps: int = 2000, choices: Sequence[dict[str, Any]] = ()
+        self, out: Path, command: str = "", *, steps: int = 2000, choices: Sequence[ChoiceRow] = ()
     ) -> list[Path]:
         """The page, with a path trained for so many steps where the instance has labels, and the solution."""
         lead = f"{self.sentence[:1].upper()}{self.sentence[1:]}."
@@ -72,6 +73,15 @@ class SelectionAnswer:
         ]
 
 
+class ConstraintRow(TypedDict):
+    """That the chosen token comes before another one, and its weight in the sum that vanishes."""
+
+    weight: float
+    sequence: int
+    chosen: int
+    token: int
+
+
 @dataclass(frozen=True, eq=False)
 class NoSelection:
     """No matrix: weights of constraints that add up to nothing, so that no margins can all be positive (Farkas)."""
@@ -80,11 +90,11 @@ class NoSelection:
     reason: InfeasibleError
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[ConstraintRow]:
         """The constraints of the combination, the heaviest first."""
         held = self.instance
         _, names = constraint_rows(held.tokens, held.queries, held.chosen)
-        rows = [
+        rows: list[ConstraintRow] = [
             {"weight": float(w), "sequence": i, "chosen": int(held.chosen[i]), "token": t}
             for w, (i, t) in zip(self.reason.combination, names, strict=True)
             if w > 1e-12
@@ -108,7 +118,7 @@ class NoSelection:
         cancel = f"{len(self.rows)} of the constraints, so weighted, cancel as far"
         return f"no matrix of a norm below {least} puts these tokens first by 1: {cancel}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, bool | float | list[ConstraintRow]]:
         """A JSON-ready dictionary."""
         return {"feasible": False, "combination": self.rows, "least norm": self.least_norm}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from headcount.nets.causal import DecoderShape
-from headcount.papers.born.edges import EDGES, cut, head_scores, right_share
+from headcount.papers.born.edges import EDGES, HeadScores, cut, head_scores, right_share
 from headcount.papers.born.experiments import DECAY
 from headcount.tasks.copies import Copy
 from headcount.tasks.letters import Lengths, LetterTask, OnLengths
@@ -40,13 +40,28 @@ class AblationSetting:
     samples: int = 256
 
 
+class CutScores(TypedDict):
+    """Strings right, whole and by what is cut (keys or values, then kind of edge), and the scores of the heads."""
+
+    whole: float
+    cut: dict[str, dict[str, float]]
+    heads: list[HeadScores]
+
+
+class AblationRow(CutScores):
+    """One trained decoder with its edges cut."""
+
+    code: str
+    seed: int
+
+
 def ablation(
     setting: AblationSetting,
     names: Sequence[str] = tuple(ABLATED),
     *,
     device: str = "cpu",
     on_progress: Callable[[int], None] = lambda steps: None,
-) -> list[dict[str, Any]]:
+) -> list[AblationRow]:
     """A row for every task and seed: the share of right strings whole, and with each kind of edge cut at keys and
     at values in all layers; and the scores of the heads."""
     rows = []
@@ -68,19 +83,19 @@ def ablation(
     return rows
 
 
-def ablation_summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def ablation_summary(rows: Sequence[AblationRow]) -> list[dict[str, str | float]]:
     """By task: medians over seeds, whole and with each kind of edge cut at its keys."""
     made = []
     for code in dict.fromkeys(row["code"] for row in rows):
         mine = [row for row in rows if row["code"] == code]
-        line = {"code": code, "seeds": len(mine), "whole": median(row["whole"] for row in mine)}
+        line: dict[str, str | float] = {"code": code, "seeds": len(mine), "whole": median(row["whole"] for row in mine)}
         for part in ("keys", "values"):
             line |= {f"{name}, {part}": median(row["cut"][part][name] for row in mine) for name in EDGES}
         made.append(line)
     return made
 
 
-def _measured(net: Any, name: str, setting: AblationSetting) -> dict[str, Any]:
+def _measured(net: Any, name: str, setting: AblationSetting) -> CutScores:
     task = ABLATED[name]
 
     def share(one: Any) -> float:
@@ -91,4 +106,4 @@ def _measured(net: Any, name: str, setting: AblationSetting) -> dict[str, Any]:
         {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
         for row in head_scores(net, task, setting.lengths, batch=setting.samples)
     ]
-    return {"whole": share(net), "cut": parts, "heads": scores}
+    return {"whole": share(net), "cut": parts, "heads": cast(list[HeadScores], scores)}

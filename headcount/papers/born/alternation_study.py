@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict
 
 from headcount.nets.causal import DecoderShape
-from headcount.papers.born.experiments import DECAY, tested
+from headcount.papers.born.experiments import DECAY, TestedRow, tested
 from headcount.tasks.alternation import Alternation
 from headcount.tasks.letters import Lengths, OnLengths
 from headcount.training.loop import train
@@ -50,13 +50,37 @@ def small_alternation(setting: AlternationSetting) -> AlternationSetting:
                    batch=4, seeds=(0,))  # fmt: skip
 
 
+class DepthRow(TestedRow):
+    """A decoder of some depth on the language of so many blocks."""
+
+    blocks: int
+    depth: int
+    train: list[int]
+
+
+class DepthLine(TypedDict):
+    """A language and a depth at the best rate: words right in each range of lengths, by seed and their median."""
+
+    blocks: int
+    depth: int
+    lr: float
+    bins: list[list[int]]
+    medians: list[float]
+    seeds: list[list[float]]
+    proved: float
+
+
+DepthKnee = TypedDict("DepthKnee", {"blocks": int, "proved": float, "in range": int | None, "all ranges": int | None})
+"""The least depth that is right on a language, in range and in all ranges; None where none tried is."""
+
+
 def by_depth(
     setting: AlternationSetting,
     *,
     device: str = "cpu",
     precision: Any = "full",
     on_progress: Callable[[int], None] = lambda steps: None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[DepthRow]:
     """A row for every k, depth, rate and seed; all of one depth train as one bank."""
     recipe = string_recipe(setting.steps, setting.batch, evaluations=4, precision=precision)
     for depth in setting.depths:
@@ -68,7 +92,7 @@ def by_depth(
             yield {"blocks": blocks, "depth": depth, "train": list(setting.train), **row}
 
 
-def depth_summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def depth_summary(rows: Sequence[DepthRow]) -> list[DepthLine]:
     """By k and depth: the median over seeds of words right, in range and in each longer range, at the best rate."""
     made = []
     for blocks, depth in sorted({(row["blocks"], row["depth"]) for row in rows}):
@@ -79,12 +103,14 @@ def depth_summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         seeds = [[test["strings"] for test in row["tests"]] for row in chosen]
         medians = [median(values) for values in zip(*seeds, strict=True)]
         bins = [test["lengths"] for test in chosen[0]["tests"]]
-        line = {"blocks": blocks, "depth": depth, "lr": best, "bins": bins, "medians": medians}
-        made.append({**line, "seeds": seeds, "proved": Alternation(blocks).depth.value})
+        proved = Alternation(blocks).depth.value
+        made.append(
+            DepthLine(blocks=blocks, depth=depth, lr=best, bins=bins, medians=medians, seeds=seeds, proved=proved)
+        )
     return made
 
 
-def knees(rows: Sequence[dict[str, Any]], bar: float = BAR) -> list[dict[str, Any]]:
+def knees(rows: Sequence[DepthRow], bar: float = BAR) -> list[DepthKnee]:
     """By k: the least depth whose median is at least `bar` in range, and in all ranges, beside the proved k - 2.
 
     None where no depth tried reaches it.
@@ -95,8 +121,6 @@ def knees(rows: Sequence[dict[str, Any]], bar: float = BAR) -> list[dict[str, An
         inside = [line["depth"] for line in mine if line["medians"][0] >= bar]
         everywhere = [line["depth"] for line in mine if min(line["medians"]) >= bar]
         proved = Alternation(blocks).depth.value
-        made.append(
-            {"blocks": blocks, "proved": proved, "in range": min(inside, default=None),
-             "all ranges": min(everywhere, default=None)}
-        )  # fmt: skip
+        in_range, all_ranges = min(inside, default=None), min(everywhere, default=None)
+        made.append(DepthKnee({"blocks": blocks, "proved": proved, "in range": in_range, "all ranges": all_ranges}))
     return made

@@ -9,13 +9,14 @@ from typing import Any
 from headcount.drawing.axes import Frame
 from headcount.drawing.panels import figure_of, frames, legend, plain_panel
 from headcount.drawing.svg import Figure
-from headcount.papers.born.ablations import ABLATED, ablation_summary
-from headcount.papers.born.alternation_study import depth_summary, knees
+from headcount.papers.born.ablations import ABLATED, AblationRow, ablation_summary
+from headcount.papers.born.alternation_study import DepthLine, DepthRow, depth_summary, knees
 from headcount.papers.born.edges import EDGES
 from headcount.papers.born.experiments import TASKS
+from headcount.papers.born.in_context import ContextRow
 from headcount.papers.born.length_study import LengthStudy
 from headcount.papers.born.published import BINS, FROM_SCRATCH, IN_CONTEXT, MISLABELLED
-from headcount.papers.born.reproduce import table_rows
+from headcount.papers.born.reproduce import ScratchRun, TableLine, table_rows
 from headcount.report import Exhibit, Passage, article
 from headcount.results.claim import conclusion
 
@@ -48,10 +49,10 @@ def length_page(study: LengthStudy, *, command: str = "", date: str = "") -> str
 
 
 def born_page(
-    stored: Mapping[str, Any],
-    depths: Mapping[str, Sequence[dict[str, Any]]] | None = None,
-    ablations: Sequence[dict[str, Any]] = (),
-    contexts: Mapping[str, Sequence[dict[str, Any]]] | None = None,
+    stored: Mapping[str, ScratchRun],
+    depths: Mapping[str, Sequence[DepthRow]] | None = None,
+    ablations: Sequence[AblationRow] = (),
+    contexts: Mapping[str, Sequence[ContextRow]] | None = None,
     *,
     date: str = "",
 ) -> str:
@@ -77,7 +78,7 @@ def _verdicts() -> Passage:
     return Passage("Ten tasks", (words,), rows=rows, note=str(TASKS["UR"].length_verdict.source))
 
 
-def _tables(stored: Mapping[str, Any]) -> list[Passage]:
+def _tables(stored: Mapping[str, ScratchRun]) -> list[Passage]:
     made = []
     for setting, trained in (("short", "4-20"), ("long", "4-50"), ("wide", "4-20, width 128")):
         lines = [line for line in table_rows(stored) if line["setting"] == setting]
@@ -96,13 +97,13 @@ def _tables(stored: Mapping[str, Any]) -> list[Passage]:
     return made
 
 
-def _mislabelled() -> dict[str, Any]:
+def _mislabelled() -> dict[str, str]:
     """The published row of another task, with nothing of ours."""
     printed = ", ".join(f"{FROM_SCRATCH.at(MISLABELLED, name):.3f}" for name in BINS)
     return {"code": MISLABELLED, "printed": printed, "verdict": "another task in a quarter of its samples"}
 
 
-def _row(line: Mapping[str, Any]) -> dict[str, Any]:
+def _row(line: TableLine) -> dict[str, str | float]:
     near, far = line["medians"]
     printed = ", ".join("-" if v is None else f"{v:.3f}" for v in line["published"]) or "-"
     seeds = " ".join(f"{v:.3f}" for v in line["seeds"][-1])
@@ -110,7 +111,7 @@ def _row(line: Mapping[str, Any]) -> dict[str, Any]:
             "letters": line["letters"], "seeds": seeds, "printed": printed, "verdict": line["verdict"]}  # fmt: skip
 
 
-def _edges(rows: Sequence[dict[str, Any]]) -> Passage:
+def _edges(rows: Sequence[AblationRow]) -> Passage:
     words = (EDGE, CUT)
     if not rows:
         return Passage("Edges cut", (*words, "Not measured yet."))
@@ -139,7 +140,7 @@ def _against_statement(lines: Sequence[Mapping[str, Any]]) -> str:
     return f"{says} {seen}: {'; '.join(parts)}."
 
 
-def _depth(rows: Sequence[dict[str, Any]], sizes: str) -> Passage:
+def _depth(rows: Sequence[DepthRow], sizes: str) -> Passage:
     words = (
         "Without positions or the place before, L_k takes k - 2 counts inside each other to predict, and not fewer.",
         "With the place before, counting changes of letter does every L_k at depth 1, in two layers.",
@@ -174,7 +175,7 @@ def _context() -> Passage:
     return Passage("Pretrained models", words, rows=rows, note=str(IN_CONTEXT.source))
 
 
-def _asked(contexts: Mapping[str, Sequence[dict[str, Any]]]) -> list[Passage]:
+def _asked(contexts: Mapping[str, Sequence[ContextRow]]) -> list[Passage]:
     """What models said that were asked here: a line for every task, by length."""
     made = []
     for model, rows in contexts.items():
@@ -215,14 +216,14 @@ def _curve_figure(study: LengthStudy, width: int) -> Figure:
     return figure_of(parts, width=width, height=height, title=f"{study.name} by length", words=study.sentence)
 
 
-def _depths(lines: Sequence[dict[str, Any]]) -> Exhibit:
+def _depths(lines: Sequence[DepthLine]) -> Exhibit:
     caption = (
         "Words right against the number of layers, one line for each language; a ring at the depth that theory needs."
     )
     return Exhibit(_depth_figure(lines, narrow=False), caption, _depth_figure(lines, narrow=True))
 
 
-def _depth_figure(lines: Sequence[dict[str, Any]], *, narrow: bool) -> Figure:
+def _depth_figure(lines: Sequence[DepthLine], *, narrow: bool) -> Figure:
     """Two panels, in range and on the longest words: side by side, or `narrow` below each other."""
     width, height = (360, 560) if narrow else (760, 320)
     places = frames(2, width=width, height=height)
@@ -234,7 +235,7 @@ def _depth_figure(lines: Sequence[dict[str, Any]], *, narrow: bool) -> Figure:
     return figure_of(parts, width=width, height=height, title="Alternation by depth", words=words)
 
 
-def _depth_panel(frame: Frame, lines: Sequence[dict[str, Any]], which: int) -> str:
+def _depth_panel(frame: Frame, lines: Sequence[DepthLine], which: int) -> str:
     depths = sorted({line["depth"] for line in lines})
     kinds = sorted({line["blocks"] for line in lines})
     panel = plain_panel(frame, depths if len(depths) > 1 else [*depths, depths[0] + 1], [0.0, 1.0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -83,10 +83,21 @@ def attentions(net: CausalTransformer, ids: Int[Tensor, "batch length"]) -> list
     return _run(net, ids, None, lambda layer, logits: torch.softmax(logits, dim=-1))[1]
 
 
+class HeadScores(TypedDict):
+    """A head, counted from 1, and its mean attention: one place back, to copies, to what stands after and before."""
+
+    layer: int
+    head: int
+    previous: float
+    copy: float
+    after: float
+    before: float
+
+
 @torch.no_grad()
 def head_scores(
     net: CausalTransformer, task: LetterTask, lengths: Lengths, *, batch: int = 128, seed: int = 0
-) -> list[dict[str, Any]]:
+) -> list[HeadScores]:
     """A row for each head: its mean attention to the previous place, to earlier copies, to those after and before them.
 
     The first is a mean over all places; the others over the judged places, where the answer is to be said.
@@ -95,13 +106,15 @@ def head_scores(
     after = _after_copies(strings.ids)
     ahead = _copies(strings.ids).roll(-1, dims=2)
     ahead[:, :, -1] = False
-    edges = {"copy": _copies(strings.ids), "after": after, "before": ahead}
+    edges = (_copies(strings.ids), after, ahead)
     rows = []
     for layer, weights in enumerate(attentions(net, strings.ids)):
         for head in range(weights.shape[1]):
             back = weights[:, head].diagonal(-1, 1, 2).mean().item()
-            to = {name: _at_answers(weights[:, head], edge, strings) for name, edge in edges.items()}
-            rows.append({"layer": layer + 1, "head": head + 1, "previous": back, **to})
+            to = [_at_answers(weights[:, head], edge, strings) for edge in edges]
+            rows.append(
+                HeadScores(layer=layer + 1, head=head + 1, previous=back, copy=to[0], after=to[1], before=to[2])
+            )
     return rows
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 from headcount.nets.causal import DecoderShape
 from headcount.tasks.copies import Copy
@@ -68,6 +68,49 @@ SHORT = BornSetting(train=(4, 20), tests=((21, 40), (41, 60)))
 LONG = BornSetting(train=(4, 50), tests=((51, 100), (101, 150)))
 
 
+class RangeScores(TypedDict):
+    """Strings of one range of lengths: their loss, and the shares of letters and of whole strings that are right."""
+
+    lengths: list[int]
+    loss: float
+    letters: float
+    strings: float
+
+
+class TestedRow(TypedDict):
+    """A trained decoder as the paper's tables keep it; a point of `curve` is step, loss, letters and strings."""
+
+    task: str
+    layers: str
+    embed_dim: int
+    seed: int
+    data_seed: int
+    lr: float
+    parameters: int
+    backend: str
+    steps: int
+    curve: Sequence[Sequence[float]]
+    tests: list[RangeScores]
+
+
+class ScratchRow(TestedRow):
+    """A decoder of one of the ten tasks, and the lengths that it was trained on."""
+
+    code: str
+    train: list[int]
+
+
+class ScratchLine(TypedDict):
+    """A task in one range of lengths: the share of strings right over seeds, and the median share of letters."""
+
+    code: str
+    lengths: list[int]
+    median: float
+    least: float
+    seeds: list[float]
+    letters: float
+
+
 def from_scratch(
     setting: BornSetting,
     names: Sequence[str] = tuple(TASKS),
@@ -76,7 +119,7 @@ def from_scratch(
     folder: Path | None = None,
     precision: Any = "full",
     on_progress: Callable[[int], None] = lambda steps: None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[ScratchRow]:
     """A row for every task and seed, as banks finish: tasks that share their letters train as one bank."""
     for group in _groups(names):
         tasks = [TASKS[name] for name in group]
@@ -93,23 +136,23 @@ def from_scratch(
             yield {"code": label, "train": list(setting.train), **row}
 
 
-def tested(outcome: Outcome) -> list[dict[str, Any]]:
+def tested(outcome: Outcome) -> list[TestedRow]:
     """The rows as the paper's tables keep them: strings and letters right in every range, and the curve, by step."""
     kept = ("task", "layers", "embed_dim", "seed", "data_seed", "lr", "parameters", "backend", "steps")
-    rows, made = [], cast(Sequence[dict[str, Any]], outcome.rows)
-    for row in made:
+    rows = []
+    for row in cast(Sequence[Mapping[str, Any]], outcome.rows):
         tests = [{"lengths": t["lengths"], "loss": t["loss"], **shares(t)} for t in row["tests"]]
         curve = [(at["step"], at["loss"], *shares(at).values()) for at in row["curve"]]
-        rows.append({**{name: row[name] for name in kept}, "curve": curve, "tests": tests})
+        rows.append(cast(TestedRow, {**{name: row[name] for name in kept}, "curve": curve, "tests": tests}))
     return rows
 
 
-def shares(test: dict[str, Any]) -> dict[str, float]:
+def shares(test: Mapping[str, Any]) -> dict[str, float]:
     """Of a range of lengths, the share of letters and of whole strings that are right."""
     return {"letters": test["token_accuracy"], "strings": test["string_accuracy"]}
 
 
-def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def summary(rows: Sequence[ScratchRow]) -> list[ScratchLine]:
     """By task and range of lengths: the share of strings that are right, seed by seed, its median and its smallest."""
     made = []
     for code in dict.fromkeys(row["code"] for row in rows):
@@ -117,8 +160,9 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for i, test in enumerate(mine[0]["tests"]):
             values = [row["tests"][i]["strings"] for row in mine]
             letters = [row["tests"][i]["letters"] for row in mine]
-            line = {"code": code, "lengths": test["lengths"], "median": median(values), "least": min(values)}
-            made.append({**line, "seeds": values, "letters": median(letters)})
+            of = ScratchLine(code=code, lengths=test["lengths"], median=median(values), least=min(values), seeds=values,
+                             letters=median(letters))  # fmt: skip
+            made.append(of)
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from jaxtyping import Float, Int
@@ -83,10 +83,21 @@ def context_task(code: str) -> Neighbour | Copy:
     return replace(task, letters=52, ambiguous=None if task.distinct else 0.3)
 
 
+class ContextRow(TypedDict):
+    """What a model answered to one task at one length: shares of strings and of letters right."""
+
+    code: str
+    length: int
+    strings: float
+    letters: float
+    samples: int
+    shots: int
+
+
 @torch.no_grad()
 def asked_in_context(
     reads: Reads, alphabet: Alphabet, code: str, length: int, setting: ContextSetting | None = None
-) -> dict[str, Any]:
+) -> ContextRow:
     """The share of answers, letter by letter and whole, that are the model's likeliest tokens.
 
     All answers stand in what is read; a string whose every answer is the likeliest token there is the one that greedy
@@ -106,5 +117,5 @@ def asked_in_context(
         letters.append((said == wanted)[judged].view(here, -1))
     right = torch.cat(letters).double()
     whole = float((right.mean(dim=1) == 1).double().mean())
-    sizes = {"samples": chosen.samples, "shots": chosen.shots}
-    return {"code": code, "length": length, "strings": whole, "letters": float(right.mean()), **sizes}
+    return ContextRow(code=code, length=length, strings=whole, letters=float(right.mean()), samples=chosen.samples,
+                      shots=chosen.shots)  # fmt: skip

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import median
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, TypedDict, cast, runtime_checkable
 
 import torch
 
-from headcount.papers.born.experiments import TASKS, BornSetting, shares, tested
+from headcount.papers.born.experiments import TASKS, BornSetting, TestedRow, shares, tested
 from headcount.refusals import nearest
 from headcount.results import Basis, Claim, Hypothesis, Predicate, Study
 from headcount.tasks.alternation import Alternation
@@ -112,6 +112,18 @@ class Unjudged(OwnLanguage):
         return self.task.strings(batch, lengths, generator=generator)
 
 
+class CurveLine(TypedDict):
+    """A range of lengths: strings right over seeds (median, smallest, every one), and the median share of letters."""
+
+    lengths: str
+    trained: bool
+    strings: float
+    least: float
+    letters: float
+    seeds: list[float]
+    longest: int
+
+
 @dataclass(frozen=True)
 class LengthStudy:
     """What was measured of one task: the share of right strings in every range of lengths, seed by seed."""
@@ -119,7 +131,7 @@ class LengthStudy:
     name: str
     task: LengthKnowledge
     setting: BornSetting
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[TestedRow, ...]
 
     @classmethod
     def of(cls, study: Study) -> list[LengthStudy]:
@@ -140,7 +152,7 @@ class LengthStudy:
         setting = BornSetting(ranges[0], tuple(ranges[1:]), len(blocks), blocks[0][0], width, rows[0]["steps"],
                               recipe.get("batch", 0), rows[0]["lr"], tuple(row["seed"] for row in rows))  # fmt: skip
         code = next((code for code, one in TASKS.items() if one == task), str(rows[0]["task"]))
-        tests = [{**row, "tests": [{**t, **shares(t)} for t in row["tests"]]} for row in rows]
+        tests: list[Any] = [{**row, "tests": [{**t, **shares(t)} for t in row["tests"]]} for row in rows]
         return cls(f"{code} by {layers}", task, setting, tuple(tests))
 
     @property
@@ -155,14 +167,15 @@ class LengthStudy:
         return LengthVerdict(None, known.source, why)
 
     @property
-    def curve(self) -> list[dict[str, Any]]:
+    def curve(self) -> list[CurveLine]:
         """By range of lengths, the training one first: median, smallest and every seed; letters beside strings."""
         lines = []
         for i, lengths in enumerate((self.setting.train, *self.setting.tests)):
             seeds = [row["tests"][i]["strings"] for row in self.rows]
             letters = median(row["tests"][i]["letters"] for row in self.rows)
-            line = {"lengths": f"{lengths[0]}-{lengths[1]}", "trained": i == 0, "strings": median(seeds)}
-            lines.append({**line, "least": min(seeds), "letters": letters, "seeds": seeds, "longest": lengths[1]})
+            line = CurveLine(lengths=f"{lengths[0]}-{lengths[1]}", trained=i == 0, strings=median(seeds),
+                             least=min(seeds), letters=letters, seeds=seeds, longest=lengths[1])  # fmt: skip
+            lines.append(line)
         return lines
 
     @property

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
 
 from headcount.papers.born.alternation_study import (
     AlternationSetting,
+    DepthRow,
     by_depth,
     depth_summary,
     knees,
     small_alternation,
 )
-from headcount.papers.born.experiments import LONG, SHORT, TASKS, from_scratch, summary
+from headcount.papers.born.experiments import LONG, SHORT, TASKS, ScratchLine, ScratchRow, from_scratch, summary
 from headcount.papers.born.published import BINS, FROM_SCRATCH, KNEE_DEEP, MISLABELLED
 from headcount.results.literature import Cells
 from headcount.results.record import Measured, Reproduction, Setting, Stated
@@ -28,7 +29,35 @@ OTHER_TASK = (
 )
 
 
-def table_rows(stored: Mapping[str, Any]) -> list[dict[str, Any]]:
+class ScratchRun(TypedDict):
+    """The rows of one setting and its sizes, as `studies.born.table` writes them."""
+
+    rows: list[ScratchRow]
+    steps: int
+    width: int
+    seeds: int
+
+
+TableLine = TypedDict(
+    "TableLine",
+    {
+        "setting": str,
+        "code": str,
+        "proved": str,
+        "in range": float,
+        "medians": list[float],
+        "seeds": list[list[float]],
+        "bins": list[str],
+        "letters": float,
+        "published": tuple[float | None, ...],
+        "generalises": bool,
+        "verdict": str,
+    },
+)
+"""A task at one setting, ours beside the published; `medians`, `seeds` and `bins` are of the longer ranges."""
+
+
+def table_rows(stored: Mapping[str, ScratchRun]) -> list[TableLine]:
     """A line for every task measured, short and long: our medians beside the published, the verdict of both kinds.
 
     `stored` is what `studies.born.table` wrote; what is not in it yet is left out.
@@ -42,7 +71,7 @@ def table_rows(stored: Mapping[str, Any]) -> list[dict[str, Any]]:
     return made
 
 
-def _line(setting: str, code: str, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _line(setting: str, code: str, lines: Sequence[ScratchLine]) -> TableLine:
     inside, *outside = lines
     proved = TASKS[code].generalises
     printed = tuple(FROM_SCRATCH.at(code, name) for name in BINS) if setting == "long" else ()
@@ -53,7 +82,7 @@ def _line(setting: str, code: str, lines: Sequence[dict[str, Any]]) -> dict[str,
         "in range": inside["median"],
         "medians": [line["median"] for line in outside],
         "seeds": [line["seeds"] for line in outside],
-        "bins": [f"{line['lengths'][0]}-{line['lengths'][1]}" for line in outside],
+        "bins": [_bin(line) for line in outside],
         "letters": outside[-1]["letters"],
         "published": printed,
         "generalises": inside["median"] >= BAR and outside[-1]["median"] >= BAR,
@@ -70,7 +99,7 @@ def _verdict(proved: bool, inside: float, far: float) -> str:
     return "falls; the limit names no length" if proved else "falls; nothing was promised"
 
 
-def scratch_measured(stored: Mapping[str, Any]) -> Measured:
+def scratch_measured(stored: Mapping[str, ScratchRun]) -> Measured:
     """The cells of the published table, our other tables, and the statements, from the rows that are there."""
     tables: dict[str, Cells] = {}
     long = _cells(_rows(stored, "long"))
@@ -86,7 +115,7 @@ def scratch_measured(stored: Mapping[str, Any]) -> Measured:
     return Measured(tables, _claims(stored), setup, notes, f"width 64 in place of 256, {steps}" if steps else "")
 
 
-def _claims(stored: Mapping[str, Any]) -> tuple[Stated, ...]:
+def _claims(stored: Mapping[str, ScratchRun]) -> tuple[Stated, ...]:
     made = []
     for name in ("short", "long"):
         lines = {code: line for line in table_rows(stored) if line["setting"] == name for code in (line["code"],)}
@@ -100,13 +129,13 @@ def _claims(stored: Mapping[str, Any]) -> tuple[Stated, ...]:
     return tuple(made)
 
 
-def _claim(says: str, line: Mapping[str, Any], holds: bool) -> Stated:
+def _claim(says: str, line: TableLine, holds: bool) -> Stated:
     seeds = ", ".join(f"{value:.3f}" for value in line["seeds"][-1])
     learnt = "" if line["in range"] >= BAR else f"; not learnt in range ({line['in range']:.3f})"
     return Stated(f"{says} ({line['bins'][-1]})", f"median {line['medians'][-1]:.3f} of {seeds}{learnt}", holds)
 
 
-def alternation_measured(rows: Sequence[dict[str, Any]], *others: Sequence[dict[str, Any]]) -> Measured:
+def alternation_measured(rows: Sequence[DepthRow], *others: Sequence[DepthRow]) -> Measured:
     """Words right by depth and k, in range and on the longest words, and the measured knee beside the proved one.
 
     `others` are rows of other widths or steps, in tables and claims of their own.
@@ -121,13 +150,13 @@ def alternation_measured(rows: Sequence[dict[str, Any]], *others: Sequence[dict[
     return Measured(tables, claims, {"positions": "none"}, notes, "width 32 in place of 256, words of 51-100 letters")
 
 
-def _words(rows: Sequence[dict[str, Any]], which: int) -> Cells:
+def _words(rows: Sequence[DepthRow], which: int) -> Cells:
     """By depth and k: words right in one range, seed by seed."""
     lines = depth_summary(rows)
     return {(line["depth"], line["blocks"]): tuple(seed[which] for seed in line["seeds"]) for line in lines}
 
 
-def _knee_claims(rows: Sequence[dict[str, Any]], sizes: str) -> tuple[Stated, ...]:
+def _knee_claims(rows: Sequence[DepthRow], sizes: str) -> tuple[Stated, ...]:
     """In range, where short words may be told with fewer layers, and in all ranges, which is nearer to the theorem."""
     return tuple(
         Stated(f"L_{knee['blocks']} takes depth {knee['proved']:g}, {where}{sizes}",
@@ -139,7 +168,7 @@ def _knee_claims(rows: Sequence[dict[str, Any]], sizes: str) -> tuple[Stated, ..
 
 def _scratch(setting: Setting) -> Measured:
     """Three seeds of every task, trained on 4-20 and on 4-50."""
-    stored: dict[str, Any] = {}
+    stored: dict[str, ScratchRun] = {}
     for name, full in (("short", SHORT), ("long", LONG)):
         chosen = full
         if setting.quick:
@@ -162,11 +191,11 @@ def _alternation(setting: Setting) -> Measured:
     return alternation_measured(list(by_depth(chosen, device=setting.device)))
 
 
-def _rows(stored: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    return list(stored.get(name, {}).get("rows", []))
+def _rows(stored: Mapping[str, ScratchRun], name: str) -> list[ScratchRow]:
+    return stored[name]["rows"] if name in stored else []
 
 
-def _cells(rows: Sequence[dict[str, Any]]) -> dict[tuple[Any, Any], tuple[float, ...]]:
+def _cells(rows: Sequence[ScratchRow]) -> dict[tuple[Any, Any], tuple[float, ...]]:
     """By task and range longer than those trained on: the share of strings right, seed by seed."""
     trained = {tuple(row["train"]) for row in rows}
     return {
@@ -176,7 +205,7 @@ def _cells(rows: Sequence[dict[str, Any]]) -> dict[tuple[Any, Any], tuple[float,
     }
 
 
-def _bin(line: Mapping[str, Any]) -> str:
+def _bin(line: ScratchLine) -> str:
     return f"{line['lengths'][0]}-{line['lengths'][1]}"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from headcount.refusals import at_least, at_least_one, positive
@@ -132,19 +131,6 @@ def best_shape(budget: float, depth_exponent: float, width_exponent: float, cost
     sizes = {"budget": budget, "cost": cost.name, "depth_exponent": a, "width_exponent": b}
     deep, wide = (_claim(n, value, "the best shape", **sizes) for n, value in (("depth", depth), ("width", width)))
     return BestShape(deep, wide, b / (p * a + b), a / (p * a + b), depth**-a + width**-b)
-
-
-def brute_shape(budget: float, error: Callable[[float, float], float], cost: ShapeCost) -> tuple[float, float]:
-    """The same by search over ten thousand widths: the second road.
-
-    >>> depth, width = brute_shape(1e4, lambda L, d: L**-0.5 + d**-0.5, product)
-    >>> round(width, -1), round(depth, -1)
-    (100.0, 100.0)
-    """
-    top = math.log(budget / cost.scale) / cost.power
-    widths = [math.exp(top * i / 10_000) for i in range(10_001)]
-    best = min(widths, key=lambda d: error(budget / cost.scale / d**cost.power, d))
-    return budget / cost.scale / best**cost.power, best
 
 
 def _claim(quantity: str, value: float, name: str, **sizes: float | str) -> Bound:

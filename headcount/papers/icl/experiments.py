@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from jaxtyping import Float
@@ -76,6 +76,57 @@ class ReaderCell:
         return ReaderShape(self.depth, self.width, self.tasks[0].token_dim, self.attention)
 
 
+class ReaderRow(TypedDict):
+    """A task of a cell: validation and test errors, by rate and then by seed."""
+
+    key: str
+    study: str
+    attention: str
+    depth: int
+    width: int
+    examples: int
+    parameters: int
+    levels: int
+    covariance: str
+    noise: float
+    rates: list[float]
+    seeds: list[int]
+    validation: list[list[float]]
+    nmse: list[list[float]]
+
+
+class SeedRow(TypedDict):
+    """A seed of a cell at the cell's best rate, as a study keeps it; `length` is the number of examples."""
+
+    depth: int
+    width: int
+    length: int
+    heads: int
+    parameters: int
+    seed: int
+    lr: float
+    nmse: float
+    status: str
+
+
+ShapeCell = TypedDict(
+    "ShapeCell",
+    {
+        "covariance": str,
+        "length": int,
+        "depth": int,
+        "width": int,
+        "parameters": int,
+        "median": float,
+        "least": float,
+        "most": float,
+        "diverged": int,
+        "rate at edge": bool,
+    },
+)
+"""A shape on one covariance and context at its best rate: its errors over seeds."""
+
+
 def _levels(examples: int) -> tuple[InContext, ...]:
     """Teachers of 0, 1 and 2 levels; labels of the linear one bear noise, or no law in the context would be left."""
     return tuple(InContext(examples, 4, levels=h, noise=0.5 if h == 0 else 0.0) for h in (0, 1, 2))
@@ -117,7 +168,7 @@ def cells_of(names: Sequence[str]) -> list[ReaderCell]:
     return [cell for name in names for cell in parts[name]]
 
 
-def train_readers(cell: ReaderCell, recipe: ReaderRecipe, device: str = "cpu") -> list[dict[str, Any]]:
+def train_readers(cell: ReaderCell, recipe: ReaderRecipe, device: str = "cpu") -> list[ReaderRow]:
     """Train tasks x seeds x rates as one bank; for each task the relative errors by rate and seed.
 
     The error is the squared error against the noiseless answer over the variance of that answer. A member that
@@ -135,12 +186,15 @@ def train_readers(cell: ReaderCell, recipe: ReaderRecipe, device: str = "cpu") -
         torch.tensor([row.get(name) for row in outcome.rows], dtype=torch.float64).view(sizes).mT.tolist()
         for name in ("validation_nmse", "nmse")
     )
-    about = {"study": cell.study, "attention": cell.attention, "depth": cell.depth, "width": cell.width}
-    about |= {"examples": cell.examples, "parameters": cell.shape.parameters}
     return [
         {
             "key": cell.key,
-            **about,
+            "study": cell.study,
+            "attention": cell.attention,
+            "depth": cell.depth,
+            "width": cell.width,
+            "examples": cell.examples,
+            "parameters": cell.shape.parameters,
             "levels": task.levels,
             "covariance": task.spectrum.name,
             "noise": task.noise,
@@ -225,25 +279,34 @@ def _relative(means: Mapping[str, Tensor]) -> Float[Tensor, " models"]:
     return (means["loss"] / means["size"]).nan_to_num(1.0, 1.0, 1.0).clamp(max=1.0)
 
 
-def exponent_study(rows: Sequence[dict[str, Any]], attention: str, levels: int, column: str) -> Study:
+def exponent_study(rows: Sequence[ReaderRow], attention: str, levels: int, column: str) -> Study:
     """The rows along one axis, depth, width or length, each cell at the rate best on its validation contexts."""
     mine = [r for r in rows if (r["study"], r["attention"], r["levels"]) == ("exponents", attention, levels)]
     base = {"depth": 4, "width": 32, "length": 32}
-    along = [r for r in map(_sized, mine) if all(r[c] == v for c, v in base.items() if c != column)]
+    sizes = [{"depth": r["depth"], "width": r["width"], "length": r["examples"]} for r in mine]
+    along = [r for r, s in zip(mine, sizes, strict=True) if all(s[c] == v for c, v in base.items() if c != column)]
     seeds = tuple(as_row(seed, "a row") for row in along for seed in _by_seed(row))
     return Study(seeds, name=f"{attention}, level {levels}")
 
 
-def shape_study(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def shape_study(rows: Sequence[ReaderRow]) -> list[ShapeCell]:
     """By covariance and context: the median error of every shape at its best rate, and its extremes over seeds."""
     made = []
-    for row in (_sized(r) for r in rows if r["study"] == "shapes"):
+    for row in (r for r in rows if r["study"] == "shapes"):
         errors = sorted(seed["nmse"] for seed in _by_seed(row))
-        kept = {name: row[name] for name in ("covariance", "length", "depth", "width", "parameters")}
-        edge = _best_rate(row) in (0, len(row["rates"]) - 1)
-        lost = sum(error >= LOST for error in errors)
-        spread = {"median": median(errors), "least": errors[0], "most": errors[-1]}
-        made.append({**kept, **spread, "diverged": lost, "rate at edge": edge})
+        cell: ShapeCell = {
+            "covariance": row["covariance"],
+            "length": row["examples"],
+            "depth": row["depth"],
+            "width": row["width"],
+            "parameters": row["parameters"],
+            "median": median(errors),
+            "least": errors[0],
+            "most": errors[-1],
+            "diverged": sum(error >= LOST for error in errors),
+            "rate at edge": best_rate(row) in (0, len(row["rates"]) - 1),
+        }
+        made.append(cell)
     return made
 
 
@@ -255,20 +318,25 @@ def tiny(cell: ReaderCell) -> ReaderCell:
     )
 
 
-def _sized(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "length": row["examples"], "heads": 1}
-
-
-def _by_seed(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row for every seed at the rate whose median validation error is smallest."""
-    best = _best_rate(row)
-    kept = {name: row[name] for name in ("depth", "width", "length", "heads", "parameters")}
+def _by_seed(row: ReaderRow) -> Iterator[SeedRow]:
+    """A row for every seed at the best rate."""
+    best = best_rate(row)
     for seed, value in zip(row["seeds"], row["nmse"][best], strict=True):
-        status = "diverged" if value >= LOST else "done"
-        yield {**kept, "seed": seed, "lr": row["rates"][best], "nmse": value, "status": status}
+        yield {
+            "depth": row["depth"],
+            "width": row["width"],
+            "length": row["examples"],
+            "heads": 1,
+            "parameters": row["parameters"],
+            "seed": seed,
+            "lr": row["rates"][best],
+            "nmse": value,
+            "status": "diverged" if value >= LOST else "done",
+        }
 
 
-def _best_rate(row: dict[str, Any]) -> int:
+def best_rate(row: ReaderRow) -> int:
+    """Which of the rates has the smallest median validation error."""
     return min(range(len(row["rates"])), key=lambda i: median(row["validation"][i]))
 
 

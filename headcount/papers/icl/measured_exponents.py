@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import TypedDict
 
 from headcount.fits.power_law import PowerLaw, power_law
 from headcount.papers.icl.bounds import icl_exponent
 from headcount.papers.icl.descent_curves import ridge_curve
-from headcount.papers.icl.experiments import EXPONENTS, exponent_study, shape_study
-from headcount.results import Comparison, Predicate
+from headcount.papers.icl.experiments import EXPONENTS, ReaderRow, exponent_study, shape_study
+from headcount.results import Claim, Comparison, Predicate
 
 AXES = {"depth": "depth", "width": "width", "length": "context"}
 
 
-def measured_laws(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, int, str], PowerLaw]:
+def measured_laws(rows: Sequence[ReaderRow]) -> dict[tuple[str, int, str], PowerLaw]:
     """The law with a floor of every attention, level and axis that has enough cells, against 1 / (2 (h + 1))."""
     found = {}
     kinds = dict.fromkeys((r["attention"], r["levels"]) for r in rows if r["study"] == "exponents")
@@ -30,19 +30,66 @@ def measured_laws(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, int, str], 
     return found
 
 
-def claims_table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+ClaimRow = TypedDict(
+    "ClaimRow",
+    {
+        "attention": str,
+        "levels": int,
+        "axis": str,
+        "claimed": float | None,
+        "exponent": float,
+        "low": float,
+        "high": float,
+        "floor": float,
+        "gap": float,
+        "diverged": int,
+        "at edge": bool,
+        "verdict": str,
+        "claim": Claim,
+    },
+)
+"""The claimed exponent of an attention, level and axis beside the measured one, its interval and its verdict."""
+
+
+class ContrastRow(TypedDict):
+    """The best shape on a covariance and context, its `gain` over one layer; `shapes` are depth, width and error."""
+
+    covariance: str
+    examples: int
+    depth: int
+    width: int
+    flat: float
+    best: float
+    gain: float
+    shapes: list[tuple[int, int, float]]
+    edges: list[bool]
+
+
+def claims_table(rows: Sequence[ReaderRow]) -> list[ClaimRow]:
     """One row for each attention, level and axis: the claimed exponent, the measured one with its interval, verdict."""
     made = []
     for (attention, levels, axis), law in measured_laws(rows).items():
         claim = law.judged(Comparison(f"{law.predicted:g}", "summary"))
         assert claim is not None
-        sizes = {"attention": attention, "levels": levels, "axis": AXES[axis], "claimed": law.predicted}
-        ends = {"exponent": law.exponent.value, "low": law.exponent.low, "high": law.exponent.high}
         ratios = bayes_ratios(rows, attention, levels) if AXES[axis] == "context" else {}
         if ratios and max(ratios.values()) < OPTIMAL:
             claim = replace(claim, predicate=Predicate.NOT_COMPARABLE, reason=BEST)
-        law_row = {"floor": law.floor.value, "gap": law.gap, "diverged": law.diverged, "at edge": law.at_edge}
-        made.append({**sizes, **ends, **law_row, "verdict": claim.word, "claim": claim})
+        row: ClaimRow = {
+            "attention": attention,
+            "levels": levels,
+            "axis": AXES[axis],
+            "claimed": law.predicted,
+            "exponent": law.exponent.value,
+            "low": law.exponent.low,
+            "high": law.exponent.high,
+            "floor": law.floor.value,
+            "gap": law.gap,
+            "diverged": law.diverged,
+            "at edge": law.at_edge,
+            "verdict": claim.word,
+            "claim": claim,
+        }
+        made.append(row)
     return made
 
 
@@ -50,7 +97,7 @@ BEST = "the networks are near the best answer there is, and any learner that is 
 OPTIMAL = 1.25  # times the error of the best answer
 
 
-def bayes_ratios(rows: Sequence[dict[str, Any]], attention: str, levels: int) -> dict[int, float]:
+def bayes_ratios(rows: Sequence[ReaderRow], attention: str, levels: int) -> dict[int, float]:
     """By context: the median error of trained networks over that of the posterior mean, below which nothing goes.
 
     It is known for the linear teacher alone; empty for others.
@@ -67,7 +114,7 @@ def bayes_ratios(rows: Sequence[dict[str, Any]], attention: str, levels: int) ->
 DIMENSION, NOISE = EXPONENTS[0].tasks[0].dimension, EXPONENTS[0].tasks[0].noise
 
 
-def shape_contrast(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def shape_contrast(rows: Sequence[ReaderRow]) -> list[ContrastRow]:
     """By covariance and context: the best shape at about equal parameters, and what depth gains over one layer.
 
     `gain` is the median error of the flattest shape over that of the best one.
@@ -75,16 +122,26 @@ def shape_contrast(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     cells = shape_study(rows)
     made = []
     for covariance, length in dict.fromkeys((c["covariance"], c["length"]) for c in cells):
-        mine = sorted((c for c in cells if (c["covariance"], c["length"]) == (covariance, length)), key=_depth)
+        mine = sorted(
+            (c for c in cells if (c["covariance"], c["length"]) == (covariance, length)), key=lambda c: c["depth"]
+        )
         best = min(mine, key=lambda c: c["median"])
-        line = {"covariance": covariance, "examples": length, "depth": best["depth"], "width": best["width"]}
-        line |= {"flat": mine[0]["median"], "best": best["median"], "gain": mine[0]["median"] / best["median"]}
-        edges = [c["rate at edge"] for c in mine]
-        made.append({**line, "shapes": [[c["depth"], c["width"], c["median"]] for c in mine], "edges": edges})
+        row: ContrastRow = {
+            "covariance": covariance,
+            "examples": length,
+            "depth": best["depth"],
+            "width": best["width"],
+            "flat": mine[0]["median"],
+            "best": best["median"],
+            "gain": mine[0]["median"] / best["median"],
+            "shapes": [(c["depth"], c["width"], c["median"]) for c in mine],
+            "edges": [c["rate at edge"] for c in mine],
+        }
+        made.append(row)
     return made
 
 
-def contrast_words(rows: Sequence[dict[str, Any]]) -> str:
+def contrast_words(rows: Sequence[ContrastRow]) -> str:
     """What the table of `shape_contrast` shows of the statement that depth helps only where covariances rotate."""
     by = {(row["covariance"], row["examples"]): row for row in rows}
     long, short = max(k for _, k in by), min(k for _, k in by)
@@ -104,10 +161,6 @@ def contrast_words(rows: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _second_layer(row: dict[str, Any]) -> float:
+def _second_layer(row: ContrastRow) -> float:
     """The error of one layer over that of the next depth."""
     return row["shapes"][0][2] / row["shapes"][1][2] if len(row["shapes"]) > 1 else 1.0
-
-
-def _depth(cell: dict[str, Any]) -> int:
-    return cell["depth"]

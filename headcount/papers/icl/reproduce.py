@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from headcount.numerals import short
 from headcount.papers.icl.bounds import best_shape, icl_exponent
 from headcount.papers.icl.contexts import Spectrum
 from headcount.papers.icl.descent_curves import DEPTHS, claimed_step, descent_curve, plateau
-from headcount.papers.icl.experiments import ReaderRecipe, cells_of, train_readers
+from headcount.papers.icl.experiments import ReaderRecipe, ReaderRow, best_rate, cells_of, train_readers
 from headcount.papers.icl.measured_exponents import claims_table, shape_contrast
 from headcount.papers.icl.published import EXPONENT_CLAIM, SHAPE_CLAIM
 from headcount.results.record import Measured, Reproduction, Setting, Stated
@@ -72,7 +71,7 @@ def trained(setting: Setting) -> Measured:
     return Measured({TRAINED: _errors(rows)}, verdict_claims(rows), setup, note)
 
 
-def verdict_claims(rows: list[dict[str, Any]]) -> tuple[Stated, ...]:
+def verdict_claims(rows: list[ReaderRow]) -> tuple[Stated, ...]:
     """The claimed exponent of each level beside every measured one, and the contrast of covariances where trained."""
     table, made = claims_table(rows), []
     for levels in dict.fromkeys(line["levels"] for line in table):
@@ -92,13 +91,12 @@ def verdict_claims(rows: list[dict[str, Any]]) -> tuple[Stated, ...]:
     return tuple(made)
 
 
-def _errors(rows: list[dict[str, Any]]) -> dict[tuple[Any, Any], tuple[float, ...]]:
+def _errors(rows: list[ReaderRow]) -> dict[tuple[Any, Any], tuple[float, ...]]:
     found = {}
     for row in rows:
-        best = min(range(len(row["rates"])), key=lambda i: median(row["validation"][i]))
         task = f"level {row['levels']}" if row["study"] == "exponents" else row["covariance"]
         column = f"L{row['depth']} d{row['width']} k{row['examples']}"
-        found[f"{task}, {row['attention']}", column] = tuple(row["nmse"][best])
+        found[f"{task}, {row['attention']}", column] = tuple(row["nmse"][best_rate(row)])
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -19,6 +19,74 @@ TOGETHER = (Stage(GROUPS, 100),)
 PARENTS: tuple[Lags, ...] = ((1, 2), (1, 3), (2, 3), (2,))
 CONCENTRATIONS = (0.1, 0.3, 1.0)
 LENGTHS = (10, 20, 50, 100, 200, 400)
+
+
+class GroupsRow(TypedDict):
+    """The three groups of parameters as numbers: the scale, own-lag weights, and the share of every set of lags."""
+
+    scale: float
+    own: list[float]
+    shares: dict[str, float]
+
+
+class StageRow(GroupsRow):
+    """The model after a step."""
+
+    step: int
+    loss: float
+
+
+class PathRow(StageRow):
+    """The model after a step of one seed, with the state that a run goes on from."""
+
+    seed: int
+    state: dict[str, list[float]]
+
+
+class SelectionRow(TypedDict):
+    """A chain: the lags that training chose, beside those with the most information and by how much they lead."""
+
+    parents: Lags
+    concentration: float
+    chosen: Lags
+    share: float
+    information_set: Lags
+    runner_up: Lags
+    agrees: bool
+    decided: bool
+    vocab: int
+    margin: float
+    margin_error: float
+
+
+class PredictorScores(TypedDict):
+    """How a predictor's law does on the letters that came; no `cross_entropy` where one had probability 0."""
+
+    loss: float
+    cross_entropy: float | None
+    accuracy: float
+
+
+class PredictorRow(PredictorScores):
+    """A predictor on a set of lags."""
+
+    predictor: str
+    lags: Lags
+
+
+class FullRow(TypedDict):
+    """A start of the full model after some steps: the lags it chose and reads, and how it does."""
+
+    randomness: float
+    seed: int
+    own: float
+    steps: int
+    chosen: Lags
+    share: float
+    share_of_parents: float
+    loss: float
+    accuracy: float
+    lags_read: Lags
 
 
 @dataclass(frozen=True)
@@ -57,10 +125,10 @@ def chain_samples(task: NGram, sizes: Sequence[int], seed: int) -> list[ChainSam
 
 def stage_rows(
     run: ChainRun, stages: Sequence[Stage], *, at: Sequence[int] | None = None
-) -> tuple[Staged, list[dict[str, Any]]]:
+) -> tuple[Staged, list[StageRow]]:
     """The trained model, and a row for every step in `at` (all where none is given): the three groups and the loss."""
     training, validation = run.data()
-    rows: list[dict[str, Any]] = []
+    rows: list[StageRow] = []
 
     def visit(step: int, model: Staged) -> None:
         if at is None or step in at:
@@ -69,7 +137,7 @@ def stage_rows(
     return descend(run.start(), training, stages, rate=run.rate, visit=visit), rows
 
 
-def path_rows(run: ChainRun, at: Sequence[int], *, after: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+def path_rows(run: ChainRun, at: Sequence[int], *, after: PathRow | None = None) -> Iterator[PathRow]:
     """A row for every step in `at`, all groups together, with the model's state; after the row `after` it goes on.
 
     The state is a few numbers and the data come from the seed, so a run that was cut goes on bit for bit.
@@ -88,11 +156,11 @@ def path_rows(run: ChainRun, at: Sequence[int], *, after: Mapping[str, Any] | No
         }
 
 
-def _moved_to(model: Staged, state: Mapping[str, Any]) -> Staged:
+def _moved_to(model: Staged, state: Mapping[str, list[float]]) -> Staged:
     return replace(model, **{name: torch.tensor(state[name], dtype=model.copier.dtype) for name in GROUPS})
 
 
-def groups_row(model: Staged) -> dict[str, Any]:
+def groups_row(model: Staged) -> GroupsRow:
     """The three groups as fields: shares of the sets, own-lag weights, scale."""
     shares = {",".join(map(str, lags)): share for lags, share in model.shares.items()}
     return {"scale": float(model.classifier), "own": model.copier[:, 0].tolist(), "shares": shares}
@@ -108,7 +176,7 @@ def selection_rows(
     concentrations: Sequence[float] = CONCENTRATIONS,
     kernels: int = 400,
     vocab: int = 3,
-) -> list[dict[str, Any]]:
+) -> list[SelectionRow]:
     """For every chain: the lags training chose beside the information set, its margin and the margin's error.
 
     A set whose lead is within two standard errors is not `decided`: there agreement says little. At two letters and
@@ -122,14 +190,24 @@ def selection_rows(
             run = ChainRun(task, training, validation=2, seed=seed, heads=window)
             model = run.trained((Stage(GROUPS, steps),))
             best = information_set(alpha, task.vocab, lags, window, kernels=kernels)
-            row = {"parents": lags, "concentration": alpha, "chosen": model.chosen, "share": model.share(model.chosen)}
-            row |= {"information_set": best.lags, "runner_up": best.runner_up, "agrees": model.chosen == best.lags}
-            row |= {"decided": best.decided, "vocab": vocab}
-            rows.append(row | {"margin": best.margin, "margin_error": best.margin_error})
+            row: SelectionRow = {
+                "parents": lags,
+                "concentration": alpha,
+                "chosen": model.chosen,
+                "share": model.share(model.chosen),
+                "information_set": best.lags,
+                "runner_up": best.runner_up,
+                "agrees": model.chosen == best.lags,
+                "decided": best.decided,
+                "vocab": vocab,
+                "margin": best.margin,
+                "margin_error": best.margin_error,
+            }
+            rows.append(row)
     return rows
 
 
-def predictor_rows(task: NGram, *, samples: int = 4000, seed: int = 0, window: int = 3) -> list[dict[str, Any]]:
+def predictor_rows(task: NGram, *, samples: int = 4000, seed: int = 0, window: int = 3) -> list[PredictorRow]:
     """The matched mean and the posterior on every set of lags, and the true kernel, on the same sequences.
 
     `loss` takes a predictor's law as logits, as the runs do; `cross_entropy` is its own, None where a letter that came
@@ -137,7 +215,9 @@ def predictor_rows(task: NGram, *, samples: int = 4000, seed: int = 0, window: i
     """
     (sample,) = chain_samples(task, (samples,), seed)
     sample = ChainSample(sample.x.double(), sample.following, sample.row.double())
-    rows = [{"predictor": "true kernel", "lags": task.parents, **_scored(sample.row, sample.following)}]
+    rows: list[PredictorRow] = [
+        {"predictor": "true kernel", "lags": task.parents, **_scored(sample.row, sample.following)}
+    ]
     for lags in subsets(window):
         mean, posterior = matched_mean(sample.x, lags), dirichlet_posterior(sample.x, lags, task.concentration)
         rows.append({"predictor": "matched mean", "lags": lags, **_scored(mean, sample.following)})
@@ -153,7 +233,7 @@ def length_rows(
     concentrations: Sequence[float] = CONCENTRATIONS,
     samples: int = 2000,
     seed: int = 1,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, float | None]]:
     """A trained model on other lengths and concentrations, beside the matched mean, the posterior and the kernel."""
     rows = []
     for alpha in concentrations:
@@ -166,7 +246,7 @@ def length_rows(
                 "posterior": chain(sample.x),
                 "kernel": sample.row,
             }
-            row: dict[str, Any] = {"concentration": alpha, "length": length}
+            row: dict[str, float | None] = {"concentration": alpha, "length": length}
             for name, law in laws.items():
                 scores = _scored(law, sample.following)
                 row |= {f"{name}_loss": scores["loss"], f"{name}_accuracy": scores["accuracy"]}
@@ -183,7 +263,7 @@ def full_rows(
     training: int = 2000,
     validation: int = 2000,
     rate: float = 1.0,
-) -> list[dict[str, Any]]:
+) -> list[FullRow]:
     """The full model, with query, key and value learnt too: which lags every start ends on, and the loss there.
 
     A hypothesis is asked, no theorem repeated. The data are the same for every seed, only the start differs: maps from
@@ -194,18 +274,25 @@ def full_rows(
     return [row for mixed, seed in starts for row in full_path(base, mixed, seed, (steps,))]
 
 
-def full_path(base: ChainRun, randomness: float, seed: int, at: Sequence[int]) -> Iterator[dict[str, Any]]:
+def full_path(base: ChainRun, randomness: float, seed: int, at: Sequence[int]) -> Iterator[FullRow]:
     """One start of the full model: a row at every step in `at`, with the lags each head reads by more than a tenth."""
     data, held_out = base.data()
     learnt = Learnt.between(base.heads, base.task.vocab, randomness, generator=torch.Generator().manual_seed(seed))
     model, done = replace(base.start(), learnt=learnt), 0
     for step in sorted(at):
         model, done = descend(model, data, (Stage((*GROUPS, "learnt"), step - done),), rate=base.rate), step
-        row = {"randomness": randomness, "seed": seed, "own": base.own, "steps": step, "chosen": model.chosen}
-        row |= {"share": model.share(model.chosen), "share_of_parents": model.share(base.task.parents)}
-        right = float((model(held_out).argmax(dim=1) == held_out.following).double().mean())
-        row |= {"loss": float(model.loss(held_out)), "accuracy": right, "lags_read": lags_read(model)}
-        yield row
+        yield {
+            "randomness": randomness,
+            "seed": seed,
+            "own": base.own,
+            "steps": step,
+            "chosen": model.chosen,
+            "share": model.share(model.chosen),
+            "share_of_parents": model.share(base.task.parents),
+            "loss": float(model.loss(held_out)),
+            "accuracy": float((model(held_out).argmax(dim=1) == held_out.following).double().mean()),
+            "lags_read": lags_read(model),
+        }
 
 
 def lags_read(model: Staged, least: float = 0.1) -> Lags:
@@ -218,7 +305,7 @@ def lags_read(model: Staged, least: float = 0.1) -> Lags:
     return tuple(sorted({h + i for h in model.chosen for i in range(model.heads) if weights[h - 1, i] > least}))
 
 
-def _scored(law: Tensor, following: Tensor) -> dict[str, float | None]:
+def _scored(law: Tensor, following: Tensor) -> PredictorScores:
     chances = law.gather(1, following[:, None])
     entropy = float(nll_loss(law.log(), following)) if bool((chances > 0).all()) else None
     right = float((law.argmax(dim=1) == following).double().mean())

@@ -6,7 +6,7 @@ import csv
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from headcount.refusals import nearest
 from headcount.results import Store, Study, read_study
@@ -54,8 +54,17 @@ def joined_study(run: Path) -> Study:
     return replace(studies[-1], rows=tuple(rows.values()), spec={**studies[-1].spec, "damaged": damaged})
 
 
-def _row(path: Path, line: int, row: dict[str, str], measure: str) -> dict[str, Any]:
-    found: dict[str, Any] = {name: _number(path, line, name, row[name]) for name in NEEDED}
+class LossRow(TypedDict):
+    """A trained network of a table; `nmse` holds whatever loss it lists, None where it diverged."""
+
+    parameters: int
+    steps: int
+    lr: float
+    nmse: float | None
+
+
+def _row(path: Path, line: int, row: dict[str, str], measure: str) -> LossRow:
+    found = {name: _number(path, line, name, row[name]) for name in NEEDED}
     for name in NEEDED:
         if not (found[name] > 0 and math.isfinite(found[name])):
             raise ValueError(f"{path}, line {line}: {name} must be above 0, got {row[name]!r}")
@@ -63,8 +72,8 @@ def _row(path: Path, line: int, row: dict[str, str], measure: str) -> dict[str, 
     loss = math.nan if words in ("", "nan", "inf", "diverged") else _number(path, line, measure, row[measure])
     if loss <= 0:
         raise ValueError(f"{path}, line {line}: a {measure} must be above 0 to have a logarithm, got {loss:g}")
-    sizes = {"parameters": round(found["parameters"]), "steps": round(found["steps"]), "lr": found["lr"]}
-    return {**sizes, "nmse": loss if math.isfinite(loss) else None}
+    kept = loss if math.isfinite(loss) else None
+    return LossRow(parameters=round(found["parameters"]), steps=round(found["steps"]), lr=found["lr"], nmse=kept)
 
 
 def _number(path: Path, line: int, name: str, words: str) -> float:

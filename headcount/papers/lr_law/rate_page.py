@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from headcount.drawing.axes import axis_name
 from headcount.drawing.panels import Panel, figure_of, frames, legend, log_panel
@@ -24,6 +24,35 @@ BIAS = (
     "for the optimum. The two steps contradict each other, so its exponent in steps comes out too flat however good "
     "its R² is: it is shown, flagged as biased, and judged by nothing."
 )
+
+
+CellRow = TypedDict(
+    "CellRow",
+    {
+        "parameters": int,
+        "steps": int,
+        "best lr": str,
+        "interval": str,
+        "NMSE": str,
+        "R2": float,
+        "seeds": int,
+        "diverged": int,
+    },
+)
+"""The best rate of a size and horizon, for people."""
+LawRoad = TypedDict(
+    "LawRoad",
+    {
+        "road": str,
+        "exponent in": str,
+        "measured": str,
+        "interval": str,
+        "published": float,
+        "verdict": str | None,
+        "R2": float,
+    },
+)
+"""An exponent by one road beside the published one; no verdict by a biased road."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +79,12 @@ class RateFindings:
         return f"the best rate has exponent {says}"
 
     @property
-    def cell_rows(self) -> list[dict[str, Any]]:
+    def cell_rows(self) -> list[CellRow]:
         """The best rate of every cell, for people."""
         return [_cell_row(best) for best in self.best]
 
     @property
-    def law_rows(self) -> list[dict[str, Any]]:
+    def law_rows(self) -> list[LawRoad]:
         """Both roads beside the published exponents, for people: a row for each road and exponent."""
         return [
             {
@@ -108,14 +137,16 @@ def rate_page(study: Study, *, confidence: float = 0.95, command: str = "", date
     return article(title, lead, sections, subject="learning rate", facts=facts, command=command, date=date)
 
 
-def _within(rows: list[dict[str, Any]], column: str) -> tuple[dict[str, Any], ...]:
+def _within(rows: Sequence[CellRow] | Sequence[LawRoad], column: str) -> tuple[dict[str, object], ...]:
     """Rows whose interval stands below its number."""
-    joined = [row | {column: f"{row[column]}\n{row['interval']}"} for row in rows]
-    return tuple({name: value for name, value in row.items() if name != "interval"} for row in joined)
+    joined: list[dict[str, object]] = [{**row} for row in rows]
+    for row in joined:
+        row[column] = f"{row[column]}\n{row.pop('interval')}"
+    return tuple(joined)
 
 
 def _note(study: Study, law: RateLaw) -> str:
-    row: dict[str, Any] = {**study.rows[0]}
+    row: dict[str, object] = {**study.rows[0]}
     held = ("task", "length", "schedule", "batch", "weight_decay")
     fixed = ", ".join(f"{name} {row[name]}" for name in held if name in row)
     counts = f"{counted(law.runs, 'network')}, {law.diverged} diverged (as NMSE 1), {percent(law.confidence)} intervals"
@@ -132,7 +163,7 @@ def _curve_words(found: Sequence[BestRate]) -> str:
     )
 
 
-def _cell_row(best: BestRate) -> dict[str, Any]:
+def _cell_row(best: BestRate) -> CellRow:
     return {
         "parameters": best.parameters,
         "steps": best.steps,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -12,13 +12,62 @@ from headcount.papers.prompts.bounds import prompt_floor
 from headcount.papers.prompts.own_tokens import memorisable, token_memory
 from headcount.papers.prompts.prompted_layer import PromptedLayer, random_layer
 from headcount.papers.prompts.reaching import attention_loss, attention_targets, reach
-from headcount.papers.prompts.traps import TokenTrap, prompt_trap, token_trap
+from headcount.papers.prompts.traps import PromptTrap, TokenTrap, prompt_trap, token_trap
 from headcount.papers.prompts.tuning import fit_low_rank, fit_prompt
+
+LengthRow = TypedDict(
+    "LengthRow",
+    {
+        "layer": int,
+        "tokens": int,
+        "any prompt": float,
+        "floor": float,
+        "least": float,
+        "built": float | None,
+        "trained": float,
+        "excess": float,
+    },
+)
+"""The hard pair in one random layer at one length: floors, the prompt built, the best one trained, by how much more."""
+ExcessRow = TypedDict(
+    "ExcessRow",
+    {"tokens": int, "layers": int, "median excess": float, "largest": float, "layers above 2%": list[int]},
+)
+"""What training misses at one length, over layers; those by more than 2% by number."""
+
+
+class TokenRow(TypedDict):
+    """Sequences with last tokens of their own: the floor and the best and the median prompt trained."""
+
+    layer: str
+    sequences: int
+    tokens: int
+    numbers: int
+    floor: float
+    excluded: bool
+    trained: float
+    median: float
+
+
+ExcludedRow = TypedDict(
+    "ExcludedRow",
+    {"sequences": int, "layers": int, "n tokens excluded": int, "a million excluded": int, "made layer": float},
+)
+"""In how many random layers so many tokens are proved too few, and what is left in the layer made for them."""
+
+
+class TuningRow(TypedDict):
+    """What was tuned, how many numbers that are, the loss of the outputs and the floor under it."""
+
+    tuned: str
+    numbers: int
+    loss: float
+    floor: float
 
 
 def length_rows(
     layers: int = 20, lengths: Sequence[int] = (1, 2, 4, 16, 64), starts: int = 8, token_dim: int = 6
-) -> list[dict[str, Any]]:
+) -> list[LengthRow]:
     """The hard pair in random layers: the floor at each length, the prompt built, and the best one trained."""
     rows = []
     for seed in range(layers):
@@ -33,7 +82,7 @@ def length_rows(
     return rows
 
 
-def excess_spread(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def excess_spread(rows: Sequence[LengthRow]) -> list[ExcessRow]:
     """For each length, by how much the best trained prompt misses what is reachable: median, largest, above 2%."""
     found = []
     for tokens in sorted({row["tokens"] for row in rows}):
@@ -46,7 +95,7 @@ def excess_spread(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def token_rows(
     sequences: int = 3, token_dim: int = 8, starts: int = 10, seed: int = 0, *, made: bool = False
-) -> list[dict[str, Any]]:
+) -> list[TokenRow]:
     """Sequences with last tokens of their own: the best trained prompt of 1 to n tokens, beside what no prompt passes.
 
     The floor is the larger of s^2 (n - m) and the sum of what each sequence alone leaves at that length. The layer is a
@@ -71,7 +120,7 @@ def _alone(trap: TokenTrap, tokens: int) -> float:
     return sum(reach(trap.layer, x, [c], t[None], tokens).floor for x, c, t in each)
 
 
-def excluded_rows(counts: Sequence[int] = (1, 2, 3, 4), layers: int = 20, token_dim: int = 8) -> list[dict[str, Any]]:
+def excluded_rows(counts: Sequence[int] = (1, 2, 3, 4), layers: int = 20, token_dim: int = 8) -> list[ExcludedRow]:
     """n tokens for n sequences: in how many random layers they are proved too few, and the made layer's exact loss."""
     rows = []
     for n in counts:
@@ -88,7 +137,7 @@ def _excluded(traps: Sequence[TokenTrap], tokens: int) -> int:
     return sum(memorisable(t.layer, t.lasts, t.contexts, t.targets, tokens).possible is False for t in traps)
 
 
-def tuning_rows(token_dim: int = 6, starts: int = 8, seed: int = 0) -> list[dict[str, Any]]:
+def tuning_rows(token_dim: int = 6, starts: int = 8, seed: int = 0) -> list[TuningRow]:
     """The hard pair by prompts and by rank-one updates of W_v and W_2: numbers tuned and the loss of the outputs.
 
     Losses are of the layer's outputs; the floor of attention is turned into one of outputs by the least stretch of the
@@ -101,40 +150,15 @@ def tuning_rows(token_dim: int = 6, starts: int = 8, seed: int = 0) -> list[dict
     low = fit_low_rank(layer, trap.last, trap.contexts, outputs, starts, seed)
     tokens = -(-low.numbers // token_dim)
     floor = (1 - layer.contraction) ** 2 * trap.floor
-    rows = [
-        _prompt_row(layer, trap.last, trap.contexts, wanted, outputs, m, starts, floor) for m in (1, tokens, 4 * tokens)
-    ]
+    rows: list[TuningRow] = []
+    for m in (1, tokens, 4 * tokens):
+        tuned = fit_prompt(layer, trap.last, trap.contexts, wanted, m, starts)
+        loss = float(((_prompted(layer, trap, tuned.values.reshape(m, -1)) - outputs) ** 2).sum())
+        rows.append({"tuned": f"prompt of {m}", "numbers": tuned.numbers, "loss": loss, "floor": floor})
     return [*rows, {"tuned": "rank one in W_v and W_2", "numbers": low.numbers, "loss": low.loss, "floor": 0.0}]
 
 
-def _prompt_row(
-    layer: PromptedLayer, last: np.ndarray, contexts: Sequence[np.ndarray], wanted: np.ndarray,
-    outputs: np.ndarray, tokens: int, starts: int, floor: float,
-) -> dict[str, Any]:  # fmt: skip
-    tuned = fit_prompt(layer, last, contexts, wanted, tokens, starts)
-    prompt = tuned.values.reshape(tokens, -1)
-    got = [layer.forward(last + layer.attend(last, np.vstack([prompt, c, last]))) for c in contexts]
-    loss = float(((np.array(got) - outputs) ** 2).sum())
-    return {"tuned": f"prompt of {tokens}", "numbers": tuned.numbers, "loss": loss, "floor": floor}
-
-
-def slope_share(layers: int = 100, token_dim: int = 4, seed: int = 0) -> float:
-    """The largest measured slope of attention, in the norm of the largest token, over its bound."""
-    from headcount.papers.prompts.bounds import attention_slope
-
-    g = np.random.default_rng(seed)
-    shares = []
-    for _ in range(layers):
-        layer = random_layer(token_dim, g)
-        x = g.standard_normal((3, token_dim)) * g.choice((0.1, 0.5, 1.0))
-        step = g.standard_normal(x.shape)
-        step *= 1e-6 / np.linalg.norm(step, axis=1).max()
-        moved = [
-            np.linalg.norm(layer.attend(a, x + step) - layer.attend(b, x)) for a, b in zip(x + step, x, strict=True)
-        ]
-        radius = float(np.linalg.norm(x, axis=1).max())
-        bound = attention_slope(
-            float(np.linalg.norm(layer.value, 2)), float(np.linalg.norm(layer.key.T @ layer.query, 2)), radius
-        )
-        shares.append(max(moved) / 1e-6 / bound.value)
-    return max(shares)
+def _prompted(layer: PromptedLayer, trap: PromptTrap, prompt: np.ndarray) -> np.ndarray:
+    """What the layer puts out at the last token of each context behind this prompt."""
+    last = trap.last
+    return np.array([layer.forward(last + layer.attend(last, np.vstack([prompt, c, last]))) for c in trap.contexts])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -35,7 +35,11 @@ def problem_of_head(
     return PromptProblem(own, first.states[-1], contexts, targets), views
 
 
-def looked_rows(texts: Sequence[str], views: Sequence[HeadView]) -> list[dict[str, Any]]:
+LookedRow = TypedDict("LookedRow", {"text": str, "looked at most": str, "weight": float})
+"""A text, the token that the head looks at most in it, and that token's weight."""
+
+
+def looked_rows(texts: Sequence[str], views: Sequence[HeadView]) -> list[LookedRow]:
     """For each text the token that the head looks at most, and its weight."""
     return [
         {"text": t[:60], "looked at most": v.pieces[v.chosen].strip(), "weight": float(v.weights[-1].max())}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from headcount.drawing.svg import Figure
 from headcount.files import write_text
 from headcount.papers.prompts.experiments import tuning_rows
+from headcount.papers.prompts.head_problems import LookedRow
 from headcount.papers.prompts.layer_files import PromptProblem, write_problem
 from headcount.papers.prompts.prompted_layer import random_layer
 from headcount.papers.prompts.reaching import reach
@@ -24,6 +26,16 @@ NOTHING = 1e-9  # a floor below this excludes nothing
 TRAP = 1.0  # what every prompt leaves of the hard pair, at least
 
 
+class PromptRow(TypedDict):
+    """A length of prompt, or "any": no loss is below `floor`, some prompt reaches `least`; those built and trained."""
+
+    tokens: int | str
+    floor: float
+    least: float
+    built: float | None
+    trained: float | None
+
+
 @dataclass(frozen=True, eq=False)
 class PromptAnswer:
     """A row for each length of prompt and one for any, the prompts built, and those trained from every start.
@@ -32,13 +44,13 @@ class PromptAnswer:
     """
 
     problem: PromptProblem
-    rows: list[dict[str, Any]]
+    rows: list[PromptRow]
     built: dict[int, np.ndarray]
     trained: dict[int, list[np.ndarray]]
     closed: float = 0.0
 
     @property
-    def short_rows(self) -> list[dict[str, Any]]:
+    def short_rows(self) -> list[dict[str, object]]:
         """The rows with the digits in which floor and losses differ."""
         return [{k: f"{v:.5g}" if isinstance(v, float) else v for k, v in row.items()} for row in self.rows]
 
@@ -53,13 +65,13 @@ class PromptAnswer:
             met = f"{every['floor']:.6g}" == f"{every['least']:.6g}"
             least = f"{every['floor']:.6g}" + ("" if met else f" (the least lies there or up to {every['least']:.6g})")
             return f"no prompt of any length brings the loss on these targets below {least}"
-        near = min(lengths, key=lambda row: row["built"])
+        near = min(lengths, key=lambda row: math.inf if row["built"] is None else row["built"])
         if near["floor"] > NOTHING:
             return f"prompts of these lengths cannot fit: {near['tokens']} tokens leave at least {near['floor']:.6g}"
         return f"nothing excludes a prompt: one of {near['tokens']} leaves {near['built']:.2g}"
 
     def files(
-        self, out: Path, command: str = "", *, wanted: Sequence[dict[str, Any]] = (), tuned_seed: int | None = None
+        self, out: Path, command: str = "", *, wanted: Sequence[LookedRow] = (), tuned_seed: int | None = None
     ) -> list[Path]:
         """The page, and the problem with the prompts built; `tuned_seed` adds low-rank updates of that hard pair."""
         facts = {"sequences": len(self.problem.contexts), "token dim": self.problem.layer.token_dim}
@@ -87,8 +99,8 @@ def answer_problem(
     found = PromptAnswer(problem, [], {}, {}, closed)
     for m in lengths:
         reached, tuned = reach(*given, m), fit_prompt(*given, m, starts, seed)
-        losses = {"built": reached.prompt_loss, "trained": tuned.loss}
-        found.rows.append({"tokens": m, "floor": reached.floor, "least": reached.error, **losses})
+        found.rows.append({"tokens": m, "floor": reached.floor, "least": reached.error, "built": reached.prompt_loss,
+                           "trained": tuned.loss})  # fmt: skip
         if reached.prompt is not None:
             found.built[m] = reached.prompt
         found.trained[m] = [values.reshape(m, -1) for values in tuned.every]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from jaxtyping import Float
@@ -30,9 +30,16 @@ def split_heads(
     return [PromptedLayer(query[r] / size**0.5, key[r], value[r], b) for r, b in zip(rows, biases, strict=True)]
 
 
+HeadReach = TypedDict(
+    "HeadReach",
+    {"head": int, "condition of W_v": float, "strip": bool, "floor / s^2": float, "built / s^2": float},
+)
+"""A head: the condition of W_v, whether prompts are held to a strip, and the floor of a hard pair beside one built."""
+
+
 def head_rows(
     heads: list[PromptedLayer], last: Float[np.ndarray, " d"], contexts: tuple[np.ndarray, ...], scale: float = 1.0
-) -> list[dict[str, Any]]:
+) -> list[HeadReach]:
     """For each head: the condition of W_v, whether prompts are held to a strip, and the floor of a hard pair.
 
     The wanted outputs are A_i + s u_i as in `prompt_trap`, s in units of |A_2 - A_1|.

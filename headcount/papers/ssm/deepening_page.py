@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from headcount.files import write_text
 from headcount.numerals import short
 from headcount.papers.ssm.pictures import bits_picture, deep_picture, entries_picture, poles_picture, response_picture
-from headcount.papers.ssm.quantise import bits_rows, rows_by_bits
+from headcount.papers.ssm.quantise import BitsRow, bits_rows, rows_by_bits
 from headcount.papers.ssm.responses import gap
-from headcount.papers.ssm.rival_forms import form_rows, winners
+from headcount.papers.ssm.rival_forms import FormRow, form_rows, winners
 from headcount.papers.ssm.system_files import save
 from headcount.papers.ssm.systems import DeepSSM, DiagonalSSM
 from headcount.report import Exhibit, Passage, article
@@ -38,7 +38,7 @@ class DeepenedSystem:
     deep: DeepSSM
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[QuantityRow]:
         """The sizes before and after."""
         return comparison(self.shallow, self.deep)
 
@@ -48,7 +48,7 @@ class DeepenedSystem:
         return gap(self.deep.impulse(SAMPLES), self.shallow.impulse(SAMPLES))
 
     @cached_property
-    def forms(self) -> list[dict[str, Any]]:
+    def forms(self) -> list[FormRow]:
         """Other forms of the filter at equal bits; none of a complex one or of one mode."""
         several = self.shallow.is_real and self.shallow.merged().modes > 1
         return form_rows(self.shallow, deep=self.deep) if several else []
@@ -76,7 +76,15 @@ class DeepenedSystem:
         ]
 
 
-def comparison(system: DiagonalSSM, deep: DeepSSM) -> list[dict[str, Any]]:
+class QuantityRow(TypedDict):
+    """A size of the system as it was, and as it is when written deep."""
+
+    quantity: str
+    before: float
+    after: float
+
+
+def comparison(system: DiagonalSSM, deep: DeepSSM) -> list[QuantityRow]:
     """The sizes before and after, a row for each quantity."""
     return [
         {"quantity": "depth", "before": 1, "after": deep.depth},
@@ -160,6 +168,6 @@ def _exhibit(draw: Any, system: DiagonalSSM, deep: DeepSSM, caption: str) -> Exh
     return Exhibit(draw(system, deep), caption, draw(system, deep, narrow=True))
 
 
-def _bits(rows: list[dict[str, Any]]) -> Exhibit:
+def _bits(rows: list[BitsRow]) -> Exhibit:
     wide, narrow = (bits_picture({"share of the response lost": rows}, each=each) for each in (640, 370))
     return Exhibit(wide, "A line for each form; above the dotted line nothing of the response is left.", narrow)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -28,9 +28,25 @@ def example_teacher(residue: float = 100.0) -> DiagonalSSM:
     return DiagonalSSM(np.linspace(-0.9, 0.9, len(SIGNS)).round(12), residue * signs)
 
 
+DeepRow = TypedDict(
+    "DeepRow",
+    {
+        "depth": int,
+        "width": int,
+        "largest entry": float,
+        "sharper bound": float,
+        "paper's bound": float,
+        "c1^(2/(l+1))": float,
+        "parameters": int,
+        "gap": float,
+    },
+)
+"""A system at one depth and its least width: its largest entry beside three bounds, and how far its response is off."""
+
+
 def depth_rows(
     system: DiagonalSSM, depths: Iterable[int] = (1, 2, 3, 4, 6, 12), deal: Deal = by_modulus
-) -> list[dict[str, Any]]:
+) -> list[DeepRow]:
     """The system at every depth, at the least width: its largest entry beside the bounds, and how exact it is.
 
     >>> [(row["depth"], row["width"], round(row["largest entry"], 3)) for row in depth_rows(example_teacher(), [2, 4])]
@@ -58,14 +74,14 @@ def depth_rows(
 
 def minimal_depth_rows(
     froms: Iterable[float] = (10, 100, 1000), tos: Iterable[float] = (3, 4, 8), modes: int | None = None
-) -> list[dict[str, Any]]:
+) -> list[dict[str, float | None]]:
     """The depth that takes entries from one size to another, by every argument.
 
     >>> minimal_depth_rows([10], [3])[0]["sharper"]
     7
     """
     return [
-        {"from": c_from, "to": c_to} | {name: _whole(bound.value) for name, bound in bounds._asdict().items()}
+        {"from": c_from, "to": c_to, **{name: _whole(bound.value) for name, bound in bounds._asdict().items()}}
         for c_from in froms
         for c_to in tos
         for bounds in [minimal_depth(c_from, c_to, modes=modes)]
@@ -76,16 +92,21 @@ def _whole(value: float) -> int | None:
     return int(value) if np.isfinite(value) else None
 
 
-def depth_words(row: dict[str, Any]) -> dict[str, Any]:
+def depth_words(row: DeepRow) -> dict[str, str | int]:
     """A row of `depth_rows` as text, three digits after the point."""
-    names = {"largest entry": "entry", "sharper bound": "bound", "paper's bound": "paper"}
-    names["c1^(2/(l+1))"] = "c1^(2/(l+1))"
-    sizes = {"depth": row["depth"], "width": row["width"]}
-    bounds = {name: f"{row[key]:.3f}" for key, name in names.items()}
-    return sizes | bounds | {"parameters": row["parameters"], "gap": f"{row['gap']:.0e}"}
+    return {
+        "depth": row["depth"],
+        "width": row["width"],
+        "entry": f"{row['largest entry']:.3f}",
+        "bound": f"{row['sharper bound']:.3f}",
+        "paper": format(row["paper's bound"], ".3f"),
+        "c1^(2/(l+1))": f"{row['c1^(2/(l+1))']:.3f}",
+        "parameters": row["parameters"],
+        "gap": f"{row['gap']:.0e}",
+    }
 
 
-def mode_rows(system: DiagonalSSM) -> list[dict[str, Any]]:
+def mode_rows(system: DiagonalSSM) -> list[dict[str, str | float]]:
     """A row for each mode.
 
     >>> mode_rows(DiagonalSSM([0.5j], [2.0]))

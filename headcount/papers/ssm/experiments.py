@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -85,6 +85,37 @@ def _woven(system: DiagonalSSM, depth: int, width: int) -> Parts:
     return stacked(system.deepen(depth, width, deal=by_modulus))
 
 
+class StudentSize(TypedDict):
+    """A student's size, and the bound on its entries."""
+
+    depth: int
+    width: int
+    parameters: int
+    max_entry: float
+
+
+class StudentRow(StudentSize):
+    """A student of one seed; `nmse` is relative to the kernel's square."""
+
+    seed: int
+    nmse: float
+
+
+BestRow = TypedDict(
+    "BestRow",
+    {
+        "depth": int,
+        "width": int,
+        "parameters": int,
+        "max_entry": float,
+        "best nmse": float,
+        "median nmse": float,
+        "seeds": int,
+    },
+)
+"""The best and the median seed of one size and bound."""
+
+
 def train_bank(
     teacher: DiagonalSSM,
     size: tuple[int, int],
@@ -92,7 +123,7 @@ def train_bank(
     seeds: Sequence[int],
     start: Start = from_random,
     recipe: StudentRecipe | None = None,
-) -> list[dict[str, Any]]:
+) -> list[StudentRow]:
     """Train a student of this (depth, width) for every bound and seed at once; a row each.
 
     `nmse` is the smallest squared error of the kernel over the kernel's square, always at clipped entries.
@@ -152,12 +183,12 @@ def train_table(
     seeds: Sequence[int] = (0, 1),
     start: Start = from_random,
     recipe: StudentRecipe | None = None,
-) -> list[dict[str, Any]]:
+) -> list[StudentRow]:
     """A bank for every size; all rows."""
     return [row for size in sizes for row in train_bank(teacher, size, clips, seeds, start, recipe)]
 
 
-def best_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def best_rows(rows: Iterable[StudentRow]) -> list[BestRow]:
     """The best and the median seed for every size and bound."""
     groups: dict[tuple[int, int, float], list[float]] = {}
     for row in rows:
@@ -176,11 +207,11 @@ def best_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def rows_by_size(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def rows_by_size(rows: Iterable[StudentRow]) -> list[dict[str, float]]:
     """The best seeds, a row for each size and a column for each bound on the entries."""
-    table: dict[tuple[int, int], dict[str, Any]] = {}
+    table: dict[tuple[int, int], dict[str, float]] = {}
     for row in best_rows(rows):
-        sizes = {name: row[name] for name in ("depth", "width", "parameters")}
+        sizes: dict[str, float] = {"depth": row["depth"], "width": row["width"], "parameters": row["parameters"]}
         table.setdefault((row["depth"], row["width"]), sizes)[f"{row['max_entry']:g}"] = row["best nmse"]
     return list(table.values())
 

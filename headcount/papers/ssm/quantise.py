@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import scipy.signal
@@ -120,13 +120,21 @@ def hardened(
     return min(candidates, key=lambda deep: rms_gap(quantise(deep, form).impulse(count), wanted))
 
 
+class BitsRow(TypedDict):
+    """What the response of a form loses when its numbers have so many bits."""
+
+    form: str
+    bits: int
+    gap: float
+
+
 def bits_rows(
     system: DiagonalSSM,
     forms: Mapping[str, DiagonalSSM | DeepSSM],
     bits: Iterable[int],
     reach: float | None = None,
     count: int = 1024,
-) -> list[dict[str, Any]]:
+) -> list[BitsRow]:
     """A row for each form and number of bits: what the response loses.
 
     Second-order sections join a real kernel, unless its poles are so close that they miss it unrounded.
@@ -150,19 +158,19 @@ def bits_rows(
     ]
 
 
-def rows_by_bits(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def rows_by_bits(rows: Iterable[BitsRow]) -> list[dict[str, float]]:
     """A row for each number of bits, a column for each form.
 
     >>> rows_by_bits([{"form": "one", "bits": 8, "gap": 0.5}, {"form": "two", "bits": 8, "gap": 0.25}])
     [{'bits': 8, 'one': 0.5, 'two': 0.25}]
     """
-    table: dict[int, dict[str, Any]] = {}
+    table: dict[int, dict[str, float]] = {}
     for row in rows:
         table.setdefault(row["bits"], {"bits": row["bits"]})[row["form"]] = row["gap"]
     return list(table.values())
 
 
-def bits_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
+def bits_sentence(rows: Sequence[BitsRow]) -> str:
     """Which form loses least with the fewest bits."""
     few = min(row["bits"] for row in rows)
     best = min((row for row in rows if row["bits"] == few), key=lambda row: row["gap"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headcount.papers.ssm.depth_tables import depth_rows, example_teacher
-from headcount.papers.ssm.experiments import StudentRecipe, from_wiring, train_table
+from headcount.papers.ssm.experiments import StudentRecipe, StudentRow, from_wiring, train_table
 from headcount.results.literature import Cells
 from headcount.results.record import Measured, Reproduction, Setting, Stated
 
@@ -89,7 +89,7 @@ def _listed(depths: dict[float, int]) -> str:
     return ", ".join(f"{clip:g}: {depth}" for clip, depth in depths.items())
 
 
-def _cells(rows: list[dict]) -> dict[tuple[int, float], tuple[float, ...]]:
+def _cells(rows: list[StudentRow]) -> dict[tuple[int, float], tuple[float, ...]]:
     errors: dict[tuple[int, float], list[float]] = {}
     for row in rows:  # the relative error of the kernel is the root of the NMSE
         errors.setdefault((row["depth"], row["max_entry"]), []).append(row["nmse"] ** 0.5)

@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import scipy.linalg
@@ -52,9 +52,15 @@ def forms_of(system: DiagonalSSM, deep: DeepSSM | None = None) -> tuple[FilterFo
     return tuple(found)
 
 
+FormRow = TypedDict(
+    "FormRow", {"budget": int, "form": str, "numbers": int, "bits": int, "gap": float, "worst dB": float}
+)
+"""A form of a filter at a budget: its numbers, the bits of each, and what rounding does to the kernel."""
+
+
 def form_rows(
     system: DiagonalSSM, bits: Iterable[int] = (8, 12, 16, FLOAT32), deep: DeepSSM | None = None
-) -> list[dict[str, Any]]:
+) -> list[FormRow]:
     """A row for each budget and form: bits per number, relative L2 of the kernel, worst dB; the best depth of chains.
 
     The budget is that of second-order sections at so many bits a number; float32 gives every number 32.
@@ -64,11 +70,12 @@ def form_rows(
     sections = next(form.numbers for form in forms if form.name == "sections")
     rows = []
     for b in bits:
-        found = dict[str, dict[str, Any]]()
+        found = dict[str, FormRow]()
         for form in forms:
             own = b if b == FLOAT32 else min(52, sections * b // form.numbers)
             gap, worst = _lost(form, own, wanted) if own >= 2 else (math.inf, math.inf)
-            row = {"budget": b, "form": form.name, "numbers": form.numbers, "bits": own, "gap": gap, "worst dB": worst}
+            row: FormRow = {"budget": b, "form": form.name, "numbers": form.numbers, "bits": own, "gap": gap,
+                            "worst dB": worst}  # fmt: skip
             if form.name not in found or gap < found[form.name]["gap"]:
                 found[form.name] = row
         rows += found.values()

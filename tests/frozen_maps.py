@@ -16,9 +16,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from headcount.nets import Transformer
-from headcount.nets.blocks import Blocks
 from headcount.nets.recorded.frozen_calls import ratio
 from headcount.nets.transformer import position_features
+from tests.plain_blocks import Blocks
 
 Linear = Callable[[Tensor], Tensor]
 
