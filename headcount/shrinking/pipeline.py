@@ -276,6 +276,7 @@ def _judged(order: Order, made: Compressed, original: nn.Module, others: Sequenc
     read = readout_for(order.name)
     texts = [Encoded(collection_of(Path(path)), tokenizer_of(order.name), LENGTH) for path in order.rankings]
     wanted = read_outs(original, others, read)
+    order.say("original: ranking")
     firsts = [t.quality(original) for t in texts]
     rows: list[dict[str, str | int | float]] = []
     for title, model in (("original", original), ("ours", made.model)):
@@ -287,7 +288,8 @@ def _judged(order: Order, made: Compressed, original: nn.Module, others: Sequenc
             order.say(f"{title} {kind}: agreement and ranking")
             with way:
                 agreed = agreement(read_outs(model, others, read), wanted)
-                ranked = tuple(ranking_change(t, model, f) for t, f in zip(texts, firsts, strict=True))
+                again = model is not original or kind != ""  # the original as it is has been ranked already
+                ranked = tuple(ranking_change(t, model if again else f, f) for t, f in zip(texts, firsts, strict=True))
             nouns = {f"nDCG {r.collection}": r.short for r in ranked}
             rows.append({"": f"{title} {kind}".strip(), "bytes": bytes_, "cosine": agreed.cosine, **nouns})
             made = replace(made, agreement=agreed, rankings=ranked)

@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/language_model"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seconds", type=float, default=480.0, help="all of it, at most")
-    parser.add_argument("--threads", type=int, default=2, help="of the bench on a processor")
+    parser.add_argument("--threads", type=int, default=2, help="of what runs on a processor")
     parser.add_argument("--small", action="store_true", help="few tokens in short windows, to see that it runs")
     options = parser.parse_args()
     path = options.out / "language_model.json"
@@ -43,6 +43,7 @@ def main() -> None:
         texts = {name: torch.randint(0, 250, (4096,), generator=g) for name in TEXTS}
         measure(DeviceRun("tiny-llama", texts, path, "cpu", options.seconds, SMALL))
     elif options.job == "encoder":
+        torch.set_num_threads(options.threads)
         found = DeviceRun("", {}, options.out / "encoder.json", "cpu", options.seconds)
         compressed_encoder(PARTS, found, pieces=8 if options.small else 128)
     elif options.job == "two-cores":
