@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from headcount.cli.options import Model, Out, Text
+from headcount.cli.options import Model, Out
 from headcount.cli.printing import Listing, Printout, status_line
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 BUDGET = ("keep", "perplexity x", "low", "high", "file MB", "cache B/token", "prefill ms", "token ms")
 METHOD = ("part", "keep", "length", "method", "perplexity x", "interval", "cache")
+NO_TEXT = "what attention is worth is measured on a text of the kind that the model will read: give --text FILE"
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,12 @@ class CompressOptions:
     model: Model
     keep: Annotated[float | None, typer.Option(help="Share of the attention to keep.", show_default=False)] = None
     loss: Annotated[str, typer.Option(help="Keep as little as loses at most this, as in 3% (1%).")] = ""
-    text: Text = None
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            help="A text file to calibrate on, some 100 kB; needed unless --measure weights.", show_default=False
+        ),
+    ] = None
     test: Annotated[
         Path | None,
         typer.Option(help="A text to judge a language model on (the last fifth of --text).", show_default=False),
@@ -63,7 +69,7 @@ def compress(options: CompressOptions) -> Printout:
     from headcount.nets.pretrained.model_places import folder_of
 
     if options.text is None and (options.measure != "weights" or options.distil > 0 or options.curve or options.bench):
-        raise ValueError("what attention is worth is measured on a text: give --text FILE")
+        raise ValueError(NO_TEXT)
     if (options.padded or options.onnx) and options.out is None:
         raise ValueError("--padded and --onnx write files: give --out DIR")
     most, counts = _share(options.loss), _two(options.tokens)

@@ -61,7 +61,7 @@ def page(data: Path = DATA) -> str:
 
 
 def _with_teaching(found: Found | None, taught: Found | None) -> Found | None:
-    """All figures, with those of a later run of the teaching alone in the place of the first ones and their failures."""
+    """All figures, those of a later run of the teaching in the place of the first ones and of their failures."""
     if found is None or taught is None:
         return found
     gone = {f"{name} failed" for name in taught}
@@ -172,13 +172,15 @@ def _taught(found: Found) -> Iterable[str]:
     longest = max(r["length"] for r in taught["rows"])
     rates = ", ".join(name.removeprefix("rate ") for name in found if name.startswith("rate ") and "fail" not in name)
     own, most = found.get("its own text"), taught.get("of tokens")
-    texts = "MS MARCO passages, PubMedQA abstracts and tiny Shakespeare"
+    texts = f" drawn from {most:,}" if most else ""
+    texts += " of MS MARCO passages, PubMedQA abstracts and tiny Shakespeare"
     texts += f", {taught['text']}" if "text" in taught else ""
     yield (
         "Attention matrices alone, towards the original's next-token probabilities, on "
-        f"{taught['tokens']:,} tokens{f' drawn from {most:,}' if most else ''} of {texts} (none of it WikiText; a tenth "
-        f"of each kept apart and judged below): {taught['steps']:,} steps in {taught['seconds']:.0f} s at the rate "
-        f"{taught['rate']:g}, chosen on the validation text among {rates}. One model, calibrated at {longest:,} tokens, is judged at both lengths.{alike}\n"
+        f"{taught['tokens']:,} tokens{texts} (none of it WikiText; a tenth of each kept apart and judged below): "
+        f"{taught['steps']:,} steps in {taught['seconds']:.0f} s at the rate {taught['rate']:g}, chosen on the "
+        f"validation text among {rates}. One model, calibrated at {longest:,} tokens, is judged at both lengths."
+        f"{alike}\n"
     )
     if trials := {name.removeprefix(TRIAL): found[name] for name in found if name.startswith(TRIAL)}:
         words = f" {own['tokens']:,} tokens were written by the original in {own['seconds']:.0f} s." if own else ""
@@ -221,8 +223,8 @@ def _four_bits(found: Found) -> Iterable[str]:
             f"Written in bf16 the cut model is larger than the {source / 1e6:.1f} MB file it was dequantised from: as "
             "a file the source is the better bargain. With the attention in blocks of 4 bits again (as the rest is "
             f"already) it would hold {less / 1e6:.1f} MB less than the source, {less / source:.1%} of "
-            f"it, at perplexity x {_ratio(rows['cut'])}{where}; the original rounded alike: x {_ratio(rows['original'])}. "
-            "No program that reads such files knows these layouts yet.\n"
+            f"it, at perplexity x {_ratio(rows['cut'])}{where}; the original rounded alike: x "
+            f"{_ratio(rows['original'])}. No program that reads such files knows these layouts yet.\n"
         )
 
 
