@@ -125,13 +125,10 @@ class CutModel:
 
     def rows(self) -> list[BeforeAfter]:
         (a, b), (before, after) = self.sizes, self.costs
+        first = self.quality.original
         rows = [
-            before_after("perplexity", self.quality.original, self.quality.original * self.quality.ratio),
-            before_after(
-                f"perplexity, {self.bytes.cast} alone",
-                self.quality.original,
-                self.quality.original * self.cast_alone.ratio,
-            ),
+            before_after("perplexity", first, first * self.quality.ratio),
+            before_after("perplexity, same cast alone", first, first * self.cast_alone.ratio),
             before_after("bytes of the file", self.bytes.found, self.bytes.compact),
             before_after("bytes, same cast alone", self.bytes.cast_alone, self.bytes.compact),
             before_after("parameters", a.parameters, b.parameters),

@@ -22,8 +22,9 @@ SMALL = StudySizes(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("job", choices=("pack", "run", "teach", "check", "two-cores", "encoder", "page"))
+    parser.add_argument("job", choices=("pack", "run", "teach", "check", "two-cores", "encoder", "doors", "page"))
     parser.add_argument("--texts", type=Path, help="folder of the texts (pack)")
+    parser.add_argument("--folder", type=Path, help="what `compress --cast none --onnx --out` wrote (doors)")
     parser.add_argument("--out", type=Path, default=Path("out/language_model"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--seconds", type=float, default=480.0, help="all of it, at most")
@@ -38,6 +39,12 @@ def main() -> None:
         from studies.language_model.page import write_page
 
         print(*write_page(), sep="\n")
+    elif options.job == "doors":
+        from studies.language_model.doors import doors
+
+        found = DeviceRun("", {}, options.out / "language_model_doors.json", "cpu", options.seconds)
+        found.step("doors", lambda: doors(options.folder, options.out))
+        print(found.known().get("doors"))
     elif options.job == "check":
         g = torch.Generator().manual_seed(0)
         texts = {name: torch.randint(0, 250, (4096,), generator=g) for name in TEXTS}

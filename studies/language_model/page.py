@@ -56,7 +56,12 @@ def page(data: Path = DATA) -> str:
     encoder = read(data, "encoder.json", "compress_minilm.json")
     shown = f"What every method loses on {_drawn(data)[0]['tokens']:,} tokens, with intervals"
     parts = [INTRODUCTION, f"![{shown}]({PICTURE})\n\n{shown}.\n", *(_language_model(found) if found else ())]
-    parts += [*(_two_cores(cores) if cores else ()), *(_encoder(encoder) if encoder else ()), REPEAT]
+    parts += [
+        *_doors(read(data, "language_model_doors.json") or {}),
+        *(_two_cores(cores) if cores else ()),
+        *(_encoder(encoder) if encoder else ()),
+        REPEAT,
+    ]
     return "\n".join(parts)
 
 
@@ -239,6 +244,19 @@ def _costs(found: Found) -> Iterable[str]:
 def _cost(row: Found) -> list[str]:
     times = [f"{1000 * row[name]:.1f}" for name in ("prefill", "decode")]
     return [str(row["tokens"]), f"{row['cache bytes per token']:,.0f}", *times]
+
+
+def _doors(found: Found) -> Iterable[str]:
+    if read := found.get("doors"):
+        stock, program = read["transformers"], read["onnx"]
+        yield "### Read by others\n"
+        yield (
+            "What `compress --keep 0.75 --cast none --onnx` writes. In a fresh process `AutoModelForCausalLM` gives "
+            f"our logits to {stock['logits']:.1g} and, with its cache, {stock['equal tokens']} of {stock['tokens']} "
+            "tokens alike. As an ONNX program under onnxruntime, on two sequences of which one is filled up: "
+            f"logits of up to {program['largest logit']:.0f} equal to {program['logits']:.1e}; "
+            f"{program['bytes'] / 1e6:.0f} MB.\n"
+        )
 
 
 def _two_cores(found: Found) -> Iterable[str]:
