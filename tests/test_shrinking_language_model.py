@@ -489,3 +489,28 @@ def test_nonsense_is_refused_in_one_line(words, sentence, text, capsys):
     said = capsys.readouterr().err
     assert left.value.code == 2 and said.count("\n") == 1
     assert any(part in said for part in sentence.split("|"))
+
+
+def test_a_loss_beyond_what_was_asked_for_is_said(text):
+    made = compress("tiny-llama", 0.5, text=text, length=32, windows=(4, 2, 3))
+    assert made.asked is None and "asked" not in made.sentence
+    low, high = made.quality.loss - 0.001, made.quality.loss + 0.001
+    assert "asked)" in replace(made, asked=low).sentence and "asked" not in replace(made, asked=high).sentence
+    found = compress("tiny-llama", text=text, loss=0.02, length=32, windows=(4, 2, 3))
+    assert found.asked == found.as_row()["asked"] == 0.02
+
+
+def test_many_layers_are_a_sentence_a_part(text, capsys, monkeypatch):
+    import headcount.cli.compressing as compressing
+
+    words = ["compress", "tiny-llama", "--keep", "0.5", "--text", str(text), "--length", "32", "--tokens", "128,96"]
+    monkeypatch.setattr(compressing, "TABLED", 1)
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 0
+    out = capsys.readouterr().out
+    assert "query-key: " in out and "of the rows are kept, least in layer" in out and "Ranks kept" not in out
+    assert "perplexity, same cast alone" in out
+    with pytest.raises(SystemExit):
+        main([*words, "--cast", "none"])
+    assert "alone" not in capsys.readouterr().out

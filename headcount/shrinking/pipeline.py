@@ -207,6 +207,7 @@ def compress(
     seen = calibrated(order.name, split, parts=order.parts, keep=keep, say=on_progress)
     chosen = seen.plan(keep) if keep is not None else seen.for_loss(loss or LOSS, on_progress)
     cut = cut_to(seen, chosen, cast=order.cast, say=on_progress)
+    cut = replace(cut, asked=(loss or LOSS) if keep is None else None)
     return replace(cut, written=tuple(_write(cut, order, stock_head_dims(net)[0])))
 
 

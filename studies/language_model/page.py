@@ -249,10 +249,11 @@ def _cost(row: Found) -> list[str]:
 def _doors(found: Found) -> Iterable[str]:
     if read := found.get("doors"):
         stock, program = read["transformers"], read["onnx"]
+        logits = f"our logits to {stock['logits']:.1g}" if stock["logits"] else "exactly our logits"
         yield "### Read by others\n"
         yield (
             "What `compress --keep 0.75 --cast none --onnx` writes. In a fresh process `AutoModelForCausalLM` gives "
-            f"our logits to {stock['logits']:.1g} and, with its cache, {stock['equal tokens']} of {stock['tokens']} "
+            f"{logits} and, with its cache, {stock['equal tokens']} of {stock['tokens']} "
             "tokens alike. As an ONNX program under onnxruntime, on two sequences of which one is filled up: "
             f"logits of up to {program['largest logit']:.0f} equal to {program['logits']:.1e}; "
             f"{program['bytes'] / 1e6:.0f} MB.\n"
