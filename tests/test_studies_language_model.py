@@ -21,6 +21,7 @@ from headcount.shrinking.surgery import at_full_rank  # noqa: E402
 from studies.language_model.__main__ import SMALL, measure  # noqa: E402
 from studies.language_model.device_steps import DeviceRun  # noqa: E402
 from studies.language_model.own_text import OPENING, OwnText, continued, openings, own_text  # noqa: E402
+from studies.language_model.page import _with_teaching  # noqa: E402
 from studies.language_model.quantised_parts import APART, TEXTS, WINDOW, _apart, _numbers, _taught_on  # noqa: E402
 from studies.language_model.teaching import LESSONS  # noqa: E402
 
@@ -132,3 +133,16 @@ def test_word_by_word_leaves_out_what_is_kept_apart():
     left = {int(word) for word in _taught_on(Numbers(), ids).split()}
     apart = {int(i) for at in range(0, 25, APART) for i in ids[at * WINDOW : (at + 1) * WINDOW]}
     assert not left & apart and left | apart == set(ids.tolist())
+
+
+def test_a_later_run_of_the_teaching_stands_for_the_first_and_its_failures():
+    first = {"rows": [1], "setup": {}, "facts": {"device": "one"}, "taught": "short", "costs failed": "an error"}
+    later = {"rows": [], "setup": {}, "facts": {"device": "two"}, "taught": "long", "costs": "known"}
+    assert _with_teaching(first, None) is first
+    assert _with_teaching(first, later) == {
+        "rows": [1],
+        "setup": {},
+        "facts": {"device": "one"},
+        "taught": "long",
+        "costs": "known",
+    }
