@@ -233,8 +233,8 @@ def _four_bits(found: Found) -> Iterable[str]:
             f"Written in bf16 the cut model is larger than the {source / 1e6:.1f} MB file it was dequantised from: as "
             "a file the source is the better bargain. With the attention in blocks of 4 bits again (as the rest is "
             f"already) it would hold {less / 1e6:.1f} MB less than the source, {less / source:.1%} of "
-            f"it, at perplexity x {_ratio(rows['cut'])}{where}{_not_rounded(found, rows)}; the original rounded alike: x "
-            f"{_ratio(rows['original'])}. No program that reads such files knows these layouts yet.\n"
+            f"it, at perplexity x {_ratio(rows['cut'])}{where}{_not_rounded(found, rows)}; the original rounded alike: "
+            f"x {_ratio(rows['original'])}. No program that reads such files knows these layouts yet.\n"
         )
 
 
