@@ -171,7 +171,7 @@ def test_saturation_prints_layers_and_heads(capsys, folder, text):
         ),
         (["compress", "MODEL", "--measure", "weights", "--rule", "fair"], "rule must be one of uniform, allocated"),
         (["compress", "MODEL", "--measure", "weights", "--padded"], "give --out DIR"),
-        (["saturation", "MODEL"], "give --text FILE"),
+        (["saturation", "MODEL"], "Missing option '--text'"),
         (["saturation", "MODEL", "--text", "TEXT", "--lengths", "100"], "every length exceeds the 64 positions"),
         (["saturation", "EMPTY", "--text", "TEXT"], "holds no config.json"),
         (

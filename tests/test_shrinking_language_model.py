@@ -4,12 +4,13 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 from headcount.cli import main
-from headcount.nets.pretrained.families import family_of
+from headcount.nets.pretrained.families import Rotary, at_stock_places, family_of
 
 transformers = pytest.importorskip("transformers")
 
@@ -68,6 +69,13 @@ def text(tmp_path_factory):
 
 def ids(count=2, length=24, seed=0):
     return torch.randint(0, 250, (count, length), generator=torch.Generator().manual_seed(seed))
+
+
+def rewrite_all(name):
+    """A model whose layers are all ragged heads of full rank."""
+    model = load(name)
+    rewrite(model)
+    return model
 
 
 def surveyed(name, windows=None, parts=PARTS):
@@ -415,6 +423,54 @@ def test_distillation_lowers_the_divergence_and_moves_attention_alone():
     assert all(torch.equal(p, fixed[n]) for n, p in student.named_parameters() if n in fixed)
 
 
+def test_the_divergence_and_its_slope_are_those_of_the_formula(monkeypatch):
+    import headcount.shrinking.distillation as distillation
+
+    monkeypatch.setattr(distillation, "AT_ONCE", 5)  # pieces that do not divide the 14 tokens
+    g = torch.Generator().manual_seed(0)
+    states, wanted = (torch.randn(14, 6, generator=g, dtype=torch.float64) for _ in range(2))
+    teachers, students = (torch.randn(9, 6, generator=g, dtype=torch.float64) for _ in range(2))
+    one, other = (states.clone().requires_grad_() for _ in range(2))
+    found = distillation._MeanDivergence.apply(one, wanted, teachers, students)
+    p, q = (wanted @ teachers.mT).log_softmax(-1), (other @ students.mT).log_softmax(-1)
+    plain = torch.nn.functional.kl_div(q, p, reduction="sum", log_target=True) / 14
+    (3 * found).backward()
+    (3 * plain).backward()
+    assert torch.allclose(found, plain) and torch.allclose(one.grad, other.grad)
+
+
+def test_whole_heads_are_turned_as_those_that_look_their_rows_up():
+    model = rewrite_all("tiny-llama")
+    with torch.no_grad():
+        wanted = model(ids()).logits
+        for layer in model.base_model.layers:
+            assert layer.self_attn.whole
+            layer.self_attn.whole = False
+        assert torch.equal(model(ids()).logits, wanted)
+
+
+def test_a_layer_is_filled_up_where_its_weights_are():
+    model = rewrite_all("tiny-llama")
+    weights = Rotary("llama").read(model.base_model.layers[0])
+    there = replace(weights, **{n: t.to("meta") for n, t in vars(weights).items() if isinstance(t, torch.Tensor)})
+    assert at_stock_places(there, weights.layout.padded).query.device.type == "meta"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_ragged_heads_that_begin_anywhere_run_on_a_gpu(dtype):
+    _, units, means, _ = surveyed("tiny-llama")
+    for keep in (0.4, 0.6, 0.8):
+        model = carried_out(load("tiny-llama"), loss_plan(units, keep, means)).eval()
+        with torch.no_grad():
+            wanted = model(ids()).logits
+            model.to("cuda", dtype)
+            step = model(ids().cuda(), use_cache=True)
+            model(ids()[:, :1].cuda(), past_key_values=step.past_key_values, use_cache=True)
+        assert (step.logits.float().cpu() - wanted).abs().max() < (0.3 if dtype == torch.bfloat16 else 1e-3)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -433,3 +489,28 @@ def test_nonsense_is_refused_in_one_line(words, sentence, text, capsys):
     said = capsys.readouterr().err
     assert left.value.code == 2 and said.count("\n") == 1
     assert any(part in said for part in sentence.split("|"))
+
+
+def test_a_loss_beyond_what_was_asked_for_is_said(text):
+    made = compress("tiny-llama", 0.5, text=text, length=32, windows=(4, 2, 3))
+    assert made.asked is None and "asked" not in made.sentence
+    low, high = made.quality.loss - 0.001, made.quality.loss + 0.001
+    assert "asked)" in replace(made, asked=low).sentence and "asked" not in replace(made, asked=high).sentence
+    found = compress("tiny-llama", text=text, loss=0.02, length=32, windows=(4, 2, 3))
+    assert found.asked == found.as_row()["asked"] == 0.02
+
+
+def test_many_layers_are_a_sentence_a_part(text, capsys, monkeypatch):
+    import headcount.cli.compressing as compressing
+
+    words = ["compress", "tiny-llama", "--keep", "0.5", "--text", str(text), "--length", "32", "--tokens", "128,96"]
+    monkeypatch.setattr(compressing, "TABLED", 1)
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 0
+    out = capsys.readouterr().out
+    assert "query-key: " in out and "of the rows are kept, least in layer" in out and "Ranks kept" not in out
+    assert "perplexity, same cast alone" in out
+    with pytest.raises(SystemExit):
+        main([*words, "--cast", "none"])
+    assert "alone" not in capsys.readouterr().out

@@ -20,7 +20,10 @@ from headcount.shrinking.loss_units import loss_units  # noqa: E402
 from headcount.shrinking.surgery import at_full_rank  # noqa: E402
 from studies.language_model.__main__ import SMALL, measure  # noqa: E402
 from studies.language_model.device_steps import DeviceRun  # noqa: E402
-from studies.language_model.quantised_parts import TEXTS, _apart, _numbers  # noqa: E402
+from studies.language_model.own_text import OPENING, OwnText, continued, openings, own_text  # noqa: E402
+from studies.language_model.page import _with_teaching  # noqa: E402
+from studies.language_model.quantised_parts import APART, TEXTS, WINDOW, _apart, _numbers, _taught_on  # noqa: E402
+from studies.language_model.teaching import LESSONS  # noqa: E402
 
 PARTS = ("query-key", "value-output")
 
@@ -87,11 +90,59 @@ def test_every_step_is_kept_and_not_taken_again(tmp_path, capsys):
     assert not path.exists(), "nothing is begun without time"
     measure(DeviceRun("tiny-llama", texts, path, "cpu", 600.0, SMALL))
     known = json.loads(path.read_text())
-    steps = {"facts", "cut, not taught", "taught", "control", "budgets", "four bits again", "costs"}
+    steps = {"facts", "cut, not taught", "taught", "control", "its own text", "budgets", "four bits again", "costs"}
     assert steps <= known.keys() and not [name for name in known if name.endswith("failed")]
     assert {row["length"] for row in known["taught"]["rows"]} == set(SMALL.lengths)
-    assert known["control"]["steps"] == known["taught"]["steps"]
+    assert known["control"]["rows"] and all(abs(r["ratio"] - 1) < 1e-6 for r in known["control"]["rows"])
+    assert known["taught"]["text"] in LESSONS
     stamp = path.read_bytes()
     measure(DeviceRun("tiny-llama", texts, path, "cpu", 600.0, SMALL))
     assert path.read_bytes() == stamp
     assert "failed: nothing" in capsys.readouterr().out
+
+
+def test_text_of_its_own_goes_on_from_openings_of_the_source():
+    source = torch.arange(100, 200).view(2, 50)
+    first = openings(source, 6, torch.Generator().manual_seed(0))
+    assert (first.diff(dim=1) == 1).all() and set((first // 50).flatten().tolist()) <= {2, 3}
+    model = load("tiny-llama")
+    made = continued(model, first, 20, seconds=60.0)
+    assert made.shape == (6, 20) and torch.equal(made[:, : first.shape[1]], first)
+    assert not torch.equal(made, continued(model, first, 20, seconds=60.0, seed=1)), "drawn, not the likeliest"
+    ids = own_text(model, source, OwnText(sequences=3, length=18, seconds=0.0))
+    assert len(ids) == 3 * OPENING or len(ids) == 3 * 18
+
+
+def test_draws_follow_the_models_own_probabilities():
+    model = load("tiny-llama")
+    first = torch.arange(5, 5 + OPENING)[None]
+    with torch.no_grad():
+        likely = model(input_ids=first).logits[0, -1].softmax(-1)
+    drawn = continued(model, first.repeat(4000, 1), OPENING + 1, seconds=60.0)[:, -1]
+    seen = torch.bincount(drawn, minlength=len(likely)) / 4000
+    assert (seen - likely).abs().sum() / 2 < 0.2
+    assert (seen - likely.roll(7)).abs().sum() / 2 > 1.1 * (seen - likely).abs().sum() / 2
+
+
+def test_word_by_word_leaves_out_what_is_kept_apart():
+    class Numbers:
+        def decode(self, ids):
+            return " ".join(map(str, ids))
+
+    ids = np.arange(25 * WINDOW)
+    left = {int(word) for word in _taught_on(Numbers(), ids).split()}
+    apart = {int(i) for at in range(0, 25, APART) for i in ids[at * WINDOW : (at + 1) * WINDOW]}
+    assert not left & apart and left | apart == set(ids.tolist())
+
+
+def test_a_later_run_of_the_teaching_stands_for_the_first_and_its_failures():
+    first = {"rows": [1], "setup": {}, "facts": {"device": "one"}, "taught": "short", "costs failed": "an error"}
+    later = {"rows": [], "setup": {}, "facts": {"device": "two"}, "taught": "long", "costs": "known"}
+    assert _with_teaching(first, None) is first
+    assert _with_teaching(first, later) == {
+        "rows": [1],
+        "setup": {},
+        "facts": {"device": "one"},
+        "taught": "long",
+        "costs": "known",
+    }

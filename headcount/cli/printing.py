@@ -145,7 +145,7 @@ def _show_listing(listing: Listing) -> None:
         header_style="bold",
     )
     for column in columns:
-        numeric = all(isinstance(row.get(column), int | float) for row in rows)
+        numeric = all(isinstance(row.get(column), int | float | None) for row in rows)
         name = column == columns[0] and all(len(_cell(row.get(column))) <= NAME for row in rows)
         table.add_column(escape(visible(column)), justify="right" if numeric else "left", overflow="fold", no_wrap=name)
     for row in rows:

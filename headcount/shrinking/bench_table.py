@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from headcount.numerals import counted
 
@@ -14,7 +14,10 @@ OURS = "headcount"
 
 
 class BenchRow(TypedDict):
-    """One method at one budget and length: perplexity over the original's, its interval, every window's loss."""
+    """One method at one budget and length: perplexity over the original's, its interval, every window's loss.
+
+    `seconds` of the clock and `processor` seconds: on a busy machine the second are what the work took.
+    """
 
     method: str
     source: str
@@ -29,6 +32,7 @@ class BenchRow(TypedDict):
     tokens: int
     cache: float
     seconds: float
+    processor: NotRequired[float]
     losses: list[float]
 
 
@@ -36,6 +40,7 @@ BenchSetup = TypedDict(
     "BenchSetup",
     {
         "seconds of calibration": float,
+        "processor seconds of calibration": NotRequired[float],
         "perplexity": float,
         "tokens to calibrate on": int,
         "tokens to judge on": int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ __all__ = ["Lessons", "attention_parameters", "distil", "learn_from", "taught"]
 Progress = Callable[[str], None]
 WARM_UP = 20  # steps
 CLIP = 1.0
+SAID = 10  # steps between two looks at the loss
+AT_ONCE = 4096  # tokens whose probabilities are held at once
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,19 @@ class Lessons:
 
 def taught(
     student: nn.Module,
-    pieces: int,
+    order: Iterable[int],
     loss_of: Callable[[int], Float[Tensor, ""]],
     lessons: Lessons,
     say: Progress = lambda _: None,
 ) -> list[float]:
-    """Train the attention of `student` on the losses of so many pieces of text by Adam; returns every step's loss."""
+    """Train the attention of `student` by Adam on the losses of pieces of text, in this order; every step's loss.
+
+    A loss is looked at once in a while only: to look is to wait for a device.
+    """
     trained = attention_parameters(student)
     optimiser = torch.optim.Adam(trained, lr=lessons.lr, betas=(0.9, 0.98))
-    began, losses = time.monotonic(), list[float]()
-    for step, piece in enumerate(lessons.order(pieces).tolist()):
+    began, losses = time.monotonic(), list[Tensor]()
+    for step, piece in enumerate(order):
         done = max((step + 1) / lessons.steps, (time.monotonic() - began) / lessons.seconds)
         if done > 1:
             break
@@ -73,10 +78,11 @@ def taught(
         loss.backward()
         nn.utils.clip_grad_norm_(trained, CLIP)
         optimiser.step()
-        losses.append(float(loss.detach()))
-        say(f"self-distillation, step {step + 1} of {lessons.steps}, loss {losses[-1]:.4f}")
+        losses.append(loss.detach())
+        if step % SAID == 0:
+            say(f"self-distillation, step {step + 1} of {lessons.steps}, loss {float(losses[-1]):.4f}")
     student.requires_grad_(False)
-    return losses
+    return torch.stack(losses).tolist() if losses else []
 
 
 def distil(
@@ -99,7 +105,7 @@ def distil(
     def loss_of(piece: int) -> Tensor:
         return (read(student, batches[piece]) - wanted[piece]).square().flatten(1).sum(1).mean()
 
-    return taught(student, len(batches), loss_of, lessons, say)
+    return taught(student, lessons.order(len(batches)).tolist(), loss_of, lessons, say)
 
 
 def learn_from(
@@ -121,23 +127,48 @@ def learn_from(
     def loss_of(piece: int) -> Tensor:
         return _divergence(student, teacher, windows[pieces[piece * batch : (piece + 1) * batch]].to(there))
 
-    return taught(student, count * rounds, loss_of, lessons, say)
+    return taught(student, range(lessons.steps), loss_of, lessons, say)
 
 
 def _divergence(student: Any, teacher: Any, windows: Int[Tensor, "batch length"]) -> Float[Tensor, ""]:
     """Mean over tokens of KL(teacher || student)."""
     with torch.no_grad():
-        wanted = _logits(teacher, windows).log_softmax(-1)
-    return nn.functional.kl_div(_logits(student, windows).log_softmax(-1), wanted, reduction="sum", log_target=True) / (
-        windows.numel()
-    )
+        wanted = _states(teacher, windows)
+    words = teacher.get_output_embeddings().weight, student.get_output_embeddings().weight
+    return _MeanDivergence.apply(_states(student, windows), wanted, *words)
 
 
-def _logits(model: Any, windows: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length words"]:
+def _states(model: Any, windows: Int[Tensor, "batch length"]) -> Float[Tensor, "tokens embed"]:
     """On a GPU in bfloat16 up to the last product: 16 bits of a logit would be coarser than what is to be learnt."""
     with torch.autocast(windows.device.type, torch.bfloat16, enabled=windows.is_cuda):
         states = model.base_model(input_ids=windows, use_cache=False).last_hidden_state
-    return model.get_output_embeddings()(states.float())
+    return states.float().flatten(0, 1)
+
+
+class _MeanDivergence(torch.autograd.Function):
+    """KL of next-token probabilities and its slope by the student's states, some tokens at a time.
+
+    By a logit the slope is q - p, so it is known as soon as the loss is: no table of probabilities is kept.
+    """
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, states: Tensor, wanted: Tensor, teachers: Tensor, students: Tensor
+    ) -> Tensor:
+        total, slopes = states.new_zeros(()), torch.empty_like(states)
+        for at in range(0, len(states), AT_ONCE):
+            log_p = (wanted[at : at + AT_ONCE] @ teachers.mT).log_softmax(-1)
+            log_q = (states[at : at + AT_ONCE] @ students.mT).log_softmax(-1)
+            p = log_p.exp()
+            total += torch.linalg.vecdot(p.flatten(), (log_p - log_q).flatten())
+            slopes[at : at + AT_ONCE] = log_q.exp_().sub_(p) @ students
+        ctx.save_for_backward(slopes / len(states))
+        return total / len(states)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (slopes,) = ctx.saved_tensors
+        return slope * slopes, None, None, None
 
 
 def attention_parameters(student: nn.Module) -> list[nn.Parameter]:

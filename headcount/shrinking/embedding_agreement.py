@@ -100,9 +100,9 @@ def agreement(found: Sequence[Tensor], originals: Sequence[Tensor]) -> Embedding
     return EmbeddingAgreement(mean, mean - wide, min(1.0, mean + wide), count)
 
 
-def ranking_change(texts: Encoded, model: nn.Module, originals: dict[str, float]) -> RankingChange:
-    """How well the model ranks a collection beside the original, query by query."""
-    found = texts.quality(model)
+def ranking_change(texts: Encoded, model: nn.Module | dict[str, float], originals: dict[str, float]) -> RankingChange:
+    """How well a model, or what it was seen to do query by query, ranks a collection beside the original."""
+    found = texts.quality(model) if isinstance(model, nn.Module) else model
     low, high = interval([found[q] - originals[q] for q in found])
     before, after = (sum(x.values()) / len(x) for x in (originals, found))
     return RankingChange(texts.collection.name, before, after, low, high, len(found))

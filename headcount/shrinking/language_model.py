@@ -96,6 +96,7 @@ class CutModel:
     sizes: tuple[ModelSize, ModelSize]
     costs: tuple[RunningCosts, RunningCosts]
     written: tuple[Path, ...] = ()
+    asked: float | None = None  # the loss that the budget was found for, on the windows kept for choosing
 
     @property
     def headline(self) -> str:
@@ -120,18 +121,16 @@ class CutModel:
         less = 1 - after.cache_per_token / before.cache_per_token
         kept = self.sizes[1].attention / self.sizes[0].attention
         words = f"{kept:.0%} of the attention parameters and {1 - less:.0%} of the cache are left for"
-        words += f" {self.quality.loss:+.1%} of perplexity, and {self.bytes.saved:.1%} of the whole file is saved"
+        over = f" (at most {self.asked:.1%} asked)" if self.asked is not None and self.quality.loss > self.asked else ""
+        words += f" {self.quality.loss:+.1%} of perplexity{over}, and {self.bytes.saved:.1%} of the whole file is saved"
         return words if self.bytes.worthwhile else f"{words}; {self.better}"
 
     def rows(self) -> list[BeforeAfter]:
         (a, b), (before, after) = self.sizes, self.costs
+        first = self.quality.original
         rows = [
-            before_after("perplexity", self.quality.original, self.quality.original * self.quality.ratio),
-            before_after(
-                f"perplexity, {self.bytes.cast} alone",
-                self.quality.original,
-                self.quality.original * self.cast_alone.ratio,
-            ),
+            before_after("perplexity", first, first * self.quality.ratio),
+            before_after("perplexity, same cast alone", first, first * self.cast_alone.ratio),
             before_after("bytes of the file", self.bytes.found, self.bytes.compact),
             before_after("bytes, same cast alone", self.bytes.cast_alone, self.bytes.compact),
             before_after("parameters", a.parameters, b.parameters),
@@ -153,6 +152,7 @@ class CutModel:
             "bytes": self.bytes.as_row(),
             "plan": self.plan.rows(),
             "keep": self.plan.share,
+            "asked": self.asked,
             "predicted": self.plan.error,
             "floor": self.plan.floor,
             "table": self.rows(),

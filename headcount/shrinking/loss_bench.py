@@ -98,11 +98,12 @@ def benched(
         todo = [t for t in trials(lengths, keeps) if t.length == length and not _there(found, t)]
         if not todo or enough():
             continue
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         seen = calibrate(split)
         found["setup"]["model"] = seen.title
         found["setup"][f"at {length}"] = {
             "seconds of calibration": round(time.perf_counter() - began, 1),
+            "processor seconds of calibration": round(time.process_time() - worked, 1),
             "perplexity": float(seen.judged_by.mean().exp()),
             "tokens to calibrate on": split.calibration.numel(),
             "tokens to judge on": split.judging.numel(),
@@ -119,7 +120,7 @@ def benched(
 
 def measured_row(seen: Calibrated, trial: BenchTrial) -> BenchRow | None:
     """One method judged on the windows kept for that; None where this family of models has no such part."""
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     made = _applied(seen, trial)
     if made is None:
         return None
@@ -141,6 +142,7 @@ def measured_row(seen: Calibrated, trial: BenchTrial) -> BenchRow | None:
         "tokens": found.tokens,
         "cache": share,
         "seconds": round(time.perf_counter() - began, 1),
+        "processor": round(time.process_time() - worked, 1),
         "losses": [round(float(x), 5) for x in losses],
     }
 

@@ -21,6 +21,15 @@ def normed(norm, rows, head_dim):
     return rows if norm is None else norm(rows.unflatten(-1, (-1, head_dim))).flatten(-2)
 
 
+def readable(rows):
+    """What a GPU's attention can read: it takes 16 bytes at once, and these heads may begin anywhere; then a copy."""
+    if not rows.is_cuda:
+        return rows
+    steps = [step * rows.element_size() for step in rows.stride()[:-1]]
+    between = rows.data_ptr() % 16 or any(step % 16 for step in steps)
+    return rows.clone(memory_format=torch.contiguous_format) if between else rows
+
+
 class SmallerHeads(nn.Module):
     """Queries, keys and values of one layer, and attention one key head at a time."""
 
@@ -73,9 +82,9 @@ class SmallerHeads(nn.Module):
         outs = []
         for at, heads, key, rank, value, width in self.runs:
             u = functional.scaled_dot_product_attention(
-                q[:, :, at : at + heads * rank].unflatten(-1, (heads, rank)).transpose(1, 2),
-                k[:, None, :, key : key + rank].expand(-1, heads, -1, -1),
-                v[:, None, :, value : value + width].expand(-1, heads, -1, -1),
+                readable(q[:, :, at : at + heads * rank].unflatten(-1, (heads, rank)).transpose(1, 2)),
+                readable(k[:, None, :, key : key + rank]).expand(-1, heads, -1, -1),
+                readable(v[:, None, :, value : value + width]).expand(-1, heads, -1, -1),
                 attn_mask=mask,
                 is_causal=mask is None and q.shape[1] > 1 and self.causal,
                 scale=self.scale,

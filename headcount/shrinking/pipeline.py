@@ -207,6 +207,7 @@ def compress(
     seen = calibrated(order.name, split, parts=order.parts, keep=keep, say=on_progress)
     chosen = seen.plan(keep) if keep is not None else seen.for_loss(loss or LOSS, on_progress)
     cut = cut_to(seen, chosen, cast=order.cast, say=on_progress)
+    cut = replace(cut, asked=(loss or LOSS) if keep is None else None)
     return replace(cut, written=tuple(_write(cut, order, stock_head_dims(net)[0])))
 
 
@@ -276,6 +277,7 @@ def _judged(order: Order, made: Compressed, original: nn.Module, others: Sequenc
     read = readout_for(order.name)
     texts = [Encoded(collection_of(Path(path)), tokenizer_of(order.name), LENGTH) for path in order.rankings]
     wanted = read_outs(original, others, read)
+    order.say("original: ranking")
     firsts = [t.quality(original) for t in texts]
     rows: list[dict[str, str | int | float]] = []
     for title, model in (("original", original), ("ours", made.model)):
@@ -287,7 +289,8 @@ def _judged(order: Order, made: Compressed, original: nn.Module, others: Sequenc
             order.say(f"{title} {kind}: agreement and ranking")
             with way:
                 agreed = agreement(read_outs(model, others, read), wanted)
-                ranked = tuple(ranking_change(t, model, f) for t, f in zip(texts, firsts, strict=True))
+                again = model is not original or kind != ""  # the original as it is has been ranked already
+                ranked = tuple(ranking_change(t, model if again else f, f) for t, f in zip(texts, firsts, strict=True))
             nouns = {f"nDCG {r.collection}": r.short for r in ranked}
             rows.append({"": f"{title} {kind}".strip(), "bytes": bytes_, "cosine": agreed.cosine, **nouns})
             made = replace(made, agreement=agreed, rankings=ranked)

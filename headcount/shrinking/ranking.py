@@ -82,8 +82,9 @@ class Encoded:
         self.order = sorted(range(len(texts)), key=lambda i: len(self.ids[i]))
 
     @torch.no_grad()
-    def embed(self, model: nn.Module, device: str = "cpu") -> Tensor:
-        """One unit vector a text, documents first, in batches of equal length as far as can be."""
+    def embed(self, model: nn.Module, device: str = "") -> Tensor:
+        """One unit vector a text, documents first, in batches of equal length as far as can be; on a GPU if any."""
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         tokens = 4096 if device == "cpu" else 131_072
         model = model.to(device)
         out: Tensor | None = None
@@ -99,7 +100,7 @@ class Encoded:
         model.cpu()
         return out
 
-    def quality(self, model: nn.Module, device: str = "cpu") -> dict[str, float]:
+    def quality(self, model: nn.Module, device: str = "") -> dict[str, float]:
         """nDCG@10 of every query."""
         vectors = self.embed(model, device)
         count = len(self.collection.documents)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 
-__all__ = ["BeforeAfter", "JsonRow", "RankRow", "before_after"]
+__all__ = ["BeforeAfter", "JsonRow", "RankRow", "before_after", "kept_by_part"]
 
 JsonRow = dict[str, object]  # what a value writes as JSON; read back by nobody but a person's program
 
@@ -19,6 +20,23 @@ class RankRow(TypedDict):
     ranks: list[int]
     sum: int
     of: int
+
+
+def kept_by_part(rows: Sequence[RankRow]) -> list[str]:
+    """Of many layers one sentence a part: how much is kept of it, and in which layers least and most.
+
+    >>> some = [{"layer": i, "part": "query-key", "ranks": [r], "sum": r, "of": 8} for i, r in enumerate((8, 2, 5))]
+    >>> kept_by_part(some)
+    ['query-key: 62% of the rows are kept, least in layer 1 (25%) and most in layer 0 (100%)']
+    """
+    said = []
+    for part in dict.fromkeys(row["part"] for row in rows):
+        mine = [row for row in rows if row["part"] == part]
+        share = sum(row["sum"] for row in mine) / sum(row["of"] for row in mine)
+        order = sorted(mine, key=lambda row: row["sum"] / row["of"])
+        least, most = (f"layer {row['layer']} ({row['sum'] / row['of']:.0%})" for row in (order[0], order[-1]))
+        said.append(f"{part}: {share:.0%} of the rows are kept, least in {least} and most in {most}")
+    return said
 
 
 def before_after(what: str, before: float, after: float) -> BeforeAfter:

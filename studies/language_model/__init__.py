@@ -2,8 +2,10 @@
 
     python -m studies.language_model pack --texts FOLDER    # where the packages are: writes .gpu/lm_a, lm_b, lm_c
     python -m studies.language_model run --out DIR          # on the device, from lm_a and lm_b
+    python -m studies.language_model teach --out DIR        # there, the teaching alone and longer
     python -m studies.language_model two-cores --out DIR    # the command's own bench on two cores, from lm_a and lm_b
     python -m studies.language_model encoder --out DIR      # `compress` on a sentence encoder, from lm_c
+    python -m studies.language_model doors --folder MADE    # transformers and ONNX on what `compress` wrote
     python -m studies.language_model check --out DIR        # the first on a tiny random model, on a CPU
     python -m studies.language_model page                   # docs/compress.md, from docs/data
 

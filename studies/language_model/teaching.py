@@ -1,5 +1,7 @@
 """The cut model taught by the original on other text than it is judged on, and the original taught alike.
 
+What is taught on is chosen by short trials on the validation text: other people's texts as they are, also in the form
+that a word-level corpus has, and also what the original writes itself when it goes on from them.
 A student is taught with its heads filled up with zeros to the stock dimension, which a device's attention is made for:
 a row of zeros gets no slope (its partner is zero too), so zeros stay zeros and the student stays as small as it is.
 """
@@ -18,20 +20,25 @@ from headcount.shrinking.distillation import Lessons, learn_from
 from headcount.shrinking.perplexity import PairedLoss, compared, losses_of
 from headcount.shrinking.surgery import at_full_rank
 from studies.language_model.device_steps import DeviceRun, Figures, quick_products, say, sometimes, spread, windows
+from studies.language_model.own_text import OwnText, own_text
+from studies.language_model.quantised_parts import APART, SPACED, TAUGHT
 
-__all__ = ["TeachingTimes", "teach"]
+__all__ = ["LESSONS", "TeachingTimes", "teach"]
 
-APART = 10  # one window of so many of every text is never taught on
-RATES = (2e-4, 6e-4, 1.8e-3)
-TAUGHT = ("passages", "abstracts", "plays")
+RATE = 6e-4  # the best of 2e-4, 6e-4 and 1.8e-3 on the validation text, in an earlier run
+LESSONS = ("as they are", "and word by word", "and its own")
 LEAST = 10.0  # seconds without which nothing is begun
 WIKITEXT = "WikiText-2"
 
 
 @dataclass(frozen=True)
 class TeachingTimes:
-    """Seconds: of each try of a rate, of the teaching itself, and of the control with the same number of steps."""
+    """Seconds: of writing the original's own text, of each trial, of the teaching itself, and of the control.
 
+    The control needs few: the original's own probabilities teach it nothing, and a few steps show that.
+    """
+
+    own: float
     trial: float
     whole: float
     control: float
@@ -40,10 +47,10 @@ class TeachingTimes:
     def within(cls, seconds: float) -> TeachingTimes:
         """Shares of the time that is left.
 
-        >>> TeachingTimes.within(300.0)
-        TeachingTimes(trial=18.0, whole=120.0, control=126.0)
+        >>> TeachingTimes.within(400.0)
+        TeachingTimes(own=40.0, trial=16.0, whole=272.0, control=20.0)
         """
-        return cls(0.06 * seconds, 0.40 * seconds, 0.42 * seconds)
+        return cls(0.1 * seconds, 0.04 * seconds, 0.68 * seconds, 0.05 * seconds)
 
 
 class Classroom:
@@ -53,7 +60,9 @@ class Classroom:
         self.measured, self.length = measured, measured.sizes.lengths[-1]
         self.seen = measured.calibrated(self.length)
         pieces = {name: windows(measured.texts[name], self.length) for name in TAUGHT}
-        self.lessons = torch.cat([w[torch.arange(len(w)) % APART != 0] for w in pieces.values()])
+        plain = torch.cat([w[torch.arange(len(w)) % APART != 0] for w in pieces.values()])
+        spaced = torch.cat([windows(measured.texts[f"{name}{SPACED}"], self.length) for name in TAUGHT])
+        self.lessons = {LESSONS[0]: plain, LESSONS[1]: torch.cat([plain, spaced])}
         self.sets: dict[tuple[str, int], Int[Tensor, "windows length"]] = {}
         for length in measured.sizes.lengths:
             self.sets[WIKITEXT, length] = measured.split(length).judging
@@ -62,23 +71,36 @@ class Classroom:
                 self.sets[name, length] = spread(apart, measured.sizes.others)
         self.before = {where: losses_of(self.seen.model, w) for where, w in self.sets.items()}
 
+    def write(self, seconds: float) -> Figures:
+        """The original's own text, added to the others."""
+        sizes, source = self.measured.sizes, self.lessons[LESSONS[1]]
+        began = time.monotonic()
+        ids = own_text(self.seen.model, source, OwnText(sizes.sequences, sizes.lengths[0], seconds))
+        own = windows(ids, self.length)
+        took, loss = time.monotonic() - began, float(losses_of(self.seen.model, own[:4]).mean())
+        self.lessons[LESSONS[2]] = torch.cat([source, own])
+        say(f"{len(ids):,} tokens of its own in {took:.0f} s, at a loss of {loss:.2f}")
+        return {"tokens": len(ids), "seconds": round(took, 1), "loss": loss}
+
     def student(self, cut: bool) -> nn.Module:
         """The cut model filled up with zeros, or the original."""
-        model = self.measured.cut(self.length).cpu() if cut else copy.deepcopy(self.seen.model)
-        return at_full_rank(model).eval().to(self.measured.device)
+        model = self.measured.cut(self.length) if cut else copy.deepcopy(self.seen.model)
+        return at_full_rank(model).eval()
 
-    def taught(self, student: nn.Module, rate: float, steps: int, seconds: float) -> Figures:
+    def taught(self, student: nn.Module, text: str, steps: int, seconds: float) -> Figures:
         """Teach in place; what was done, and the validation text's perplexity afterwards."""
         began, batch = time.monotonic(), self.measured.sizes.batch
         with quick_products():
-            lessons = Lessons(steps, rate, seconds)
-            losses = learn_from(student, self.seen.model, self.lessons, lessons, batch, sometimes(200))
+            lessons = Lessons(steps, RATE, seconds)
+            losses = learn_from(student, self.seen.model, self.lessons[text], lessons, batch, sometimes(20))
         took = round(time.monotonic() - began, 1)
         return {
-            "rate": rate,
+            "rate": RATE,
+            "text": text,
             "steps": len(losses),
             "seconds": took,
             "tokens": len(losses) * batch * self.length,
+            "of tokens": self.lessons[text].numel(),
             "divergence": [sum(some) / len(some) for some in (losses[:20], losses[-20:])],
             "valid": self.on_validation(student).as_row(),
         }
@@ -97,31 +119,32 @@ class Classroom:
 
 
 def teach(measured: DeviceRun, reserve: float = 0.0) -> None:
-    """Rates tried shortly, the best taught longer, judged, and the control: each kept as soon as it is there."""
+    """Texts tried shortly, the best taught longer, judged, and the control: each kept as soon as it is there."""
     if measured.left() < LEAST or {"taught", "control"} <= measured.known().keys():
         return
-    times = TeachingTimes.within(measured.left() - reserve)
     room = Classroom(measured)
+    times = TeachingTimes.within(measured.left() - reserve)
     measured.step("cut, not taught", lambda: room.rows("cut", room.student(cut=True)))
-    for rate in RATES:
-        measured.step(f"rate {rate:g}", lambda rate=rate: _trial(room, rate, times.trial))
-    tried = {r: row["valid"]["ratio"] for r in RATES if (row := measured.known().get(f"rate {r:g}")) is not None}
-    best = min(tried, key=lambda r: tried[r]) if tried else RATES[0]
+    measured.step("its own text", lambda: room.write(times.own))
+    for text in room.lessons:
+        measured.step(f"taught on texts {text}", lambda text=text: _trial(room, text, times.trial))
+    known = measured.known()
+    tried = {
+        text: known[name]["valid"]["ratio"] for text in room.lessons if (name := f"taught on texts {text}") in known
+    }
+    best = min(tried, key=lambda text: tried[text]) if tried else LESSONS[1]
     measured.step("taught", lambda: _lesson(room, "cut and taught", best, times.whole), least=LEAST)
     measured.step("control", lambda: _lesson(room, "original taught alike", best, times.control), least=LEAST)
 
 
-def _trial(room: Classroom, rate: float, seconds: float) -> Figures:
-    found = room.taught(room.student(cut=True), rate, room.measured.sizes.steps, seconds)
-    say(f"rate {rate:g}: {found['steps']} steps, validation x {found['valid']['ratio']:.4f}")
+def _trial(room: Classroom, text: str, seconds: float) -> Figures:
+    found = room.taught(room.student(cut=True), text, room.measured.sizes.steps, seconds)
+    say(f"texts {text}: {found['steps']} steps, validation x {found['valid']['ratio']:.4f}")
     return found
 
 
-def _lesson(room: Classroom, title: str, rate: float, seconds: float) -> Figures:
-    cut = title.startswith("cut")
-    student, steps = room.student(cut=cut), room.measured.sizes.steps
-    if not cut:
-        steps = room.measured.known()["taught"]["steps"]
-    found = room.taught(student, rate, steps, seconds)
+def _lesson(room: Classroom, title: str, text: str, seconds: float) -> Figures:
+    student = room.student(cut=title.startswith("cut"))
+    found = room.taught(student, text, room.measured.sizes.steps, seconds)
     say(f"{title}: {found['steps']} steps in {found['seconds']:.0f} s, validation x {found['valid']['ratio']:.4f}")
     return found | {"rows": room.rows(title, student)}

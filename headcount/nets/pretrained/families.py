@@ -280,7 +280,7 @@ def at_stock_places(w: Weights, head_dim: int) -> Weights:
         if part is None:
             return None
         shape = [count if d == dim else size for d, size in enumerate(part.shape)]
-        return part.new_zeros(shape).index_copy_(dim, torch.tensor(where, dtype=torch.long), part)
+        return part.new_zeros(shape).index_copy_(dim, torch.tensor(where, dtype=torch.long, device=part.device), part)
 
     heads, keys = len(old.groups) * head_dim, len(old.ranks) * head_dim
     q, k, v = (spread(p, at, n) for p, at, n in ((w.query, query, heads), (w.key, key, keys), (w.value, value, keys)))

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from headcount.nets import Weighing
+from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Heads, Weights
 
 Attended = tuple[Tensor, Tensor | None]
@@ -74,6 +75,7 @@ class RotaryHeads(nn.Module):
         self.head_dim, self.attention_dropout = stock.head_dim, stock.attention_dropout
         self.num_key_value_groups = 1  # keys are repeated here, for the living heads only
         layout = weights.layout
+        self.whole = layout == HeadLayout.full(len(layout.groups), self.head_dim, len(layout.ranks), rotary=True)
         self.turns_of("query", [layout.pairs[layout.groups[i]] for i in layout.alive])
         self.turns_of("key", [layout.pairs[g] for g in layout.used_groups])
         self.train(stock.training)
@@ -91,7 +93,11 @@ class RotaryHeads(nn.Module):
         self.register_buffer(f"{name}_sign", torch.tensor(sign), persistent=False)
 
     def turned(self, name: str, rows: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Every pair of coordinates turned by its frequency times the place."""
+        """Every pair of coordinates turned by its frequency times the place; of whole heads without looking rows up."""
+        if self.whole:
+            first, second = rows.unflatten(-1, (-1, 2, self.head_dim // 2)).unbind(-2)
+            half, other = torch.stack([-second, first], -2).flatten(-2), rows.unflatten(-1, (-1, self.head_dim))
+            return (other * cos[:, :, None] + half * sin[:, :, None]).flatten(-2)
         frequency, partner, sign = (self.get_buffer(f"{name}_{what}") for what in ("frequency", "partner", "sign"))
         turn = sin.index_select(-1, frequency) * sign.to(sin.dtype)
         return rows * cos.index_select(-1, frequency) + rows.index_select(-1, partner) * turn
@@ -123,7 +129,7 @@ class RotaryHeads(nn.Module):
         return self.o_proj(self.heads.gather(u)), p
 
     def by_group(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention a key group at a time: no row of the cache is copied, and no head runs wider than it is."""
+        """Attention a key group at a time: no head runs wider than it is, and no row of a cache is copied on a CPU."""
         layout, outs = self.heads.layout, []
         first_query, first_key, first_value = 0, layout.key_starts(), layout.value_starts()
         for g, heads in zip(layout.used_groups, layout.each_group, strict=True):
@@ -131,15 +137,34 @@ class RotaryHeads(nn.Module):
             rows = q[:, :, first_query : first_query + len(heads) * rank].unflatten(-1, (len(heads), rank))
             first_query += len(heads) * rank
             u = nn.functional.scaled_dot_product_attention(
-                rows.transpose(1, 2),
-                k[:, None, :, at : at + rank].expand(-1, len(heads), -1, -1),
-                v[:, None, :, first_value[g] : first_value[g] + width].expand(-1, len(heads), -1, -1),
+                aligned(rows.transpose(1, 2)),
+                aligned(k[:, None, :, at : at + rank]).expand(-1, len(heads), -1, -1),
+                aligned(v[:, None, :, first_value[g] : first_value[g] + width]).expand(-1, len(heads), -1, -1),
                 attn_mask=mask,
                 is_causal=mask is None and q.shape[1] > 1 and self.is_causal,
                 scale=self.heads.scale,
             )
             outs.append(u.transpose(1, 2).flatten(2))
         return torch.cat(outs, dim=-1)
+
+
+def aligned(rows: Tensor) -> Tensor:
+    """What a GPU's attention can read: it takes 16 bytes at once, and ragged heads may begin anywhere; then a copy.
+
+    A clone, as `contiguous` leaves a single row the stride that it had.
+    """
+    return rows.clone(memory_format=torch.contiguous_format) if rows.is_cuda and begins_between(rows) else rows
+
+
+def begins_between(rows: Tensor) -> bool:
+    """Whether some row of a view begins where no 16 bytes do.
+
+    >>> ragged = torch.zeros(1, 5, 12)
+    >>> begins_between(ragged[..., 4:8]), begins_between(ragged[..., 2:8]), begins_between(torch.zeros(1, 5, 10))
+    (False, True, True)
+    """
+    each = rows.element_size()
+    return rows.data_ptr() % 16 != 0 or any(step * each % 16 for step in rows.stride()[:-1])
 
 
 class OwnHeads(nn.Module):
