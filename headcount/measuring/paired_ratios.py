@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "corrected", "geometric_mean"]
+from headcount.results.study import Row
+
+__all__ = ["CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "mean_error", "ratio_of_means", "split_errors"]
 
 CONFIDENCE = 0.9  # a twentieth on either side
 LEAST = 1e-12  # an error below this share of the constant's is exact but for rounding
@@ -29,8 +31,8 @@ class SplitErrors:
     short: Mapping[int, float]
 
     def mean(self, splits: Iterable[int]) -> float:
-        """The geometric mean of the outer error over these splits."""
-        return geometric_mean(self.outer[s] for s in splits)
+        """The mean of the outer error over these splits."""
+        return mean_error(self.outer[s] for s in splits)
 
     def further(self, split: int) -> float:
         """What the outer error would be if four times the steps brought as much again as the last four times did."""
@@ -39,13 +41,34 @@ class SplitErrors:
         return max(self.outer[split], LEAST) * gain
 
 
-def geometric_mean(errors: Iterable[float]) -> float:
-    """exp of the mean logarithm, exact errors counted as the least there is.
+def split_errors(rows: Iterable[Row]) -> tuple[SplitErrors, ...]:
+    """Every contestant's errors by split, in the order in which they came; a network that diverged lost everything."""
+    by_name: dict[str, list[Any]] = {}
+    for row in rows:
+        by_name.setdefault(row["contestant"], []).append(row)  # pyright: ignore
+    return tuple(_of_one(name, some) for name, some in by_name.items())
 
-    >>> round(geometric_mean([0.1, 0.4]), 9)
-    0.2
+
+def _of_one(name: str, rows: list[Any]) -> SplitErrors:
+    first = rows[0]
+
+    def by_split(column: str) -> dict[int, float]:
+        levels = {row["seed"]: math.nan if row[column] is None else row[column] for row in rows}
+        return {split: level if math.isfinite(level) else math.inf for split, level in levels.items()}
+
+    return SplitErrors(
+        name, first["heads"], first["depth"], first["attends"], first["standard"],
+        by_split("nmse"), by_split("inner"), by_split("short"),
+    )  # fmt: skip
+
+
+def mean_error(errors: Iterable[float]) -> float:
+    """The mean, exact errors counted as the least there is: what is lost on a sequence that nobody has seen.
+
+    >>> round(mean_error([0.1, 0.4]), 9)
+    0.25
     """
-    return math.exp(float(np.mean([math.log(max(one, LEAST)) for one in errors])))
+    return float(np.mean([max(one, LEAST) for one in errors]))
 
 
 @dataclass(frozen=True)
@@ -73,32 +96,33 @@ class Compared:
         return {key: _finite(value) for key, value in asdict(self).items()}
 
 
-def corrected(differences: list[float], overlap: float) -> tuple[float, float, float]:
-    """The mean of paired differences and its interval by Student's t with k - 1 degrees of freedom.
+def ratio_of_means(one: Sequence[float], other: Sequence[float], overlap: float) -> tuple[float, float, float]:
+    """mean(one) / mean(other), with the interval of mean(one - other) in units of mean(other) around it.
 
-    The variance of the mean is s^2 (1/k + overlap), where overlap is the size of an outer part over that of the rest:
-    splits share most of what they train on, and s^2/k alone would call noise a difference.
+    The interval is Student's with k - 1 degrees of freedom and the variance s^2 (1/k + overlap), where overlap is the
+    size of an outer part over that of the rest: splits share most of what they train on, and s^2/k alone would call
+    noise a difference.
 
     Source: Nadeau and Bengio, "Inference for the generalization error", Machine Learning 52 (2003), the corrected
     resampled t-test.
 
-    >>> [round(v, 3) for v in corrected([1.0, 2.0, 3.0], 0.25)]
-    [2.0, -0.23, 4.23]
-    >>> corrected([1.0], 0.25)
-    (1.0, -inf, inf)
+    >>> [round(v, 3) for v in ratio_of_means([1.0, 2.0, 3.0], [1.0, 1.0, 1.0], 0.01)]
+    [2.0, 0.289, 3.711]
+    >>> ratio_of_means([1.0], [2.0], 0.25), ratio_of_means([0.2, 0.3], [0.4, 0.5], 0.25)
+    ((0.5, 0.0, inf), (0.5555555555555556, 0.5555555555555556, 0.5555555555555556))
     """
     from scipy.special import stdtrit
 
-    count, mean = len(differences), float(np.mean(differences))
-    if count < 2 or not math.isfinite(mean):  # one split, or a network that diverged in one
-        return mean, -math.inf, math.inf
-    spread = float(np.std(differences, ddof=1)) * math.sqrt(1 / count + overlap)
-    reach = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * spread
-    return mean, mean - reach, mean + reach
+    count, level, ratio = len(one), float(np.mean(other)), float(np.mean(one)) / float(np.mean(other))
+    if count < 2 or not math.isfinite(ratio):  # one split, or a network that diverged in one
+        return ratio, 0.0, math.inf
+    spread = float(np.std(np.subtract(one, other), ddof=1)) * math.sqrt(1 / count + overlap)
+    reach = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * spread / level
+    return ratio, max(ratio - reach, 0.0), ratio + reach
 
 
 def compare(one: Mapping[int, float], other: Mapping[int, float], overlap: float, names: tuple[str, str]) -> Compared:
-    """Errors by split, as logarithms of their ratio on the splits that both have.
+    """The ratio of the mean errors over the splits that both have.
 
     >>> compare({0: 0.1, 1: 0.2}, {0: 0.2, 1: 0.4, 2: 9.0}, 0.25, ("a", "b")).ratio
     0.5
@@ -106,13 +130,8 @@ def compare(one: Mapping[int, float], other: Mapping[int, float], overlap: float
     both = sorted(one.keys() & other.keys())
     if not both:
         return Compared(*names, 0, math.nan, 0.0, math.inf)
-    gaps = [math.log(max(one[split], LEAST) / max(other[split], LEAST)) for split in both]
-    ratio, low, high = (_exp(value) for value in corrected(gaps, overlap))
-    return Compared(*names, len(both), ratio, low, high)
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
+    pair = ([max(errors[split], LEAST) for split in both] for errors in (one, other))
+    return Compared(*names, len(both), *ratio_of_means(*pair, overlap))
 
 
 def _finite(value: Any) -> Any:
