@@ -231,7 +231,7 @@ def test_no_sentence_is_said_against_its_own_table(seed, noise, splits):
     found = answer([scores("zero heads", 0, 0.9 * np.ones(splits)), *counts])
     for count in found.counts:
         means = {one.heads: one.mean(one.outer) for one in counts}
-        bound = max(1.05 * min(means.values()), min(means.values()) + 0.002)
+        bound = max(1.05 * min(means.values()), min(means.values()) + 0.005)
         assert count.low <= count.heads <= count.high and means[count.heads] <= bound * (1 + 1e-9)
         assert all(means[h] > bound for h in tested if h < count.heads)
         assert count.best == min(means, key=means.get)
@@ -239,7 +239,7 @@ def test_no_sentence_is_said_against_its_own_table(seed, noise, splits):
         assert found.heads in tested and found.compared[0].high < 1
 
 
-def test_a_count_that_was_not_tried_stays_open_and_a_five_hundredth_of_the_constant_is_no_reason_for_a_head():
+def test_a_count_that_was_not_tried_stays_open_and_half_a_hundredth_of_the_constant_is_no_reason_for_a_head():
     zero = scores("zero heads", 0, [0.5, 0.52, 0.51])
     tried = [scores(f"{h} heads", h, [e, 1.02 * e, 0.99 * e]) for h, e in ((1, 0.3), (2, 0.1), (4, 0.004), (8, 0.003))]
     (count,) = answer([zero, *tried], Conditions(tested=(1, 2, 3, 4, 6, 8))).counts
@@ -393,6 +393,8 @@ def test_a_busy_machine_keeps_more_time_for_the_page():
     idle = clock.left
     passed["processor"] = 5.0
     assert clock.busy == 4 and idle - clock.left == pytest.approx(12) and not clock.fits(20.0)
+    clock.rested(15.0)  # nothing was asked of it
+    assert clock.busy == 1
     passed["processor"] = 0.001
     assert clock.left == pytest.approx(100 - 20 - 40)  # never more than two fifths
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from headcount.measuring.head_counts import HeadCount, advised, deeper_words, head_counts
 from headcount.measuring.paired_ratios import CONFIDENCE, Compared, SplitErrors, compare
-from headcount.measuring.planning import SLIGHT
+from headcount.measuring.planning import FLOOR
 from headcount.measuring.sides import Side, TwoSides
 from headcount.numerals import counted
 from headcount.results import Basis, Claim, Comparison, Evidence, Predicate
@@ -107,7 +107,7 @@ class Answer:
     def _bound(self) -> float:
         """The largest error within the tolerance at the advised depth."""
         smallest = min(one.smallest for one in self.counts if one.layers == self.layers)
-        return max((1 + self.tolerance) * smallest, smallest + SLIGHT)
+        return max((1 + self.tolerance) * smallest, smallest + FLOOR)
 
     def to_json(self) -> dict[str, object]:
         """The fields, ready for JSON."""

@@ -12,8 +12,8 @@ from headcount.measuring.contest_workers import ContestWorkers
 from headcount.measuring.contestants import Contestant, without_attention
 from headcount.measuring.paired_ratios import SplitErrors, compare, split_errors
 from headcount.measuring.planning import (
+    FLOOR,
     SHORT,
-    SLIGHT,
     StudyPlan,
     first_seconds,
     first_turn,
@@ -148,7 +148,7 @@ def _turn(rows: list[Row], plan: StudyPlan) -> int:
     """The smallest head count of one layer whose error so far is within the tolerance of the best."""
     errors = {one.heads: one.mean(one.outer) for one in split_errors(rows) if one.standard and one.depth == 1}
     best = min(errors.values(), default=0.0)
-    bound = max((1 + plan.tolerance) * best, best + SLIGHT)
+    bound = max((1 + plan.tolerance) * best, best + FLOOR)
     return min((heads for heads, error in errors.items() if error <= bound), default=plan.heads[0])
 
 
@@ -164,7 +164,7 @@ def _alive(one: Contestant, scores: Sequence[SplitErrors], tolerance: float, ove
         return False
     rivals = [score for score in scores if score.attends == one.attends and score.depth <= mine.depth]
     best = min(rivals, key=lambda score: score.mean(score.outer))
-    bound = 1 + max(tolerance, SLIGHT / best.mean(best.outer))
+    bound = 1 + max(tolerance, FLOOR / best.mean(best.outer))
     return compare(mine.outer, best.outer, overlap, (mine.name, best.name)).low <= bound
 
 

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -44,17 +44,30 @@ class ContestWorkers:
             self.pool.shutdown(wait=False, cancel_futures=True)
 
 
-_trials: Trials | None = None  # of this process, where it is a worker
+@dataclass
+class _Worker:
+    """What this process is, where it is a worker: its trials, and when it had done the last of them."""
+
+    trials: Trials
+    done: float
+
+
+_worker: _Worker | None = None
 
 
 def _begin(trials: Trials) -> None:
     """Take the trials over. Ctrl-C is the business of the process that asked."""
-    global _trials
+    global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    _trials = replace(trials, clock=Clock(trials.clock.budget, trials.clock.began, used=time.process_time))
+    clock = Clock(trials.clock.budget, trials.clock.began, used=time.process_time)
+    _worker = _Worker(replace(trials, clock=clock), clock.now())
 
 
 def _row(contestant: Contestant, number: int) -> Row | None:
-    assert _trials is not None
-    return _trials.row(contestant, number)
+    assert _worker is not None
+    clock = _worker.trials.clock
+    clock.rested(clock.now() - _worker.done)
+    row = _worker.trials.row(contestant, number)
+    _worker.done = clock.now()
+    return row

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headcount.measuring.paired_ratios import CONFIDENCE, Compared, SplitErrors, compare, mean_error
-from headcount.measuring.planning import SLIGHT
+from headcount.measuring.planning import FLOOR
 from headcount.numerals import counted
 from headcount.results import Basis, Claim, Evidence, Predicate
 
@@ -20,7 +20,7 @@ LEAD = 0.05  # attention, or another layer, must lower the error by more than th
 class HeadCount:
     """The cheapest head count of a depth whose error is within the tolerance of the best, with its interval.
 
-    Within the tolerance: at most so many times the error of the best, or more than that by no more than 0.002 of the
+    Within the tolerance: at most so many times the error of the best, or more than that by no more than 0.005 of the
     constant's. `low` is the cheapest count that is not shown to be worse, tried or not, `high` the cheapest that is
     shown to be as good. `best` has the smallest error; `hurts` is the smallest larger count that is shown to be worse
     than the best and is out of its tolerance. `most` is the largest that was tried.
@@ -101,7 +101,7 @@ def _counted(
 ) -> HeadCount:
     best = min((one for one in mine if set(splits) <= set(one.outer)), key=lambda one: one.mean(splits))
     smallest = best.mean(splits)
-    bound = 1 + max(tolerance, SLIGHT / smallest)
+    bound = 1 + max(tolerance, FLOOR / smallest)
     against = [compare(one.outer, best.outer, overlap, (one.name, best.name)) for one in mine]
     pairs = [(one, versus) for one, versus in zip(mine, against, strict=True) if versus.splits]
     low, heads, high = (
@@ -136,7 +136,7 @@ def advised(
     if not splits or not blocks:
         return None, None
     best = min(blocks, key=lambda one: one.mean(own[one.name]))
-    bound = 1 + max(tolerance, SLIGHT / best.mean(own[best.name]))
+    bound = 1 + max(tolerance, FLOOR / best.mean(own[best.name]))
     cheapest = next(
         one
         for one in blocks
@@ -155,7 +155,7 @@ def deeper_words(scores: Sequence[SplitErrors], advised: HeadCount | None) -> st
         both = sorted(set(one.outer) & set(mine.outer))
         if one.standard and one.depth > advised.layers and both:
             gained = mine.mean(both) - one.mean(both)
-            if gained > max(LEAD * mine.mean(both), SLIGHT):
+            if gained > max(LEAD * mine.mean(both), FLOOR):
                 found.append((one.mean(both), mine.mean(both), one, len(both)))
     if not found:
         return ""
