@@ -30,7 +30,7 @@ from headcount.measuring.contestants import (
     without_attention,
 )
 from headcount.measuring.measure import one_thread
-from headcount.measuring.paired_ratios import SplitErrors, compare, ratio_of_means
+from headcount.measuring.paired_ratios import SplitErrors, compare, paired_ratio
 from headcount.measuring.planning import DataSizes, Fitting, seconds, steps_within
 from headcount.measuring.preparing import prepare
 from headcount.measuring.searching import fit_network
@@ -184,11 +184,21 @@ def test_order_is_seen_flattened_and_lost_pooled_and_letters_are_counted():
 
 def test_the_interval_is_that_of_nadeau_and_bengio():
     one, other = np.array([0.5, 0.7, 0.6, 0.8, 0.4]), np.array([1.1, 0.9, 1.0, 0.7, 1.3])
-    ratio, low, high = ratio_of_means(one.tolist(), other.tolist(), 0.25)
-    spread = np.std(one - other, ddof=1) * math.sqrt(1 / 5 + 0.25)
-    assert ratio == pytest.approx(0.6) and high - ratio == pytest.approx(2.131847 * spread, rel=1e-5)
-    assert ratio - low == pytest.approx(high - ratio)
-    assert ratio_of_means((3 * one).tolist(), (3 * other).tolist(), 0.25) == pytest.approx((ratio, low, high))
+    ratio, low, high = paired_ratio(one.tolist(), other.tolist(), 0.25)
+    gaps = 2 * (one - other) / (one + other)
+    reach = 2.131847 * np.std(gaps, ddof=1) * math.sqrt(1 / 5 + 0.25)
+    ends = [(2 + d) / (2 - d) for d in (gaps.mean() - reach, gaps.mean() + reach)]
+    assert (ratio, low, high) == pytest.approx((0.6, *ends), rel=1e-5)
+    assert paired_ratio((3 * one).tolist(), (3 * other).tolist(), 0.25) == pytest.approx((ratio, low, high))
+    turned = paired_ratio(other.tolist(), one.tolist(), 0.25)
+    assert turned == pytest.approx((1 / ratio, 1 / high, 1 / low))
+
+
+def test_a_split_that_goes_wrong_by_a_factor_of_a_hundred_is_one_split():
+    usual = [0.2, 0.21, 0.19, 0.2, 0.21, 0.2, 0.19, 0.2]
+    better, wrong = [0.25 * v for v in usual], [2.0, *(4 * v for v in usual[1:])]
+    assert paired_ratio(better, wrong, 0.25)[2] < 0.4
+    assert paired_ratio(wrong, better, 0.25)[1] > 2.5
     assert compare({0: 1.0}, {1: 1.0}, 0.25, ("a", "b")).splits == 0
 
 

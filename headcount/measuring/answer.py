@@ -236,6 +236,7 @@ def _judged(both: TwoSides, held: Conditions) -> tuple[Predicate, str, Missing]:
         return Predicate.WORTH_IT, f"{1 - worth.ratio:.0%} below what needs none, {both.levels}", ""
     if both.no_better:
         left = f", a gain of more than {_up(1 - worth.low)} is excluded" if worth.low < 1 else ""
+        left = f", at most {FLOOR} of the constant's error is left to gain" if both.little and left else left
         return Predicate.NOT_WORTH_IT, f"{both.levels}{left}", ""
     between = f"{both.levels}, a ratio of [{worth.low:.2g}, {worth.high:.2g}] by {counted(count, 'split')}"
     return Predicate.CANNOT_SAY, between, "splits" if count < held.most_splits else "sequences"

@@ -107,7 +107,7 @@ def _counted(
     low, heads, high = (
         next(one for one, versus in pairs if one is best or value(versus) <= bound)
         for value in (lambda v: v.low, lambda v: v.ratio, lambda v: v.high)
-    )
+    )  # in this order, since an interval holds its ratio
     worse = (one.heads for one, v in pairs if one.heads > best.heads and v.low > 1 and v.ratio > bound)
     place = mine.index(heads)
     fewer = None

@@ -11,7 +11,7 @@ import numpy as np
 
 from headcount.results.study import Row
 
-__all__ = ["CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "mean_error", "ratio_of_means", "split_errors"]
+__all__ = ["CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "mean_error", "paired_ratio", "split_errors"]
 
 CONFIDENCE = 0.9  # a twentieth on either side
 LEAST = 1e-12  # an error below this share of the constant's is exact but for rounding
@@ -96,33 +96,41 @@ class Compared:
         return {key: _finite(value) for key, value in asdict(self).items()}
 
 
-def ratio_of_means(one: Sequence[float], other: Sequence[float], overlap: float) -> tuple[float, float, float]:
-    """mean(one) / mean(other), with the interval of mean(one - other) in units of mean(other) around it.
+def paired_ratio(one: Sequence[float], other: Sequence[float], overlap: float) -> tuple[float, float, float]:
+    """mean(one) / mean(other), with an interval from the mean over splits of d = 2 (one - other) / (one + other).
 
-    The interval is Student's with k - 1 degrees of freedom and the variance s^2 (1/k + overlap), where overlap is the
-    size of an outer part over that of the rest: splits share most of what they train on, and s^2/k alone would call
-    noise a difference.
+    d lies between -2 and 2, so that a split that goes wrong, or right, by a factor of a hundred counts as one split and
+    not as all of them. The interval of its mean is Student's with k - 1 degrees of freedom and the variance
+    s^2 (1/k + overlap), where overlap is the size of an outer part over that of the rest: splits share most of what
+    they train on, and s^2/k alone would call noise a difference. Its ends as ratios are (2 + d) / (2 - d), moved out to
+    the ratio of the means where that lies beyond.
 
     Source: Nadeau and Bengio, "Inference for the generalization error", Machine Learning 52 (2003), the corrected
     resampled t-test.
 
-    >>> [round(v, 3) for v in ratio_of_means([1.0, 2.0, 3.0], [1.0, 1.0, 1.0], 0.01)]
-    [2.0, 0.289, 3.711]
-    >>> ratio_of_means([1.0], [2.0], 0.25), ratio_of_means([0.2, 0.3], [0.4, 0.5], 0.25)
-    ((0.5, 0.0, inf), (0.5555555555555556, 0.5555555555555556, 0.5555555555555556))
+    >>> [round(v, 3) for v in paired_ratio([1.0, 2.0, 2.5], [1.0, 1.0, 1.0], 0.01)]
+    [1.833, 0.768, 4.54]
+    >>> paired_ratio([1.0], [2.0], 0.25), [round(v, 9) for v in paired_ratio([0.2, 0.3], [0.4, 0.6], 0.25)]
+    ((0.5, 0.0, inf), [0.5, 0.5, 0.5])
     """
     from scipy.special import stdtrit
 
-    count, level, ratio = len(one), float(np.mean(other)), float(np.mean(one)) / float(np.mean(other))
-    if count < 2 or not math.isfinite(ratio):  # one split, or a network that diverged in one
+    ratio = float(np.mean(one)) / float(np.mean(other))
+    if len(one) < 2 or not math.isfinite(ratio):  # one split, or a network that diverged in one
         return ratio, 0.0, math.inf
-    spread = float(np.std(np.subtract(one, other), ddof=1)) * math.sqrt(1 / count + overlap)
-    reach = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * spread / level
-    return ratio, max(ratio - reach, 0.0), ratio + reach
+    gaps = [2 * (mine - theirs) / (mine + theirs) for mine, theirs in zip(one, other, strict=True)]
+    spread = float(np.std(gaps, ddof=1)) * math.sqrt(1 / len(gaps) + overlap)
+    reach = float(stdtrit(len(gaps) - 1, (1 + CONFIDENCE) / 2)) * spread
+    middle = float(np.mean(gaps))
+    return ratio, min(ratio, _as_ratio(middle - reach)), max(ratio, _as_ratio(middle + reach))
+
+
+def _as_ratio(gap: float) -> float:
+    return 0.0 if gap <= -2 else math.inf if gap >= 2 else (2 + gap) / (2 - gap)
 
 
 def compare(one: Mapping[int, float], other: Mapping[int, float], overlap: float, names: tuple[str, str]) -> Compared:
-    """The ratio of the mean errors over the splits that both have.
+    """The ratio of the errors over the splits that both have.
 
     >>> compare({0: 0.1, 1: 0.2}, {0: 0.2, 1: 0.4, 2: 9.0}, 0.25, ("a", "b")).ratio
     0.5
@@ -131,7 +139,7 @@ def compare(one: Mapping[int, float], other: Mapping[int, float], overlap: float
     if not both:
         return Compared(*names, 0, math.nan, 0.0, math.inf)
     pair = ([max(errors[split], LEAST) for split in both] for errors in (one, other))
-    return Compared(*names, len(both), *ratio_of_means(*pair, overlap))
+    return Compared(*names, len(both), *paired_ratio(*pair, overlap))
 
 
 def _finite(value: Any) -> Any:

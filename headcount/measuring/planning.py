@@ -24,7 +24,7 @@ FINALISTS = 2  # settings that are trained to the end, of all that the search tr
 FIRST_SPLITS = 5, 3  # before anything is refined: every sequence judges once; fewer where steps would be few, below
 FEW_STEPS = 600
 EPOCHS = 100  # at most, where the time chooses the steps and USUAL steps are less
-SPENT = 0.4  # of the time, by the reckoning, for the first splits: more splits tell more than more steps
+SPENT = 0.5  # of the time, by the reckoning, for the first splits: more splits tell more than more steps
 SPEED = 9e10  # products a second that the reckoning is made with, on any machine: a slow one gets less far
 COARSE = (1, 2, 4, 8)
 FLOOR = 0.005  # of the constant's error: a gain that nobody takes attention, heads or layers for
@@ -168,9 +168,9 @@ def steps_within(plan: StudyPlan, budget: float | None, sizes: DataSizes) -> tup
 
     >>> sizes = DataSizes(training=1000, inner=200, length=12)
     >>> steps_within(StudyPlan(), 120.0, sizes), steps_within(StudyPlan(), None, sizes)
-    ((400, 3), (1500, 5))
+    ((600, 3), (1500, 5))
     >>> steps_within(StudyPlan(), 240.0, sizes), steps_within(StudyPlan(), 6000.0, sizes)
-    ((600, 5), (3000, 5))
+    ((800, 5), (3000, 5))
     """
     if plan.steps is not None or budget is None:
         return plan.steps or USUAL, FIRST_SPLITS[0]

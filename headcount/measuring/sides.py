@@ -74,14 +74,17 @@ class TwoSides:
     @property
     def better(self) -> bool:
         """Whether attention is shown to have a smaller error, by a share that is worth naming."""
-        return self.worth.high < 1 and self.worth.ratio <= 1 - LEAD
+        return self.worth.high < 1 and self.worth.ratio <= 1 - LEAD and not self.little
 
     @property
     def no_better(self) -> bool:
         """Whether no such share is seen and a large one is excluded, or the constant's error leaves too little."""
-        little = (1 - self.worth.low) * self.without.level(self.splits) <= FLOOR
-        unseen = self.worth.ratio > 1 - LEAD and self.worth.low > 1 - GAIN
-        return unseen or (self.worth.high >= 1 and little)
+        return self.little or (self.worth.ratio > 1 - LEAD and self.worth.low > 1 - GAIN)
+
+    @property
+    def little(self) -> bool:
+        """Whether all that may be gained is so little of the constant's error that nobody takes attention for it."""
+        return (1 - self.worth.low) * self.without.level(self.splits) <= FLOOR
 
     @property
     def may_turn(self) -> bool:

@@ -1,6 +1,6 @@
 """Ask `measure` about every set, train plain encoders beside it, and keep every row as it comes.
 
-    python -m studies.measure.bench --quick                        planted sets, one layer, 600 steps, three splits
+    python -m studies.measure.bench --quick                        planted sets, one layer, 600 steps, five splits
     python -m studies.measure.bench --quick --draw 1               the same on other draws
     python -m studies.measure.bench --data DIR --cores 12 --gpu 2  everything, each run with two cores
     python -m studies.measure.bench --data DIR --busy              beside it, planted sets among four endless loops
@@ -147,8 +147,8 @@ def _one(given: argparse.Namespace, sets: dict[str, BenchSet]) -> None:
 def _arguments() -> argparse.Namespace:
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--only", action="append", help="this set alone")
-    ask.add_argument("--quick", action="store_true", help="one layer, 600 steps, three splits")
-    ask.add_argument("--steps", type=int, help="one layer, so many steps, three splits")
+    ask.add_argument("--quick", action="store_true", help="one layer, 600 steps, five splits")
+    ask.add_argument("--steps", type=int, help="one layer, so many steps, five splits")
     ask.add_argument("--draw", type=int, default=0, help="planted sets of other seeds than those that rules saw")
     ask.add_argument("--data", type=Path, help="a folder with the sets that no wheel carries")
     ask.add_argument("--kept", type=Path, default=KEPT, help="the file of rows")

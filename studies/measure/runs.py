@@ -25,7 +25,7 @@ from studies.measure.sets import BenchSet
 
 __all__ = ["PLAIN_STEPS", "QUICK", "WORKERS", "PlainWay", "Row", "Run", "asked", "plain_rows"]
 
-QUICK = StudyPlan(layers=1, steps=600, splits=3)
+QUICK = StudyPlan(layers=1, steps=600, splits=5)
 PLAIN_LAYERS, PLAIN_STEPS, PLAIN_SPLITS = (1, 2), 1500, 5
 WORKERS = 2  # processes of a run, each of one thread
 Row = dict[str, Any]  # Any: a line of JSON
@@ -101,7 +101,8 @@ def asked(run: Run, one: BenchSet) -> Row:
         "advice": found.advice,
         "levels": {name: _short(level) for name, level in found.levels.items()},
         "by_split": {
-            s.name: {str(n): [_short(s.outer[n]), _short(s.inner[n])] for n in sorted(s.outer)} for s in found.scores
+            s.name: {str(n): [_short(s.outer[n]), _short(s.inner[n]), _short(s.short[n])] for n in sorted(s.outer)}
+            for s in found.scores
         },
         "attends": [s.name for s in found.scores if s.attends],
         "budget": run.budget,
