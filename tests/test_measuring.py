@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -29,11 +30,12 @@ from headcount.measuring.contestants import (
     without_attention,
 )
 from headcount.measuring.measure import one_thread
-from headcount.measuring.paired_ratios import SplitErrors, compare, corrected
-from headcount.measuring.planning import Fitting, seconds, steps_within
+from headcount.measuring.paired_ratios import SplitErrors, compare, paired_ratio
+from headcount.measuring.planning import DataSizes, Fitting, seconds, steps_within
 from headcount.measuring.preparing import prepare
 from headcount.measuring.searching import fit_network
 from headcount.measuring.splitting import outer_splits
+from headcount.measuring.trials import Trials
 from headcount.measuring.zero_heads import MeanNetworks, MeanSizes, fit_zero_heads
 from headcount.results import Study
 from studies.measure.simulated import NOISES, STUDIES, verdicts
@@ -181,11 +183,22 @@ def test_order_is_seen_flattened_and_lost_pooled_and_letters_are_counted():
 
 
 def test_the_interval_is_that_of_nadeau_and_bengio():
-    gaps = [0.1, 0.3, 0.2, 0.4, 0.0]
-    mean, low, high = corrected(gaps, 0.25)
-    spread = np.std(gaps, ddof=1) * math.sqrt(1 / 5 + 0.25)
-    assert mean == pytest.approx(0.2) and high - mean == pytest.approx(2.131847 * spread, rel=1e-5)
-    assert mean - low == pytest.approx(high - mean)
+    one, other = np.array([0.5, 0.7, 0.6, 0.8, 0.4]), np.array([1.1, 0.9, 1.0, 0.7, 1.3])
+    ratio, low, high = paired_ratio(one.tolist(), other.tolist(), 0.25)
+    gaps = 2 * (one - other) / (one + other)
+    reach = 2.131847 * np.std(gaps, ddof=1) * math.sqrt(1 / 5 + 0.25)
+    ends = [(2 + d) / (2 - d) for d in (gaps.mean() - reach, gaps.mean() + reach)]
+    assert (ratio, low, high) == pytest.approx((0.6, *ends), rel=1e-5)
+    assert paired_ratio((3 * one).tolist(), (3 * other).tolist(), 0.25) == pytest.approx((ratio, low, high))
+    turned = paired_ratio(other.tolist(), one.tolist(), 0.25)
+    assert turned == pytest.approx((1 / ratio, 1 / high, 1 / low))
+
+
+def test_a_split_that_goes_wrong_by_a_factor_of_a_hundred_is_one_split():
+    usual = [0.2, 0.21, 0.19, 0.2, 0.21, 0.2, 0.19, 0.2]
+    better, wrong = [0.25 * v for v in usual], [2.0, *(4 * v for v in usual[1:])]
+    assert paired_ratio(better, wrong, 0.25)[2] < 0.4
+    assert paired_ratio(wrong, better, 0.25)[1] > 2.5
     assert compare({0: 1.0}, {1: 1.0}, 0.25, ("a", "b")).splits == 0
 
 
@@ -228,7 +241,7 @@ def test_no_sentence_is_said_against_its_own_table(seed, noise, splits):
     found = answer([scores("zero heads", 0, 0.9 * np.ones(splits)), *counts])
     for count in found.counts:
         means = {one.heads: one.mean(one.outer) for one in counts}
-        bound = max(1.25 * min(means.values()), min(means.values()) + 0.005)
+        bound = max(1.05 * min(means.values()), min(means.values()) + 0.005)
         assert count.low <= count.heads <= count.high and means[count.heads] <= bound * (1 + 1e-9)
         assert all(means[h] > bound for h in tested if h < count.heads)
         assert count.best == min(means, key=means.get)
@@ -299,10 +312,13 @@ def test_few_positives_one_split_and_nothing_to_learn_have_words_of_their_own():
 
 
 def test_steps_follow_from_the_time_given_and_never_from_a_clock():
-    sizes = (1000, 12, 200)
-    steps = [steps_within(StudyPlan(), budget, *sizes) for budget in (5, 20, 60, 120, 300, 600)]
-    assert steps == sorted(steps) and steps[0] == 100 and steps[-1] >= 1500
-    assert steps_within(StudyPlan(steps=77), 5.0, *sizes) == 77
+    sizes = DataSizes(training=1000, inner=200, length=12)
+    planned = [steps_within(StudyPlan(), budget, sizes) for budget in (5, 20, 60, 120, 300, 600, 6000)]
+    assert planned == sorted(planned) and planned[0] == (100, 3) and planned[-2][0] >= 1500
+    assert steps_within(StudyPlan(steps=77), 5.0, sizes) == (77, 5)
+    assert planned[-1] == (3000, 5)  # a hundred epochs: more steps would only remember
+    few = replace(sizes, training=100)
+    assert steps_within(StudyPlan(), 6000.0, few) == (1500, 5)
 
 
 @pytest.mark.parametrize("text", ["soon", "", "-3s", "0", "5 days"])
@@ -313,14 +329,14 @@ def test_a_time_that_is_none_is_refused(text):
 
 def test_rows_are_kept_and_a_second_call_trains_nothing(tmp_path, monkeypatch):
     first = measure(data(), plan=TINY, store=tmp_path)
-    monkeypatch.setattr(Contest, "trained", lambda *rest: pytest.fail("trained again"))
+    monkeypatch.setattr(Trials, "trained", lambda *rest: pytest.fail("trained again"))
     assert measure(data(), plan=TINY, store=tmp_path).study.rows == first.study.rows
     with pytest.raises(BaseException, match="trained again"):
         measure(data(seed=1), plan=TINY, store=tmp_path)
 
 
 def test_an_interrupted_contest_says_what_is_known_and_goes_on(tmp_path, monkeypatch):
-    trained = Contest.trained
+    trained = Trials.trained
     left = [4]
 
     def interrupting(self, *rest):
@@ -329,7 +345,7 @@ def test_an_interrupted_contest_says_what_is_known_and_goes_on(tmp_path, monkeyp
             raise KeyboardInterrupt
         return trained(self, *rest)
 
-    monkeypatch.setattr(Contest, "trained", interrupting)
+    monkeypatch.setattr(Trials, "trained", interrupting)
     part = measure(data(), plan=TINY, store=tmp_path)
     assert part.answer.verdict == "cannot say yet" and len(part.study) == 4
     assert any("goes on where it stopped" in warning for warning in part.warnings)
@@ -387,6 +403,8 @@ def test_a_busy_machine_keeps_more_time_for_the_page():
     idle = clock.left
     passed["processor"] = 5.0
     assert clock.busy == 4 and idle - clock.left == pytest.approx(12) and not clock.fits(20.0)
+    clock.rested(15.0)  # nothing was asked of it
+    assert clock.busy == 1
     passed["processor"] = 0.001
     assert clock.left == pytest.approx(100 - 20 - 40)  # never more than two fifths
 
@@ -503,3 +521,17 @@ def test_threads_are_as_they_were_afterwards():
     with one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
+
+
+def test_workers_train_the_rows_that_one_process_would(tmp_path, monkeypatch):
+    monkeypatch.setattr("headcount.measuring.contest.WORTH_WORKERS", 0.0)
+    alone, together = (
+        measure(data(), plan=TINY, store=tmp_path / str(count), workers=count, model=tmp_path / f"{count}.hc")
+        for count in (1, 2)
+    )
+
+    def told(found):
+        return [{k: v for k, v in row.items() if k != "cpu_seconds"} for row in found.study]
+
+    assert told(alone) == told(together) and alone.advice == together.advice
+    assert (tmp_path / "1.hc").read_bytes() == (tmp_path / "2.hc").read_bytes()

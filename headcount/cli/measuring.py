@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -47,7 +48,10 @@ Heads = Annotated[str, typer.Option(help="Head counts to try, as 1-8 or 1,2,4.")
 Budget = Annotated[str | None, typer.Option(help="Time to keep to, as 90s or 5m.", show_default=False)]
 To = Annotated[Path | None, typer.Option("--out", help="Folder for page and rows. Default: out/measure-NAME.")]
 Steps = Annotated[int | None, typer.Option(help="Training steps; 1500, or what the budget allows.", show_default=False)]
-Splits = Annotated[int | None, typer.Option(help="Outer splits, 2 to 10; 5, or by the budget.", show_default=False)]
+Splits = Annotated[int | None, typer.Option(help="Outer splits, 2 to 20; 5, or by the budget.", show_default=False)]
+Workers = Annotated[
+    int | None, typer.Option(help="Processes that train side by side; one per core.", min=1, show_default=False)
+]
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class MeasureOptions:
     ] = None
     pooling: Annotated[str, typer.Option(help="Read out from the class token, or the mean.")] = "class token"
     budget: Budget = None
+    workers: Workers = None
     device: Device = "cpu"
     model: Annotated[Path | None, typer.Option(help="Save a network here, for apply.", show_default=False)] = None
     out: To = None
@@ -107,6 +112,7 @@ def measure(options: MeasureOptions) -> Printout:
             plan=plan,
             budget=None if options.budget is None else seconds(options.budget),
             device=options.device,
+            workers=options.workers or _cores(options.device),
             store=folder / "contest",
             command=_command(),
             say=say,
@@ -186,6 +192,13 @@ def _counts(text: str) -> tuple[int, ...]:
     if any(len(part) > 2 for part in ends) or max(counts, default=0) > 64:
         raise ValueError(f"--heads must be counts from 1 to 64 such as 1-8 or 1,2,4, got {text!r}")
     return counts
+
+
+def _cores(device: str) -> int:
+    """Cores that this process may use; a GPU is one."""
+    if device != "cpu":
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _name(data: str) -> str:

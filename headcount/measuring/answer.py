@@ -23,7 +23,7 @@ LEAST_POSITIVES = 25  # of the rarest class, five for each of five outer parts
 
 @dataclass(frozen=True)
 class Answer:
-    """The verdict as a claim, with what it rests on; heads and layers where the verdict is that it is worth it.
+    """The verdict as a claim, with what it rests on; heads and layers of the block to take if one is taken at all.
 
     `missing` names what would settle it, `ask` the arguments to ask again with. `deeper` tells of more layers that had
     a smaller error without that being shown.
@@ -36,7 +36,7 @@ class Answer:
     missing: Missing = ""
     ask: Mapping[str, Any] | None = None
     counts: tuple[HeadCount, ...] = ()
-    tolerance: float = 0.25
+    tolerance: float = 0.05
     entering: str = ""
     prepared: float | None = None
     deeper: str = ""
@@ -63,10 +63,11 @@ class Answer:
             said = str(replace(self.claim, reason="", evidence=None))
             return f"{said[:1].upper()}{said[1:]}"
         said = f"Attention is {self.verdict}"
-        if self.heads is None:
+        if not self.worth or self.heads is None:
             return said
         claim = self.heads_claim
-        firm = claim is not None and claim.predicate is Predicate.ENOUGH and not self.deeper
+        firm = claim is not None and claim.predicate is Predicate.ENOUGH and claim.value == self.heads
+        firm = firm and not self.deeper
         return f"{said}: {self.block}" if firm else f"{said}; heads and layers are open"
 
     @property
@@ -96,6 +97,8 @@ class Answer:
         first = f"{said[:1].upper()}{said[1:]}."
         if self.deeper:
             return f"{first} {self.deeper}."
+        if self.heads != claim.value:
+            return f"{first} Beside the best of all layers, the cheapest block that is as good has {self.block}."
         if self.prepared is None or self.heads == 1 or self.prepared > self._bound:
             return first
         return f"{first} Where a feed-forward prepares the tokens, 1 head has an error of {self.prepared:.3g}."
@@ -138,7 +141,7 @@ class Conditions:
     steps: int = 0
     most_splits: int = 10
     rarest: tuple[str, int] | None = None
-    tolerance: float = 0.25
+    tolerance: float = 0.05
     tested: Sequence[int] = ()
     entering: str = ""
 
@@ -169,10 +172,11 @@ def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Ans
     both = TwoSides(attention, without, splits, worth)
     word, reason, missing = _judged(both, held)
     counts = head_counts(scores, splits, held.overlap, held.tolerance, held.tested)
-    heads, layers = advised(counts, scores, held.overlap) if word is Predicate.WORTH_IT else (None, None)
+    heads, layers = advised(scores, splits, held.overlap, held.tolerance)
     mine = next((one for one in counts if one.layers == layers), None)
     deeper = deeper_words(scores, mine)
-    missing = missing or _open(mine, deeper, len(splits), held)
+    if word is Predicate.WORTH_IT:
+        missing = missing or _open(mine, deeper, len(splits), held)
     fewer = tuple(one.fewer for one in counts if one.fewer is not None)
     return Answer(
         _claimed(both, word, reason), heads, layers, (worth, *fewer), missing, _asked(missing, mine, held), counts,
@@ -231,9 +235,16 @@ def _judged(both: TwoSides, held: Conditions) -> tuple[Predicate, str, Missing]:
     if both.better:
         return Predicate.WORTH_IT, f"{1 - worth.ratio:.0%} below what needs none, {both.levels}", ""
     if both.no_better:
-        return Predicate.NOT_WORTH_IT, both.levels, ""
+        left = f", a gain of more than {_up(1 - worth.low)} is excluded" if worth.low < 1 else ""
+        left = f", at most {FLOOR} of the constant's error is left to gain" if both.little and left else left
+        return Predicate.NOT_WORTH_IT, f"{both.levels}{left}", ""
     between = f"{both.levels}, a ratio of [{worth.low:.2g}, {worth.high:.2g}] by {counted(count, 'split')}"
     return Predicate.CANNOT_SAY, between, "splits" if count < held.most_splits else "sequences"
+
+
+def _up(share: float) -> str:
+    """A share in whole hundredths, rounded away from 0."""
+    return f"{math.ceil(round(100 * share, 6))}%"
 
 
 def _short(share: float) -> float:

@@ -51,6 +51,10 @@ class Clock:
         wall, given = self.now() - self._start[0], self.used() - self._start[1]
         return max(1.0, wall / max(given, 1e-3)) if wall > LEAST_WRITING else 1.0
 
+    def rested(self, seconds: float) -> None:
+        """So long nothing was asked of this process: that the processor gave it nothing tells of no other work."""
+        self._start = (self._start[0] + seconds, self._start[1])
+
     @property
     def left(self) -> float:
         """Seconds that are left, those for the page aside."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headcount.measuring.paired_ratios import CONFIDENCE, Compared, SplitErrors, compare, geometric_mean
+from headcount.measuring.paired_ratios import CONFIDENCE, Compared, SplitErrors, compare, mean_error
 from headcount.measuring.planning import FLOOR
 from headcount.numerals import counted
 from headcount.results import Basis, Claim, Evidence, Predicate
@@ -107,7 +107,7 @@ def _counted(
     low, heads, high = (
         next(one for one, versus in pairs if one is best or value(versus) <= bound)
         for value in (lambda v: v.low, lambda v: v.ratio, lambda v: v.high)
-    )
+    )  # in this order, since an interval holds its ratio
     worse = (one.heads for one, v in pairs if one.heads > best.heads and v.low > 1 and v.ratio > bound)
     place = mine.index(heads)
     fewer = None
@@ -119,23 +119,30 @@ def _counted(
     untested = tuple(h for h in tested if worst < h < high.heads and h not in have)
     least = min((low.heads, *untested))
     counts = heads.heads, least, high.heads, best.heads, mine[-1].heads
-    return HeadCount(depth, *counts, geometric_mean(heads.outer.values()), smallest, untested, next(worse, None), fewer)
+    return HeadCount(depth, *counts, mean_error(heads.outer.values()), smallest, untested, next(worse, None), fewer)
 
 
-def advised(counts: Sequence[HeadCount], scores: Sequence[SplitErrors], overlap: float) -> tuple[int, int]:
-    """Heads and layers: the fewest layers that no deeper block is shown to beat beyond the tolerance for layers.
+def advised(
+    scores: Sequence[SplitErrors], splits: Sequence[int], overlap: float, tolerance: float
+) -> tuple[int | None, int | None]:
+    """Heads and layers of the cheapest block whose error is within the tolerance of the best of all blocks.
 
-    That is a twentieth of the error, and 0.005 of the constant's.
+    Fewer layers are cheaper than fewer heads. The best is sought among blocks that are on two splits or more, unless
+    there is but one.
     """
-    blocks = {(one.depth, one.heads): one for one in scores if one.standard}
-    for place, count in enumerate(counts):
-        mine = blocks[count.layers, count.heads]
-        deeper = [blocks[other.layers, other.heads] for other in counts[place + 1 :]]
-        versus = [compare(one.outer, mine.outer, overlap, (one.name, mine.name)) for one in deeper]
-        least = max(LEAD, FLOOR / count.error)
-        if not any(one.high < 1 and one.ratio < 1 - least for one in versus):
-            return count.heads, count.layers
-    return counts[-1].heads, counts[-1].layers
+    blocks = sorted((one for one in scores if one.standard), key=lambda one: (one.depth, one.heads))
+    own = {one.name: [s for s in splits if s in one.outer] for one in blocks}
+    blocks = [one for one in blocks if len(own[one.name]) >= min(2, len(splits))]
+    if not splits or not blocks:
+        return None, None
+    best = min(blocks, key=lambda one: one.mean(own[one.name]))
+    bound = 1 + max(tolerance, FLOOR / best.mean(own[best.name]))
+    cheapest = next(
+        one
+        for one in blocks
+        if one is best or compare(one.outer, best.outer, overlap, (one.name, best.name)).ratio <= bound
+    )
+    return cheapest.heads, cheapest.depth
 
 
 def deeper_words(scores: Sequence[SplitErrors], advised: HeadCount | None) -> str:

@@ -22,6 +22,7 @@ from headcount.measuring.measurement import Measurement
 from headcount.measuring.planning import StudyPlan
 from headcount.measuring.sequences import Sequences, sequences
 from headcount.measuring.tables import Reading
+from headcount.measuring.trials import Trials
 from headcount.training.sweeps import check_device
 
 __all__ = ["measure"]
@@ -40,6 +41,7 @@ def measure(
     plan: StudyPlan | None = None,
     budget: float | None = None,
     device: str = "cpu",
+    workers: int = 1,
     store: str | Path | None = None,
     command: str = "",
     say: Say = quiet,
@@ -49,9 +51,11 @@ def measure(
 
     `budget` is a time in seconds to keep to, counted from `began` (of `time.monotonic`; now, unless given): it decides
     how long every network is trained, before anything is timed, and where the contest ends. A busy machine gets less
-    far, and is less sure. With `store`, every finished contestant is kept there and not trained again. `data` is what
-    `load` reads, or arrays or lists with their `target`. With `model`, the network of the advised block that the inner
-    parts prefer is saved there; the error said of it is that of the whole rule, on outer parts.
+    far, and is less sure. With `workers`, so many processes train side by side where that is worth their start; a
+    script that asks for them does so behind `if __name__ == "__main__":`. With `store`, every finished contestant is
+    kept there and not trained again. `data` is what `load` reads, or arrays or lists with their `target`. With `model`,
+    the network of the advised block that the inner parts prefer is saved there; the error said of it is that of the
+    whole rule, on outer parts.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).standard_normal((200, 4, 1))
@@ -69,21 +73,21 @@ def measure(
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory()) if store is None else store
         stack.enter_context(one_thread())
-        contest = Contest.of(given, settled, Path(folder), clock, say, device)
+        contest = Contest.of(given, settled, Path(folder), clock, say, device, workers)
         said = facts(given)
         say(f"{said['sequences']} of {said['tokens']}; the target is {said['target']}.")
-        for line in notes(given, contest.splits[0]):
+        for line in notes(given, contest.trials.splits[0]):
             say(line)
         found = Measurement(contest.run())
         if model is not None and (kept := found.saved) is not None:
-            saved_model(contest, kept).save(model)
+            saved_model(contest.trials, kept).save(model)
     return replace(found, files=write_measured(found, command=command))
 
 
-def saved_model(contest: Contest, kept: KeptNetwork) -> FittedModel:
+def saved_model(trials: Trials, kept: KeptNetwork) -> FittedModel:
     """A network of the contest with everything that it takes to read the user's units."""
-    net, fold = contest.network(kept)
-    data = contest.data
+    net, fold = trials.network(kept)
+    data = trials.data
     window = None if data.apart is None else data.x.shape[1]
     return FittedModel(net, fold.scale, data.classes, data.features, data.letters, window)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from headcount.measuring.answer import Answer, Conditions, answer
 from headcount.measuring.contestants import Contestant, KeptNetwork
-from headcount.measuring.paired_ratios import SplitErrors
+from headcount.measuring.paired_ratios import SplitErrors, split_errors
 from headcount.notebook import html_table, html_words, within_columns
 from headcount.numerals import counted
 from headcount.results import Study
@@ -43,7 +42,7 @@ class Measurement:
     """A study of given data and what it says.
 
     The error of a contestant is its loss on outer parts as a share of what the best constant loses there: NMSE for
-    numbers, relative cross-entropy for classes; over splits, the geometric mean.
+    numbers, relative cross-entropy for classes; over splits, the mean.
 
     >>> rows = tuple({"contestant": name, "heads": h, "depth": min(h, 1), "attends": h > 0, "standard": h > 0,
     ...               "seed": s, "nmse": level * (1 + s / 50), "inner": level, "short": level}
@@ -71,10 +70,7 @@ class Measurement:
     @cached_property
     def scores(self) -> tuple[SplitErrors, ...]:
         """Every contestant's errors by split, in the order in which they came."""
-        rows: dict[str, list[Any]] = {}
-        for row in self.study:
-            rows.setdefault(row["contestant"], []).append(row)  # pyright: ignore
-        return tuple(_scores(name, some) for name, some in rows.items())
+        return split_errors(self.study)
 
     @cached_property
     def answer(self) -> Answer:
@@ -88,7 +84,7 @@ class Measurement:
             steps=spec.get("steps", 0),
             most_splits=spec.get("most_splits", 10),
             rarest=None if rarest is None else (rarest[0], rarest[1]),
-            tolerance=plan.get("tolerance", 0.25),
+            tolerance=plan.get("tolerance", 0.05),
             tested=tuple(plan.get("heads", ())),
             entering=spec.get("entering", ""),
         )
@@ -196,16 +192,3 @@ class Measurement:
         judged = {count.layers for count in self.answer.counts}
         left = [counted(depth, "layer") for depth in wanted if depth not in judged]
         return f"{' and '.join(left)} could not be judged yet: fewer than two splits have them" if left else ""
-
-
-def _scores(name: str, rows: list[Any]) -> SplitErrors:
-    first = rows[0]
-
-    def by_split(column: str) -> dict[int, float]:
-        levels = {row["seed"]: math.nan if row[column] is None else row[column] for row in rows}
-        return {split: level if math.isfinite(level) else math.inf for split, level in levels.items()}
-
-    return SplitErrors(
-        name, first["heads"], first["depth"], first["attends"], first["standard"],
-        by_split("nmse"), by_split("inner"), by_split("short"),
-    )  # fmt: skip

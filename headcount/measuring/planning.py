@@ -13,21 +13,22 @@ from headcount.refusals import at_least, at_least_one
 from headcount.training import Recipe
 
 __all__ = [
-    "Fitting", "StudyPlan", "TrainingSetting", "first_turn", "nothing", "second_turn", "seconds", "steps_within",
-    "third_turn",
+    "DataSizes", "Fitting", "StudyPlan", "TrainingSetting", "first_seconds", "first_turn", "nothing", "second_turn",
+    "seconds", "steps_within", "third_turn",
 ]  # fmt: skip
 
 RUNGS = (100, 200, 400, 600, 800, 1100, 1500, 2000, 3000, 4500, 6000)  # steps that a time to keep to chooses among
 USUAL = 1500  # steps, where no time is to be kept
 SHORT = 4  # the search makes a step where the training makes so many
 FINALISTS = 2  # settings that are trained to the end, of all that the search tries
-FIRST_SPLITS = 3  # before anything is refined
-SPENT = 0.75  # of the time, by the reckoning, for the first splits
+FIRST_SPLITS = 5, 3  # before anything is refined: every sequence judges once; fewer where steps would be few, below
+FEW_STEPS = 600
+EPOCHS = 100  # at most, where the time chooses the steps and USUAL steps are less
+SPENT = 0.5  # of the time, by the reckoning, for the first splits: more splits tell more than more steps
 SPEED = 9e10  # products a second that the reckoning is made with, on any machine: a slow one gets less far
 COARSE = (1, 2, 4, 8)
-FLOOR = 0.005  # of the constant's error: a gain that nobody adds heads for
+FLOOR = 0.005  # of the constant's error: a gain that nobody takes attention, heads or layers for
 DEEP = (4,)  # head counts that are tried in several layers beside the smallest and the one at the turn
-ALIVE = 3.0  # contestants with more than so many times the best error are not trained on further splits
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class StudyPlan:
     batch: int = 32
     rates: tuple[float, ...] = (1e-3, 4e-3)
     dropouts: tuple[tuple[float, float], ...] = ((0.0, 1e-3), (0.2, 0.1))  # dropout, weight decay
-    tolerance: float = 0.25
+    tolerance: float = 0.05
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "heads", tuple(sorted(set(self.heads))))
@@ -150,36 +151,59 @@ def third_turn(plan: StudyPlan, turn: int) -> tuple[Contestant, ...]:
     return (FIRST_FED, *deeper)
 
 
-def steps_within(plan: StudyPlan, budget: float | None, samples: int, length: int, inner: int) -> int:
-    """Steps of a training: those asked for, or the most whose reckoned time leaves room for the first splits.
+@dataclass(frozen=True)
+class DataSizes:
+    """What the reckoning knows of the data: sequences to train on and to choose by, and their length."""
 
-    The reckoning knows sizes and no clock, so that a busy machine trains the same networks, only fewer.
+    training: int
+    inner: int
+    length: int
 
-    >>> steps_within(StudyPlan(), 120.0, 1000, 12, 200), steps_within(StudyPlan(), None, 1000, 12, 200)
-    (1100, 1500)
+
+def steps_within(plan: StudyPlan, budget: float | None, sizes: DataSizes) -> tuple[int, int]:
+    """Steps of a training and the first splits: as asked for, or the most that the time is reckoned to leave room for.
+
+    `budget` is in seconds of one core. The reckoning knows sizes and no clock, so that a busy machine trains the same
+    networks, only fewer.
+
+    >>> sizes = DataSizes(training=1000, inner=200, length=12)
+    >>> steps_within(StudyPlan(), 120.0, sizes), steps_within(StudyPlan(), None, sizes)
+    ((600, 3), (1500, 5))
+    >>> steps_within(StudyPlan(), 240.0, sizes), steps_within(StudyPlan(), 6000.0, sizes)
+    ((800, 5), (3000, 5))
     """
     if plan.steps is not None or budget is None:
-        return plan.steps or USUAL
+        return plan.steps or USUAL, FIRST_SPLITS[0]
+    most = max(USUAL, EPOCHS * (sizes.training // min(plan.batch, sizes.training)))
+    rungs = [steps for steps in RUNGS if steps <= most]
+
+    def longest(splits: int) -> int:
+        fit = (steps for steps in rungs if splits * first_seconds(plan, steps, sizes) <= SPENT * budget)
+        return max(fit, default=rungs[0])
+
+    many, few = FIRST_SPLITS
+    steps = longest(many)
+    return (steps, many) if steps >= FEW_STEPS else (min(longest(few), FEW_STEPS), few)
+
+
+def first_seconds(plan: StudyPlan, steps: int, sizes: DataSizes) -> float:
+    """Seconds of one core that a split of the first ones is reckoned to take, all turns counted."""
     middle = plan.heads[len(plan.heads) // 2]
     everybody = {*first_turn(plan), *second_turn(plan, middle), *third_turn(plan, middle)}
-
-    def needed(steps: int) -> float:
-        return FIRST_SPLITS * sum(reckoned(plan, one, steps, length, inner) for one in everybody)
-
-    return max((steps for steps in RUNGS if needed(steps) <= SPENT * budget), default=RUNGS[0])
+    return sum(reckoned(plan, one, steps, sizes) for one in everybody)
 
 
-def reckoned(plan: StudyPlan, contestant: Contestant, steps: int, length: int, inner: int) -> float:
+def reckoned(plan: StudyPlan, contestant: Contestant, steps: int, sizes: DataSizes) -> float:
     """Seconds that a contestant takes on a split: a network's products, in the search, the finals and between."""
     depth = len(contestant.heads)
     if depth == 0:
         return 2.0 if contestant == BOOSTING else 0.3
     full = depth - 0.5 if plan.pooling == "class token" else depth  # of the last layer only the class token's half
     full = 2.5 if contestant == ZERO_HEADS else full  # less to compute, by slower products
-    weights = full * (4 * plan.embed_dim**2 + 2 * plan.embed_dim * plan.width + 2 * (length + 1) * plan.embed_dim)
+    weights = full * (4 * plan.embed_dim**2 + 2 * plan.embed_dim * plan.width + 2 * (sizes.length + 1) * plan.embed_dim)
     runs = len(plan.rates) * len(plan.dropouts) / SHORT + FINALISTS
-    sequences = runs * (3 * steps * plan.batch + 30 * 2 * inner)
-    return 0.2 + sequences * 2 * (length + 1) * weights / SPEED
+    sequences = runs * (3 * steps * plan.batch + 30 * 2 * sizes.inner)
+    return 0.2 + sequences * 2 * (sizes.length + 1) * weights / SPEED
 
 
 def seconds(text: str) -> float:

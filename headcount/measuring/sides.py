@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headcount.measuring.head_counts import LEAD
-from headcount.measuring.paired_ratios import Compared, SplitErrors, geometric_mean
+from headcount.measuring.paired_ratios import Compared, SplitErrors, mean_error
 from headcount.measuring.planning import FLOOR
 
-__all__ = ["Side", "TwoSides"]
+__all__ = ["GAIN", "Side", "TwoSides"]
 
+GAIN = 0.2  # of the error: attention is not worth it only where so much to gain is excluded
 LEARNED = 0.95  # an error above this share of the constant's is the constant's but for noise
 
 
@@ -33,12 +34,12 @@ class Side:
         return {split: self.chosen(split).outer[split] for split in splits}
 
     def level(self, splits: Sequence[int]) -> float:
-        """Their geometric mean."""
-        return geometric_mean(self.outer(splits).values())
+        """Their mean."""
+        return mean_error(self.outer(splits).values())
 
     def further(self, splits: Sequence[int]) -> float:
-        """The geometric mean of what more steps would bring those that are preferred."""
-        return geometric_mean(self.chosen(split).further(split) for split in splits)
+        """The mean of what more steps would bring those that are preferred."""
+        return mean_error(self.chosen(split).further(split) for split in splits)
 
     def usual(self, splits: Sequence[int]) -> str:
         """Who is preferred most often."""
@@ -73,13 +74,17 @@ class TwoSides:
     @property
     def better(self) -> bool:
         """Whether attention is shown to have a smaller error, by a share that is worth naming."""
-        return self.worth.high < 1 and self.worth.ratio <= 1 - LEAD
+        return self.worth.high < 1 and self.worth.ratio <= 1 - LEAD and not self.little
 
     @property
     def no_better(self) -> bool:
-        """Whether such a share is excluded, or what may be gained is too little of the constant's error."""
-        little = (1 - self.worth.low) * self.without.level(self.splits) <= FLOOR
-        return self.worth.low > 1 - LEAD or (self.worth.high >= 1 and little)
+        """Whether no such share is seen and a large one is excluded, or the constant's error leaves too little."""
+        return self.little or (self.worth.ratio > 1 - LEAD and self.worth.low > 1 - GAIN)
+
+    @property
+    def little(self) -> bool:
+        """Whether all that may be gained is so little of the constant's error that nobody takes attention for it."""
+        return (1 - self.worth.low) * self.without.level(self.splits) <= FLOOR
 
     @property
     def may_turn(self) -> bool:

@@ -14,7 +14,7 @@ from headcount.numerals import counted
 __all__ = ["MOST_SPLITS", "Split", "outer_splits"]
 
 FOLDS = 5  # outer parts of one round, which share nothing among them
-MOST_SPLITS = 10  # two rounds
+MOST_SPLITS = 20  # four rounds
 INNER = 1 / 6  # of what is not outer, for choosing
 LEAST_OUTER = 10
 MOST_TRAINING, MOST_OUTER = 8000, 4000  # sequences of a part; more make every contestant slower alike

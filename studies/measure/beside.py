@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headcount.measuring.paired_ratios import Compared, compare
+from headcount.measuring.paired_ratios import Compared, compare, mean_error
 from studies.measure.runs import Row
 
 __all__ = ["NEAR", "NO_WORSE", "Beside", "beside", "mean_outer"]
 
 NO_WORSE = 1.10  # the upper end of ours over plain, at most
 NEAR = 1.05  # the plain encoder's error at the heads advised over the least of its table, at most
-Pairs = Mapping[str, Sequence[float | None]]  # by split: outer error and inner error
+Pairs = Mapping[str, Sequence[float | None]]  # by split: outer error, inner error, and the inner one at a quarter of the steps
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ def beside(row: Row, plain: Sequence[Row]) -> Beside | None:
     without = {name: _outer(pairs) for name, pairs in row["by_split"].items() if name not in row["attends"]}
     baselines = {name: compare(theirs, other, row["overlap"], ("plain", name)) for name, other in without.items()}
     table = {(one["heads"], one["layers"]): mean_outer(one) for one in plain}
-    return Beside(row, versus, _mean(ours[s] for s in both), _mean(theirs[s] for s in both), table, baselines)
+    return Beside(row, versus, mean_error(ours[s] for s in both), mean_error(theirs[s] for s in both), table, baselines)
 
 
 def mean_outer(row: Row) -> float:
-    """The geometric mean of a plain encoder's outer errors over its splits."""
-    return _mean(_outer(row["by_split"]).values())
+    """The mean of a plain encoder's outer errors over its splits."""
+    return mean_error(_outer(row["by_split"]).values())
 
 
 def _outer(pairs: Pairs) -> dict[int, float]:
@@ -77,12 +77,7 @@ def _preferred(cells: Sequence[Pairs]) -> dict[int, float]:
     """In every split the outer error of the one with the least inner error."""
     found: dict[int, tuple[float, float]] = {}
     for pairs in cells:
-        for split, (outer, inner) in pairs.items():
+        for split, (outer, inner, *_) in pairs.items():
             rank = (math.inf if inner is None else inner, math.inf if outer is None else outer)
             found[int(split)] = min(found.get(int(split), (math.inf, math.inf)), rank)
     return {split: outer for split, (_, outer) in found.items()}
-
-
-def _mean(errors: Iterable[float]) -> float:
-    logs = [math.log(max(one, 1e-12)) for one in errors]
-    return math.exp(sum(logs) / len(logs)) if logs else math.nan

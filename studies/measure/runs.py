@@ -23,10 +23,11 @@ from headcount.training.given import Part
 from studies.measure.plain import Plain, PlainFold, search_plain
 from studies.measure.sets import BenchSet
 
-__all__ = ["PLAIN_STEPS", "QUICK", "PlainWay", "Row", "Run", "asked", "plain_rows"]
+__all__ = ["PLAIN_STEPS", "QUICK", "WORKERS", "PlainWay", "Row", "Run", "asked", "plain_rows"]
 
-QUICK = StudyPlan(layers=1, steps=600, splits=3)
+QUICK = StudyPlan(layers=1, steps=600, splits=5)
 PLAIN_LAYERS, PLAIN_STEPS, PLAIN_SPLITS = (1, 2), 1500, 5
+WORKERS = 2  # processes of a run, each of one thread
 Row = dict[str, Any]  # Any: a line of JSON
 
 
@@ -79,11 +80,12 @@ def asked(run: Run, one: BenchSet) -> Row:
     """What `measure` says of a set, with every error by split, and how it kept its time."""
     data = run.made(one)
     plan = StudyPlan() if run.steps is None else replace(QUICK, steps=run.steps)
-    began, used = time.monotonic(), time.process_time()
+    began = time.monotonic()
     with TemporaryDirectory() as folder:
         model = Path(folder, "model.hc")
-        found = measure(data, plan=plan, budget=run.budget, model=model)
-        wall, cpu = time.monotonic() - began, time.process_time() - used
+        found = measure(data, plan=plan, budget=run.budget, model=model, workers=WORKERS)
+        wall = time.monotonic() - began
+        cpu = sum(row.get("cpu_seconds", 0.0) for row in found.study)
         kept = saved_gap(found, data, model)
     answer, counts = found.answer, {count.layers: count for count in found.answer.counts}
     return {
@@ -99,7 +101,8 @@ def asked(run: Run, one: BenchSet) -> Row:
         "advice": found.advice,
         "levels": {name: _short(level) for name, level in found.levels.items()},
         "by_split": {
-            s.name: {str(n): [_short(s.outer[n]), _short(s.inner[n])] for n in sorted(s.outer)} for s in found.scores
+            s.name: {str(n): [_short(s.outer[n]), _short(s.inner[n]), _short(s.short[n])] for n in sorted(s.outer)}
+            for s in found.scores
         },
         "attends": [s.name for s in found.scores if s.attends],
         "budget": run.budget,
