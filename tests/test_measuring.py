@@ -18,6 +18,7 @@ from headcount.measuring.answer import Conditions, answer
 from headcount.measuring.baselines import _logistic, _ridge, fit_baseline, lost
 from headcount.measuring.clock import Clock, OutOfTime
 from headcount.measuring.contest import Contest
+from headcount.measuring.contest_trials import Trials
 from headcount.measuring.contestants import (
     CONSTANT,
     FIRST_FED,
@@ -35,7 +36,6 @@ from headcount.measuring.planning import DataSizes, Fitting, seconds, steps_with
 from headcount.measuring.preparing import prepare
 from headcount.measuring.searching import fit_network
 from headcount.measuring.splitting import outer_splits
-from headcount.measuring.trials import Trials
 from headcount.measuring.zero_heads import MeanNetworks, MeanSizes, fit_zero_heads
 from headcount.results import Study
 from studies.measure.simulated import NOISES, STUDIES, verdicts

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headcount.measuring.clock import Clock, OutOfTime
+from headcount.measuring.contest_trials import Trials, data_sizes
 from headcount.measuring.contest_workers import ContestWorkers
 from headcount.measuring.contestants import Contestant, without_attention
 from headcount.measuring.paired_ratios import SplitErrors, compare, split_errors
@@ -23,7 +24,6 @@ from headcount.measuring.planning import (
 )  # fmt: skip
 from headcount.measuring.sequences import Sequences
 from headcount.measuring.splitting import MOST_SPLITS, Split, outer_splits
-from headcount.measuring.trials import Trials, data_sizes
 from headcount.results import Study
 from headcount.results.journal import Journal
 from headcount.results.study import Row

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from headcount.measuring.clock import Clock
+from headcount.measuring.contest_trials import Trials
 from headcount.measuring.contestants import Contestant
-from headcount.measuring.trials import Trials
 from headcount.results.study import Row
 
 __all__ = ["ContestWorkers"]

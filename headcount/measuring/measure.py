@@ -14,6 +14,7 @@ import torch
 
 from headcount.measuring.clock import Clock
 from headcount.measuring.contest import Contest, Say, facts, notes, quiet
+from headcount.measuring.contest_trials import Trials
 from headcount.measuring.contestants import KeptNetwork
 from headcount.measuring.fitted import FittedModel
 from headcount.measuring.loading import load
@@ -22,7 +23,6 @@ from headcount.measuring.measurement import Measurement
 from headcount.measuring.planning import StudyPlan
 from headcount.measuring.sequences import Sequences, sequences
 from headcount.measuring.tables import Reading
-from headcount.measuring.trials import Trials
 from headcount.training.sweeps import check_device
 
 __all__ = ["measure"]

@@ -13,7 +13,7 @@ __all__ = ["NEAR", "NO_WORSE", "Beside", "beside", "mean_outer"]
 
 NO_WORSE = 1.10  # the upper end of ours over plain, at most
 NEAR = 1.05  # the plain encoder's error at the heads advised over the least of its table, at most
-Pairs = Mapping[str, Sequence[float | None]]  # by split: outer error, inner error, and the inner one at a quarter of the steps
+Pairs = Mapping[str, Sequence[float | None]]  # by split: outer error, inner error, that at a quarter of the steps
 
 
 @dataclass(frozen=True)
