@@ -1,6 +1,7 @@
 """The page of the study: `python -m studies.worst.page worst.json` keeps its columns in docs/data and writes the page.
 
-Without a file the page is drawn anew from docs/data/worst.json.
+Cells and checks of that file take the place of those of the same name; all others stay as they are. Without a file the
+page is drawn anew from docs/data/worst.json.
 """
 
 from __future__ import annotations
@@ -74,6 +75,11 @@ def kept(raw: dict[str, Any]) -> dict[str, Any]:
         for name, cell in raw["cells"].items()
     }
     return {**raw, "cells": cells}
+
+
+def with_cells(data: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
+    """The data with cells and checks of a newer run in the place of those of the same name."""
+    return {**newer, **{part: {**data.get(part, {}), **newer[part]} for part in ("cells", "checks")}}
 
 
 def _still_open(cell: dict[str, Any]) -> list[int]:
@@ -326,8 +332,10 @@ def main(arguments: Iterable[str] | None = None) -> None:
     ask.add_argument("--page", type=Path, default=PAGE)
     asked = ask.parse_args(None if arguments is None else list(arguments))
     if asked.raw is not None:
+        known = json.loads(asked.data.read_text()) if asked.data.exists() else {}
+        data = with_cells(known, kept(json.loads(asked.raw.read_text())))
         with whole(asked.data) as scratch:
-            scratch.write_text(json.dumps(kept(json.loads(asked.raw.read_text())), separators=(",", ":")) + "\n")
+            scratch.write_text(json.dumps(data, separators=(",", ":")) + "\n")
     with whole(asked.page) as scratch:
         scratch.write_text(page(json.loads(asked.data.read_text())), encoding="utf-8")
     print(f"wrote {asked.page}")
