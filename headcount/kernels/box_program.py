@@ -1,7 +1,7 @@
 """Bounds of errors over many boxes of tokens in compiled code: C++ on a CPU, a CUDA program on a GPU, one arithmetic.
 
-`cpp/box_bounds.h` is written once; on a CPU a lane of a vector has a box, on a GPU a thread. What it computes and why it
-holds is said where the same is done by batched products, `certificates/worst_case/error_bounds.py`.
+`cpp/box_bounds.h` is written once; on a CPU a lane of a vector has a box, on a GPU a thread. What it computes and why
+it holds is said where the same is done by batched products, `certificates/worst_case/error_bounds.py`.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Run:
         if bool(found.open.any()):
             at = found.open.nonzero().flatten().cpu()
             self.left_open.append(Left(part.few(at), at + before, bank))
-        say(_line(name, found, found.compiled))
+        say(_line(name, found))
 
     def more(self) -> None:
         """Many more boxes for every network whose proof is open, the cells with the fewest first."""
@@ -177,14 +177,14 @@ def _profiled(part: TrainedCell, bank: StudyBank, device: str) -> str:
     return f"{part.cell.name}: {int(proofs.boxes.sum()):,} boxes in {proofs.seconds:.2f} s, profiled\n{table}"
 
 
-def _line(name: str, found: MeasuredCell, compiled: bool) -> str:
-    columns, took = found.columns, found.took
+def _line(name: str, found: MeasuredCell) -> str:
+    columns, took, way = found.columns, found.took, "compiled" if found.compiled else "by products"
     middle = lambda key: sorted(columns[key])[len(columns[key]) // 2]  # noqa: E731
     closed = sum(o == 0 for o in columns["open"])
     numbers = "  ".join(f"{key} {middle(key):.1e}" for key in ("nmse", "rms", "worst_lower", "worst_upper"))
     return (
         f"{name}: {closed}/{len(columns['open'])} closed  {numbers}  boxes {middle('boxes'):,} of "
-        f"{sum(columns['boxes']):,} {'compiled' if compiled else 'by products'}  {took.measuring:.1f} + {took.proving:.1f} s"
+        f"{sum(columns['boxes']):,} {way}  {took.measuring:.1f} + {took.proving:.1f} s"
     )
 
 

@@ -65,7 +65,7 @@ def _defines(kernel: str, shape: dict[str, int]) -> tuple[str, ...]:
 
 
 def compile_ahead(kernel: str, shapes: Sequence[dict[str, int]], threads: int = 16) -> None:
-    """Make the machine code of a kernel at several shapes, side by side; what fails is met again where it is asked for."""
+    """Make the machine code of a kernel at several shapes, side by side; what fails is met again when asked for."""
     with ThreadPoolExecutor(threads) as pool:
         for shape in shapes:
             pool.submit(_compiled, KERNELS[kernel], _defines(kernel, shape))
