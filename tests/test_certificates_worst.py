@@ -224,10 +224,12 @@ def test_gelu_bends_no_more_than_is_said_and_not_much_less():
     x = torch.linspace(-5, 5, 401, dtype=torch.float64)[:, None, None]
     r = torch.tensor([1e-3, 0.1, 1.0, 4.0], dtype=torch.float64)[None, :, None]
     d = r * torch.linspace(-1, 1, 201, dtype=torch.float64)
-    seen = (gelu(x + d) - gelu(x) - gelu_slope(x) * d).abs().amax(-1)
-    said = gelu_bend(x[..., 0], r[..., 0])
-    assert (seen <= said + 1e-15).all()
-    assert (said <= 2.1 * seen + 1e-3 * r[..., 0] ** 2).float().mean() > 0.5
+    bends = gelu(x + d) - gelu(x) - gelu_slope(x) * d
+    down, up = gelu_bend(x[..., 0], r[..., 0])
+    assert (down <= bends.amin(-1) + 1e-15).all() and (bends.amax(-1) <= up + 1e-15).all()
+    assert (up - down <= 2.1 * bends.abs().amax(-1) + 1e-3 * r[..., 0] ** 2).float().mean() > 0.5
+    convex = (x.abs() + r < 1.4)[..., 0]
+    assert (down[convex] > -1e-12).all()
     low, high = gelu_range(x[..., 0] - r[..., 0], x[..., 0] + r[..., 0])
     values = gelu(x + d)
     assert (low <= values.amin(-1) + 1e-15).all() and (values.amax(-1) <= high + 1e-15).all()

@@ -57,9 +57,9 @@ def nothing_known(net: Any, means: Interval) -> Interval:
     return Interval(means.mid.new_zeros(shape), means.mid.new_full(shape, torch.inf))
 
 
-def all_bends(x: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+def all_bends(x: torch.Tensor, r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Bends that bound nothing: what is left are ranges."""
-    return torch.full_like(x, torch.inf)
+    return torch.full_like(x, -torch.inf), torch.full_like(x, torch.inf)
 
 
 def on_boxes(net: TargetUnits, task: Wells, boxes: int = 256) -> list[dict[str, Any]]:

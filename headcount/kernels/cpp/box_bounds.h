@@ -61,17 +61,18 @@ BOXES Range gelu_range(num low, num high) {
     return {((low <= LOWEST + 1e-6) & (high >= LOWEST - 1e-6)) ? of(LEAST) : smaller(one, two), larger(one, two)};
 }
 
-// The most that gelu(x + D) can differ from gelu(x) + gelu'(x) D for |D| <= r; `slope` is gelu'(x).
-BOXES num gelu_bend(num x, num r, num slope) {
+// How far gelu(x + D) can lie below and above gelu(x) + gelu'(x) D for |D| <= r; `slope` is gelu'(x).
+BOXES Range gelu_bend(num x, num r, num slope) {
     const num low = x - r, high = x + r, bell_low = bell(low), bell_high = bell(high);
-    num curved = larger(size(bell_low * (2 - low * low)), size(bell_high * (2 - high * high))) * OVER;
-    curved = ((low <= 0) & (high >= 0)) ? of(CURVED) : curved;
-    curved = (((low <= 2) & (high >= 2)) | ((low <= -2) & (high >= -2))) ? at_least(curved, DIP) : curved;
-    curved = curved + 1e-14;
+    const num one = bell_low * (2 - low * low) * OVER, two = bell_high * (2 - high * high) * OVER;
+    const num most = ((low <= 0) & (high >= 0)) ? of(CURVED) : at_least(larger(one, two), 0);
+    const num least =
+        (((low <= 2) & (high >= 2)) | ((low <= -2) & (high >= -2))) ? of(-DIP) : at_most(smaller(one, two), 0);
     const num at_low = 0.5 * (1 + each_erf(low * ROOT_HALF)) + low * bell_low * OVER;
     const num at_high = 0.5 * (1 + each_erf(high * ROOT_HALF)) + high * bell_high * OVER;
     const Range slopes = slope_range(low, high, at_low, at_high);
-    return smaller(curved * r * r / 2, r * larger(slopes.high - slope, slope - slopes.low));
+    const num by_slopes = r * larger(slopes.high - slope, slope - slopes.low), half = r * r / 2;
+    return {-smaller((1e-14 - least) * half, by_slopes), smaller((most + 1e-14) * half, by_slopes)};
 }
 
 // The sizes, and where the numbers of a member and of a box begin.
@@ -208,6 +209,7 @@ BOXES Range mean_by_slopes(TAKE_SIZES const Tokens& k, int h, num middle, num* s
 }
 
 struct Found { num upper, least, middle; };
+struct Road { num bottom, top, spread; };  // the error lies between bottom - spread and top + spread
 
 // lo, hi, slope, slope_rad: (length, token_dim); the target at the middle, its slopes and all its values are given.
 BOXES Found bound(TAKE_SIZES const double* parameters, const num* lo, const num* hi, num y, const num* slope,
@@ -298,7 +300,7 @@ BOXES Found bound(TAKE_SIZES const double* parameters, const num* lo, const num*
         k.b[j] = of(0);
     }
     for (int j = 0; j < H_ * N_; ++j) k.rows[j] = of(0);
-    num error = of(w0) - y, middle = error, bends = of(0), out = of(w0), out_rad = of(0);
+    num error = of(w0) - y, middle = error, down_bent = of(0), up_bent = of(0), out = of(w0), out_rad = of(0);
     ROLLED for (int m = 0; m < M_; ++m) {
         num hidden = of(net.c[m]), centre = hidden, away = of(0), low = hidden, high = hidden;
         ROLLED for (int h = 0; h < H_; ++h) {
@@ -337,14 +339,16 @@ BOXES Found bound(TAKE_SIZES const double* parameters, const num* lo, const num*
             high += largest;
         }
         const double w = net.w[m], weight = w < 0 ? -w : w;
-        const num steep = gelu_slope(hidden), bend = weight * gelu_bend(hidden, away, steep), alpha = w * steep;
+        const num steep = gelu_slope(hidden), alpha = w * steep;
+        const Range bend = gelu_bend(hidden, away, steep);
+        down_bent += w * (w < 0 ? bend.high : bend.low);
+        up_bent += w * (w < 0 ? bend.low : bend.high);
         const Range active = gelu_range(low, high);
         out += w * (active.low + active.high) / 2;
         out_rad += weight * (active.high - active.low) / 2;
         error += w * gelu(hidden);
         middle += w * gelu(centre);
-        bends += bend;
-        const num blame = 2 * bend / at_least(away, LITTLE);
+        const num blame = 2 * weight * (bend.high - bend.low) / at_least(away, LITTLE);
         ROLLED for (int h = 0; h < H_; ++h) {
             for (int t = 0; t < T_; ++t) {
                 k.b[h * T_ + t] += alpha * k.a[h * T_ + t];
@@ -354,7 +358,7 @@ BOXES Found bound(TAKE_SIZES const double* parameters, const num* lo, const num*
             ROLLED for (int n = 0; n < N_; ++n) k.rows[h * N_ + n] += alpha * net.A[(m * H_ + h) * N_ + n];
         }
     }
-    num fall = of(0), rise = of(0);
+    num fall = of(0), rise = of(0), lowest = of(0), highest = of(0);
     ROLLED for (int h = 0; h < H_; ++h) {
         num *b = k.a + h * T_, *b_rad = k.a_rad + h * T_;
         num mean = of(0), average = of(0);
@@ -378,6 +382,8 @@ BOXES Found bound(TAKE_SIZES const double* parameters, const num* lo, const num*
         for (int t = 0; t < T_; ++t)
             b_rad[t] = spread(GIVE_SIZES k.da + (h * T_ + t) * D_, k.da_rad + (h * T_ + t) * D_, k.rad + t * D_);
         const Range means = mean_by_slopes(GIVE_SIZES k, h, mean, nullptr);
+        lowest += means.low - average;
+        highest += means.high - average;
         for (int t = 0; t < T_; ++t)
             for (int i = 0; i < D_; ++i) {
                 const int htd = h * T_ * D_, td = t * D_ + i;
@@ -401,19 +407,21 @@ BOXES Found bound(TAKE_SIZES const double* parameters, const num* lo, const num*
         radii += rad;
         guilt[j] = each + k.bent[j];
     }
-    const num spare = bends * UP + slack + drift * radii;
-    const num around = unknown < WIDE ? along * UP + spare : endless();
-    fixed = fixed * UP + spare + 3 * slack;
-    const num by_slopes = size(error) + around;
-    const num by_shares = larger(size(error + rise), size(error + fall)) + fixed;
-    const num outright = (size(out - values) + out_rad + values_rad) * UP + slack;
+    const num spare = slack + drift * radii, least = error + down_bent * UP, most = error + up_bent * UP;
+    const num around = unknown < WIDE ? along * UP + spare : endless(), shift = y - values;
+    const Road roads[3] = {{least, most, around},
+                           {least + fall, most + rise, fixed * UP + spare + 3 * slack},
+                           {least + lowest + shift, most + highest + shift, values_rad * UP + spare + 3 * slack}};
     Found found;
-    found.upper = by_slopes < by_shares ? by_slopes : by_shares;
-    found.upper = found.upper == found.upper ? found.upper : by_slopes;
-    found.upper = found.upper < outright ? found.upper : (outright == outright ? outright : found.upper);
+    found.upper = (size(out - values) + out_rad + values_rad) * UP + slack;
+    found.least = of(0);
+    for (int road = 0; road < 3; ++road) {
+        const num upper = larger(roads[road].top, -roads[road].bottom) + roads[road].spread;
+        const num surely = larger(roads[road].bottom, -roads[road].top) - roads[road].spread;
+        found.upper = ((upper < found.upper) | (found.upper != found.upper)) ? upper : found.upper;
+        found.least = surely > found.least ? surely : found.least;
+    }
     found.upper = found.upper == found.upper ? found.upper : endless();
-    const num surely = larger(size(error) - around, larger(error + fall, -error - rise) - fixed);
-    found.least = ((surely == surely) & (size(surely) < 1e300)) ? surely : of(0);
     found.middle = size(middle);
     found.middle = found.middle == found.middle ? found.middle : endless();
     return found;
