@@ -142,6 +142,7 @@ REST = Plan(  # what the first calls on a device left short; cells of a name tha
         StudyBank(_variants("worst points", 16), rounds=3, boxes=20_000_000),
         StudyBank(_variants("constructed", CENTRES), built=True, boxes=20_000_000),
         StudyBank(_grid({3: 8}, token_dim=2), boxes=40_000_000),
+        StudyBank(_grid({3: 24}), boxes=4_000_000),
         StudyBank(_grid({8: 30}), steps=2 * STEPS_PER_EPOCH, boxes=4_000_000),
         StudyBank(_grid({10: 10}), steps=2 * STEPS_PER_EPOCH, boxes=4_000_000),
         StudyBank(_grid({8: 30}, first=30), steps=2 * STEPS_PER_EPOCH, boxes=4_000_000),

@@ -33,7 +33,7 @@ Columns = dict[str, list]
 Sizes = dict[str, str | int | float]
 
 SHARE = 10.0  # how often the root mean square an error is counted as large
-MASS_UP_TO, MASS_MEMBERS, MASS_BOXES = 3, 8, 60_000  # lengths, members and boxes of proved shares
+MASS_UP_TO, MASS_MEMBERS, MASS_BOXES = 3, 8, 2_000_000  # lengths, members and boxes of proved shares
 CHECK_BOXES, KEPT_LEAVES = 200_000, 4_000_000
 STARTS, STEPS = 64, 60  # of the plain attack
 

@@ -36,20 +36,22 @@ from headcount.training import Member, Recipe, train
 from headcount.training.data import target_scale
 from studies.worst.peers import lirpa_roads
 
-SAMPLES = 4096
+SAMPLES = 8192
 SHAPES = [  # length, wells, heads, width
     *((T, 1, 1, 16) for T in (2, 4, 8, 16, 32, 64)),
     *((T, 2, 2, 16) for T in (2, 4, 8, 16, 32, 64)),
     *((4, 2, heads, 16) for heads in (1, 4)),
     *((4, 2, 2, width) for width in (8, 32)),
 ]
+LONG = 16  # tokens, from which a smaller rate trains better
 HALF_WIDTHS = (0.25, 0.05, 0.01, 0.002)
 
 
 def trained(length: int, wells: int, heads: int, width: int, epochs: int) -> tuple[TargetUnits, Wells, float]:
     """One network in the units of its target, its task and its NMSE."""
     task = Wells.random(wells, 1, length, seed=3)
-    member = Member(task, Architecture(layers=((heads, 4),), width=width), seed=0, lr=0.02)
+    rate = 0.02 if length < LONG else 0.01
+    member = Member(task, Architecture(layers=((heads, 4),), width=width), seed=0, lr=rate)
     outcome = train([member], Recipe(samples=SAMPLES, validation=1024, epochs=epochs, batch=256))
     return TargetUnits(outcome.net(0), *target_scale(task, 0, SAMPLES)), task, outcome.rows[0]["nmse"]
 
@@ -128,7 +130,7 @@ def to_the_end(net: TargetUnits, task: Wells, limits: SearchLimits) -> dict[str,
 
 def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ask.add_argument("--epochs", type=int, default=400)
+    ask.add_argument("--epochs", type=int, default=300)
     ask.add_argument("--boxes", type=int, default=1_000_000)
     ask.add_argument("--seconds", type=float, default=30.0)
     ask.add_argument("--json", type=Path)
