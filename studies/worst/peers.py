@@ -44,9 +44,7 @@ class PlainError(nn.Module):
         shift = net.c[0] / H  # weights sum to one, so that a constant may be added to all values
         self.values = nn.ModuleList(_affine(net.A[0, h], net.a0[0, h] + shift) for h in range(H))
         self.read = _affine(net.w, net.w0)
-        self.away = nn.ModuleList(
-            nn.ModuleList(_affine(whole[t], -centre) for t in range(T)) for centre in target.vertex[0]
-        )
+        self.away = nn.ModuleList(_affine(whole[t], -centre) for centre in target.vertex[0] for t in range(T))
         self.curve = nn.ModuleList(_affine(k.expand(1, d), k.new_zeros(1)) for k in target.curve[0])
         self.factor = target.outer.gradient((0.0,) * len(target.ranks))
 
@@ -60,8 +58,8 @@ class PlainError(nn.Module):
                 hidden.append(value(z) / (1 + _added(others)))
         pre = _added(hidden)
         out = self.read(0.5 * pre * (1 + torch.erf(pre * math.sqrt(0.5))))
-        for factor, away, curve in zip(self.factor, self.away, self.curve, strict=True):
-            depths = [curve(apart(x) ** 2.0) for apart in away]
+        for i, (factor, curve) in enumerate(zip(self.factor, self.curve, strict=True)):
+            depths = [curve(self.away[i * len(units) + t](x) ** 2.0) for t in range(len(units))]
             least = depths[0]
             for depth in depths[1:]:
                 least = least - torch.relu(least - depth)

@@ -59,17 +59,19 @@ class CompiledBounds:
 
     def bounds(self, target: SlopedTarget, member: Int[Tensor, " boxes"], lo: Tensor, hi: Tensor) -> ErrorBounds:
         """Bounds of boxes of any members, in their order."""
-        if len(self.net) > 1:
-            order = member.argsort(stable=True)
-            member, lo, hi = member[order], lo[order], hi[order]
+        if len(self.net) == 1:
+            return ErrorBounds(*(part[None] for part in self._sorted(target, member, lo, hi)))
+        order = member.argsort(stable=True)
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order), device=order.device)
+        found = self._sorted(target, member[order], lo[order], hi[order])
+        return ErrorBounds(*(part[back][None] for part in found))
+
+    def _sorted(self, target: SlopedTarget, member: Tensor, lo: Tensor, hi: Tensor) -> tuple[Tensor, ...]:
+        """Bounds of boxes that follow each other member by member."""
         y, dy, values = target.of(member).slopes(lo[:, None], hi[:, None])
         flat: list[Float[Tensor, "boxes ..."]] = [t[:, 0] for t in (y, dy.mid, dy.rad, values.mid, values.rad)]
-        found = bound_boxes(self.shape, self.parameters, member, lo, hi, BoxTarget(*flat))
-        if len(self.net) > 1:
-            back = torch.empty_like(order)
-            back[order] = torch.arange(len(order), device=order.device)
-            found = tuple(part[back] for part in found)
-        return ErrorBounds(*(part[None] for part in found))
+        return bound_boxes(self.shape, self.parameters, member, lo, hi, BoxTarget(*flat))
 
 
 def box_shape(net: Folded) -> BoxShape:
