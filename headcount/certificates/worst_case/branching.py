@@ -19,7 +19,7 @@ __all__ = ["Boxes", "Leaves", "SearchLimits", "Progress", "Search", "bounds_of",
 PATIENCE = (16, 1)  # members get these parts of their boxes in turn, so that a hard one keeps no other waiting
 FAR = (2.0, 6.0)  # times what is asked for: boxes bounded no better are cut again at once
 NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # held at once by one step of a bound, some thirty times
-COORDINATES = {"cpu": 1 << 17, "cuda": 1 << 23}  # the same where boxes are bounded by compiled code
+COORDINATES = {"cpu": 1 << 17, "cuda": 1 << 22}  # the same where boxes are bounded by compiled code
 
 
 @dataclass(frozen=True, eq=False)
