@@ -390,9 +390,10 @@ def test_a_task_of_ones_own_states_its_slopes():
 
 
 @pytest.mark.soak
-def test_a_million_points_per_network_stay_below_two_hundred_proofs():
+@pytest.mark.parametrize(("token_dim", "lengths"), [(1, (2, 3, 4)), (2, (2,))])
+def test_a_million_points_per_network_stay_below_two_hundred_proofs(token_dim, lengths):
     """Trained, untrained and broken ones; points near the worst input at every scale, and in the worst leaves."""
-    tasks = [Wells.random(D, 1, T, seed=s) for T in (2, 3, 4) for D in (1, 2) for s in range(3)]
+    tasks = [Wells.random(D, token_dim, T, seed=s) for T in lengths for D in (1, 2) for s in range(3)]
     arch = Architecture(layers=((2, 4),), width=16)
     outcome = train([Member(t, arch, seed=1, lr=0.02) for t in tasks], Recipe(samples=2048, epochs=40, batch=128))
     seeds = range(11)
@@ -400,15 +401,15 @@ def test_a_million_points_per_network_stay_below_two_hundred_proofs():
     for k, task in enumerate(tasks):
         nets = [
             kinds[k],
-            *(untrained(arch, seed=s) for s in seeds[1:6]),
-            *(untrained(arch, seed=s, factor=100.0) for s in seeds[6:]),
+            *(untrained(arch, token_dim, seed=s) for s in seeds[1:6]),
+            *(untrained(arch, token_dim, seed=s, factor=100.0) for s in seeds[6:]),
         ]
         for net in nets:
             found = hc.certify(net, task, budget=SearchLimits(boxes=20_000, seconds=20), leaves=20_000)
             starts = found.starts(64)
             g, met = torch.Generator().manual_seed(k), 0.0
             for _ in range(50):
-                x = torch.rand(20_000, task.length, 1, generator=g, dtype=torch.float64)
+                x = torch.rand(20_000, task.length, token_dim, generator=g, dtype=torch.float64)
                 size = 10.0 ** (-6 * torch.rand(10_000, 1, 1, generator=g, dtype=torch.float64))
                 near = starts[torch.randint(len(starts), (10_000,), generator=g)]
                 near[:5_000] = found.where
