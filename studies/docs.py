@@ -77,7 +77,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/images/shrink_minilm.svg": lambda: shrink_minilm.picture(_json("shrink_minilm.json")).standalone(),
     "docs/images/speech_filter.svg": _speech_filter,
     "docs/claims.md": lambda: claims_page.page(_json("claims_trained.json")),
-    "docs/worst.html": lambda: worst_page.page(_json("worst.json")),
+    "docs/worst.html": lambda: worst_page.page(_json("worst.json"), _json("worst_roads.json")),
     "headcount/sizing/own_rows.toml": lambda: own_rows(_json("shape_grid.json")),
     "docs/shape.html": shape_page.evidence,
     "docs/how-many-heads.md": shape_page.answer,

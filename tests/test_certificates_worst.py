@@ -1,6 +1,7 @@
 """The worst error of trained networks: proofs that no point breaks, and that some point nearly reaches."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ import headcount as hc
 from headcount.certificates import Box
 from headcount.certificates.attack import Trial
 from headcount.certificates.attempts import FromLeaves
-from headcount.certificates.worst_case.branching import SearchLimits, tiles
+from headcount.certificates.worst_case.branching import SearchLimits, bounds_of, tiles
 from headcount.certificates.worst_case.certified_rows import certify_all
+from headcount.certificates.worst_case.compiled_bounds import CompiledBounds
 from headcount.certificates.worst_case.error_bounds import error_bounds, gelu_bend, gelu_range
 from headcount.certificates.worst_case.folded import fold, gelu, gelu_slope
 from headcount.certificates.worst_case.leaf_recheck import covered, recheck_leaves
@@ -20,8 +22,9 @@ from headcount.certificates.worst_case.met_errors import errors_at
 from headcount.certificates.worst_case.proofs import prove
 from headcount.certificates.worst_case.sloped_targets import sloped
 from headcount.certificates.worst_case.softmax_range import softmax_mean_range
-from headcount.certificates.worst_case.vnn_lib import ErrorGraph, write_problems
+from headcount.certificates.worst_case.vnn_lib import ErrorGraph, ErrorProblem, write_problems
 from headcount.certificates.worst_case.winners_road import prove_by_winners
+from headcount.kernels.cuda.programs import cuda_program
 from headcount.nets import Architecture, Transformer
 from headcount.nets.target_units import TargetUnits
 from headcount.tasks import KthLargest, LinearMax, Lookups, MaxOf, PlaceOf, Ridges, Square, WellOf, Wells
@@ -132,6 +135,66 @@ def test_broken_networks_are_bounded_too():
         assert gaps(net, WELLS, points(found.domain)).max() <= found.upper
 
 
+def boxes_of_all_sizes(net, count=400, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    shape = (count, net.length, net.token_dim)
+    middle, half = (torch.rand(shape, generator=g, dtype=torch.float64) for _ in range(2))
+    half = half * 10 ** (-4 * torch.rand(count, 1, 1, generator=g, dtype=torch.float64))
+    member = torch.randint(len(net), (count,), generator=g)
+    return member, (middle - half).clamp(0, 1), (middle + half).clamp(0, 1)
+
+
+@pytest.mark.parametrize("factor", [1.0, 3.0, 100.0])
+@pytest.mark.parametrize("shape", [name for name in SHAPES if SHAPES[name].depth == 1])
+@pytest.mark.parametrize("name", ["wells", "the plane", "a product of look-ups"])
+def test_compiled_bounds_are_those_of_batched_products(name, shape, factor):
+    task = TASKS[name]
+    net = fold([untrained(SHAPES[shape], task.token_dim, seed=s, factor=factor) for s in range(3)], task.length)
+    target = sloped([task] * 3)
+    compiled = CompiledBounds.of(net, target, 0.0, 1.0)
+    assert compiled is not None
+    boxes = boxes_of_all_sizes(net)
+    mine, plain = bounds_of(net, target, *boxes, compiled), bounds_of(net, target, *boxes)
+    slack = net.slack[boxes[0]]
+    for part in ("upper", "least", "middle"):
+        one, other = getattr(mine, part)[0], getattr(plain, part)[0]
+        assert ((one - other).abs() <= 1e-9 * other.abs() + 16 * slack).logical_or(one == other).all(), part
+    same = (mine.guilt - plain.guilt).abs() <= 1e-6 * plain.guilt.abs() + 1e-9 + 16 * slack[None, :, None, None]
+    assert same.float().mean() > 0.999
+
+
+def test_compiled_bounds_that_differ_are_not_used(monkeypatch):
+    net, target = fold([untrained(SHAPES["two heads"])], 3), sloped([WELLS])
+    right = CompiledBounds.bounds
+
+    def wrong(self, *given):
+        found = right(self, *given)
+        return replace(found, upper=found.upper * (1 - 1e-6))
+
+    monkeypatch.setattr(CompiledBounds, "bounds", wrong)
+    assert CompiledBounds.of(net, target, 0.0, 1.0) is None
+
+
+@pytest.mark.parametrize("shape", ["two heads", "gelu", "one matrix"])
+def test_the_cuda_program_computes_what_the_lanes_do(shape):
+    """The source of the GPU, a thread at a time on a CPU."""
+    task = TASKS["the plane"]
+    net, target = fold([untrained(SHAPES[shape], 2, seed=s) for s in range(2)], task.length), sloped([task] * 2)
+    compiled = CompiledBounds.of(net, target, 0.0, 1.0)
+    member, lo, hi = boxes_of_all_sizes(net, 75)
+    member = member.sort().values
+    y, dy, values = target.of(member).slopes(lo[:, None], hi[:, None])
+    known = [t[:, 0].contiguous() for t in (y, dy.mid, dy.rad, values.mid, values.rad)]
+    out = [torch.empty_like(known[0]) for _ in range(3)] + [torch.empty_like(lo)]
+    sizes = dict(zip(("LENGTH", "TOKEN_DIM", "HEADS", "HIDDEN", "UNITS", "KIND"), compiled.shape, strict=True))
+    program = cuda_program("bound_boxes", "cpu", 1, 0, WARPS=1, **sizes)
+    numbers = (compiled.parameters.shape[1],)
+    program.launch((2, 1), compiled.parameters, numbers, member, lo, hi, *known, *out, (len(member),))
+    lanes = compiled.bounds(target, member, lo, hi)
+    for mine, part in zip(out, (lanes.upper, lanes.least, lanes.middle, lanes.guilt), strict=True):
+        assert torch.allclose(mine, part[0], rtol=1e-9, atol=1e-10)
+
+
 @pytest.mark.parametrize("steepness", [1e2, 1e3, 1e4])
 def test_scores_so_steep_that_weights_underflow_are_bounded_and_close(steepness):
     """Scores far apart once made 0/0 of a weight, and a search that cut one side for ever."""
@@ -224,10 +287,12 @@ def test_gelu_bends_no_more_than_is_said_and_not_much_less():
     x = torch.linspace(-5, 5, 401, dtype=torch.float64)[:, None, None]
     r = torch.tensor([1e-3, 0.1, 1.0, 4.0], dtype=torch.float64)[None, :, None]
     d = r * torch.linspace(-1, 1, 201, dtype=torch.float64)
-    seen = (gelu(x + d) - gelu(x) - gelu_slope(x) * d).abs().amax(-1)
-    said = gelu_bend(x[..., 0], r[..., 0])
-    assert (seen <= said + 1e-15).all()
-    assert (said <= 2.1 * seen + 1e-3 * r[..., 0] ** 2).float().mean() > 0.5
+    bends = gelu(x + d) - gelu(x) - gelu_slope(x) * d
+    down, up = gelu_bend(x[..., 0], r[..., 0])
+    assert (down <= bends.amin(-1) + 1e-15).all() and (bends.amax(-1) <= up + 1e-15).all()
+    assert (up - down <= 2.1 * bends.abs().amax(-1) + 1e-3 * r[..., 0] ** 2).float().mean() > 0.5
+    convex = (x.abs() + r < 1.4)[..., 0]
+    assert (down[convex] > -1e-12).all()
     low, high = gelu_range(x[..., 0] - r[..., 0], x[..., 0] + r[..., 0])
     values = gelu(x + d)
     assert (low <= values.amin(-1) + 1e-15).all() and (values.amax(-1) <= high + 1e-15).all()
@@ -264,7 +329,7 @@ def test_the_error_as_a_graph_is_the_error(trained, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     task, nets = trained
     found = hc.certify(nets[0], task)
-    files = write_problems(tmp_path, "error", nets[0], task, found)
+    files = write_problems(tmp_path, [ErrorProblem("error", nets[0], task, found.domain, found.lower, found.upper)])
     assert {f.name for f in files} >= {"error.onnx", "error_sat.vnnlib", "error_unsat.vnnlib", "instances.csv"}
     session = onnxruntime.InferenceSession(tmp_path / "error.onnx")
     x = found.where.float().view(1, -1)
@@ -325,9 +390,10 @@ def test_a_task_of_ones_own_states_its_slopes():
 
 
 @pytest.mark.soak
-def test_a_million_points_per_network_stay_below_two_hundred_proofs():
+@pytest.mark.parametrize(("token_dim", "lengths"), [(1, (2, 3, 4)), (2, (2,))])
+def test_a_million_points_per_network_stay_below_two_hundred_proofs(token_dim, lengths):
     """Trained, untrained and broken ones; points near the worst input at every scale, and in the worst leaves."""
-    tasks = [Wells.random(D, 1, T, seed=s) for T in (2, 3, 4) for D in (1, 2) for s in range(3)]
+    tasks = [Wells.random(D, token_dim, T, seed=s) for T in lengths for D in (1, 2) for s in range(3)]
     arch = Architecture(layers=((2, 4),), width=16)
     outcome = train([Member(t, arch, seed=1, lr=0.02) for t in tasks], Recipe(samples=2048, epochs=40, batch=128))
     seeds = range(11)
@@ -335,15 +401,15 @@ def test_a_million_points_per_network_stay_below_two_hundred_proofs():
     for k, task in enumerate(tasks):
         nets = [
             kinds[k],
-            *(untrained(arch, seed=s) for s in seeds[1:6]),
-            *(untrained(arch, seed=s, factor=100.0) for s in seeds[6:]),
+            *(untrained(arch, token_dim, seed=s) for s in seeds[1:6]),
+            *(untrained(arch, token_dim, seed=s, factor=100.0) for s in seeds[6:]),
         ]
         for net in nets:
             found = hc.certify(net, task, budget=SearchLimits(boxes=20_000, seconds=20), leaves=20_000)
             starts = found.starts(64)
             g, met = torch.Generator().manual_seed(k), 0.0
             for _ in range(50):
-                x = torch.rand(20_000, task.length, 1, generator=g, dtype=torch.float64)
+                x = torch.rand(20_000, task.length, token_dim, generator=g, dtype=torch.float64)
                 size = 10.0 ** (-6 * torch.rand(10_000, 1, 1, generator=g, dtype=torch.float64))
                 near = starts[torch.randint(len(starts), (10_000,), generator=g)]
                 near[:5_000] = found.where

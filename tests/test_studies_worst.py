@@ -10,7 +10,8 @@ from headcount.nets.target_units import TargetUnits
 from headcount.training import train
 from headcount.training.data import target_scale
 from studies.worst.cells import WHOLE, Cell, StudyBank
-from studies.worst.page import Group, kept, page, transition
+from studies.worst.page import Group, gap_answer, kept, page, transition, with_cells
+from studies.worst.peers import PlainError
 from studies.worst.training_banks import TrainedCell, built, trained
 
 
@@ -100,3 +101,29 @@ def test_the_transition_is_told_from_neighbouring_head_counts():
     assert "worst error by 3.00" in words.replace("\n", " ") and "no smaller" in words
     few["columns"]["open"] = [3]
     assert "No two neighbouring" in transition({(2, 2, 1): Group((few,)), (2, 2, 2): Group((enough,))})
+
+
+def test_cells_of_a_newer_run_take_the_place_of_those_of_the_same_name():
+    old = {"cells": {"a": small(), "b": small(length=8)}, "checks": {"x": 1}, "about": {"date": "before"}}
+    new = {"cells": {"b": small(length=9)}, "checks": {}, "about": {"date": "after"}}
+    both = with_cells(old, new)
+    assert both["about"]["date"] == "after" and both["checks"] == {"x": 1}
+    assert {name: cell["length"] for name, cell in both["cells"].items()} == {"a": 2, "b": 9}
+
+
+def test_a_gap_is_closed_only_where_a_proof_says_so():
+    better, met_only, same = small(), small(), small()
+    better["columns"] |= {"worst_lower": [0.01], "worst_upper": [0.015]}
+    met_only["columns"] |= {"worst_lower": [0.01], "worst_upper": [0.2], "open": [3]}
+    cells = {"plain": small(), "taught": better, "built": met_only, "decay": same}
+    said = gap_answer({name: Group((cell,)) for name, cell in cells.items()}, 4)
+    assert "surely lowers it: taught at least 6.7 times" in said
+    assert "less than a half: decay" in said and "not proved: built (0 of 1 proofs closed)" in said
+
+
+def test_the_error_in_plain_operations_is_the_error():
+    (part,) = built(StudyBank((Cell(3, 1, 2, 2, 1),), built=True))
+    x = torch.rand(1, 50, 3, 1, dtype=torch.float64)
+    with torch.no_grad():
+        out = PlainError(part.net, part.target)(x[0].flatten(1))[:, 0]
+    assert torch.allclose(out, (part.net(x) - part.target.value(x))[0], atol=1e-9)

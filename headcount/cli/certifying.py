@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headcount.cli.options import Device, Out, SpecName, TaskLength, With, numbers_of, task_of
+from headcount.cli.options import BoxEnds, Device, Out, SpecName, TaskLength, With, box_ends, task_of
 from headcount.cli.printing import Listing, Printout
 from headcount.numerals import counted
 
@@ -25,7 +25,6 @@ Subject = Annotated[
     Path, typer.Argument(metavar="RUN|FILE", help="Folder of a sweep run with --save, or one network's file.")
 ]
 OfFile = Annotated[str, typer.Option("--task", help="The task of a FILE; a RUN knows its own.", show_default=False)]
-Bounds = Annotated[str, typer.Option(help="The box, as -3,3; the task's own by default.", show_default=False)]
 Above = Annotated[float | None, typer.Option(help="Also the share of the domain above this error.", show_default=False)]
 Ratio = Annotated[float, typer.Option(help="Stop when the proof is within this factor of the largest error met.")]
 
@@ -43,7 +42,7 @@ class CertifyOptions:
     fields: With = None
     ratio: Ratio = 1.5
     seconds: Annotated[float, typer.Option(help="The most to spend on the proof.")] = 60.0
-    box: Bounds = ""
+    box: BoxEnds = ""
     above: Above = None
     balls: Annotated[bool, typer.Option("--balls", help="Recheck every leaf of the proof in ball arithmetic.")] = False
     vnnlib: Annotated[bool, typer.Option("--vnnlib", help="Also write ONNX and VNN-LIB problems into --out.")] = False
@@ -63,7 +62,7 @@ def certify(options: CertifyOptions) -> Printout:
 
     if options.vnnlib and options.out is None:
         raise ValueError("--vnnlib writes files: say where with --out DIR")
-    ends = _ends(options.box)
+    ends = box_ends(options.box)
     limits = SearchLimits(seconds=options.seconds)
     search = {"ratio": options.ratio, "budget": limits, "device": options.device, "on_progress": _progress()}
     if options.subject.is_dir():
@@ -97,16 +96,6 @@ def _of_run(folder: Path, spec: str | None, ends: tuple[float, float] | None, se
 
     kept = kept_study(folder, one_spec(folder, spec))
     return certified_study(kept.study, certify_all(kept.networks, box=ends, **search)), *kept.best
-
-
-def _ends(box: str) -> tuple[float, float] | None:
-    if not box:
-        return None
-    try:
-        low, high = numbers_of(box, "--box")
-    except ValueError:
-        raise ValueError(f"--box takes two numbers, as -3,3; got {box!r}") from None
-    return low, high
 
 
 def _domain(task: Task, ends: tuple[float, float] | None) -> Any:
@@ -157,9 +146,9 @@ def _files(out: Path, study: Study | None, record: WorstRecord, command: str) ->
 
 
 def _problems(out: Path, net: Any, task: Task, worst: Worst) -> list[Path]:
-    from headcount.certificates.worst_case.vnn_lib import write_problems
+    from headcount.certificates.worst_case.vnn_lib import ErrorProblem, write_problems
 
-    return write_problems(out, "error", net, task, worst)
+    return write_problems(out, [ErrorProblem("error", net, task, worst.domain, worst.lower, worst.upper)])
 
 
 def _networks(rows: list[dict[str, Any]]) -> list[str | Listing]:

@@ -20,6 +20,7 @@ Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder of a study, as `headcount sweep` writes it.", show_default=False)
 ]
+BoxEnds = Annotated[str, typer.Option("--box", help="The box, as -3,3; the task's own by default.", show_default=False)]
 SpecName = Annotated[
     str | None, typer.Option("--spec", help="Which spec of the store, where it holds several.", show_default=False)
 ]
@@ -87,6 +88,17 @@ def _field(text: str) -> tuple[str, Any]:
 
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def box_ends(box: str) -> tuple[float, float] | None:
+    """The ends of a box, as -3,3; none where none is given."""
+    if not box:
+        return None
+    try:
+        low, high = numbers_of(box, "--box")
+    except ValueError:
+        raise ValueError(f"--box takes two numbers, as -3,3; got {box!r}") from None
+    return low, high
 
 
 def numbers_of(text: str, option: str) -> list[float]:

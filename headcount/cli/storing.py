@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headcount.cli.opening import folder_of, one_spec, tell_damaged
-from headcount.cli.options import Run, SpecName
+from headcount.cli.options import BoxEnds, Run, SpecName, box_ends
 from headcount.cli.printing import Listing, Printout, json_wanted, warn
 from headcount.numerals import counted
 
@@ -21,6 +21,7 @@ Folder = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a study
 Into = Annotated[Path, typer.Argument(metavar="INTO", help="Folder of the store that grows; made if missing.")]
 Others = Annotated[list[Path], typer.Argument(metavar="STORE...", help="Folders of the stores to bring in.")]
 To = Annotated[Path | None, typer.Option("--out", help="Folder to write into. Default: RUN.")]
+Problems = Annotated[bool, typer.Option("--vnnlib", help="Also write kept networks as ONNX and VNN-LIB problems.")]
 
 
 def list_runs(folder: Annotated[Path, typer.Argument(help="Folder that holds studies.")] = Path("runs")) -> Printout:
@@ -37,17 +38,43 @@ def list_runs(folder: Annotated[Path, typer.Argument(help="Folder that holds stu
     return Printout(rows, [Listing(rows, columns)], unfinished_in_words(rows))
 
 
-def export(run: Run, out: To = None, spec: SpecName = None) -> Printout:
-    """Write a study as rows.csv, rows.jsonl and study.json."""
+def export(run: Run, out: To = None, spec: SpecName = None, vnnlib: Problems = False, box: BoxEnds = "") -> Printout:
+    """Write a study as rows.csv, rows.jsonl and study.json.
+
+    With --vnnlib, also the error of every kept network (network minus target) as ONNX, and in VNN-LIB two questions
+    whose answers a proof knows: instances.csv, answers.csv.
+    """
     from headcount.results.export import Exported
 
     study = Exported.of(run, one_spec(run, spec))
+    problems = _problems(run, folder_of(run, out), spec, box_ends(box)) if vnnlib else []
     if json_wanted():
         return Printout(_all_rows(study, run))
     written = study.write(folder_of(run, out))
     tell_damaged(run, study.head)
     others = " and ".join(path.name for path in written[1:])
-    return Printout(None, [], f"{counted(study.count, 'row')} are in {written[0]}, and again in {others}", written)
+    so = f"{counted(study.count, 'row')} are in {written[0]}, and again in {others}"
+    if problems:
+        graphs = sum(path.suffix == ".onnx" for path in problems)
+        so += f"; {counted(graphs, 'network')} with two questions each are in {problems[-2].name}"
+    return Printout(None, [], so, [*written, *problems[-2:]])
+
+
+def _problems(run: Path, out: Path, spec: str | None, ends: tuple[float, float] | None) -> list[Path]:
+    """The worst errors of the kept networks, proved, and written for other verifiers."""
+    from headcount.certificates import Box
+    from headcount.certificates.worst_case.certified_rows import certify_all
+    from headcount.certificates.worst_case.vnn_lib import ErrorProblem, write_problems
+    from headcount.certificates.worst_case.worst_error import domain_of
+    from headcount.training.kept_networks import kept_study
+
+    kept = kept_study(run, one_spec(run, spec))
+    problems = []
+    for row, (net, task), worst in zip(kept.study, kept.networks, certify_all(kept.networks, box=ends), strict=True):
+        domain = domain_of(task) if ends is None else Box(task.length, task.token_dim, *ends)
+        name = f"error_{row['run'][:12]}"
+        problems.append(ErrorProblem(name, net, task, domain, worst.worst_lower, worst.worst_upper))
+    return write_problems(out, problems)
 
 
 def _all_rows(study: Exported, run: Path) -> Iterator[str]:

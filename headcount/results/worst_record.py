@@ -20,7 +20,7 @@ def worst_claim(known: WorstRecord | Any, domain: str, subject: str = "the worst
     """A worst error as a claim on its domain: at most its upper end, and what was met from below."""
     conditions = [Hypothesis(domain)]
     conditions += [Hypothesis(f"{known.arithmetic} arithmetic", "holds")] if known.arithmetic else []
-    times = f", {known.lower / known.rms:,.0f} times the root mean square" if known.rms > 0 else ""
+    times = f", at least {known.lower / known.rms:,.0f} times the root mean square" if known.rms > 0 else ""
     left = f", and {counted(known.open, 'box', 'boxes')} left open" if known.open else ""
     met = f"{known.lower:.4g} was met{times}{left}"
     return Claim(subject, Predicate.AT_MOST, known.upper, Basis("proved"), SEARCH, tuple(conditions), reason=met)
@@ -36,7 +36,7 @@ class WorstRecord:
     >>> sizes = dict(task="Wells", layers="1x4", length=2, low=0.0, high=1.0)
     >>> errors = dict(rms=0.001, sampled=0.01, attacked=0.02, lower=0.1, upper=0.11)
     >>> WorstRecord(**sizes, **errors, ratio=1.1, boxes=99, open=0, seconds=0.5, where=((0.0,), (1.0,))).sentence
-    'the worst error is between 0.1 (met) and 0.11 (proved), 100 times the root mean square'
+    'the worst error is between 0.1 (met) and 0.11 (proved), at least 100 times the root mean square'
     """
 
     task: str
@@ -62,7 +62,7 @@ class WorstRecord:
     @property
     def sentence(self) -> str:
         """What it comes to."""
-        times = f", {self.lower / self.rms:,.0f} times the root mean square" if self.rms > 0 else ""
+        times = f", at least {self.lower / self.rms:,.0f} times the root mean square" if self.rms > 0 else ""
         left = f"; {counted(self.open, 'box', 'boxes')} left open" if self.open else ""
         return f"the worst error is between {self.lower:.4g} (met) and {self.upper:.4g} ({PROVED}){times}{left}"
 

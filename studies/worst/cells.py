@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headcount.kernels.box_program import KINDS, BoxShape
 from headcount.nets import Architecture
 from headcount.tasks import Wells
 from headcount.training import Member, Recipe
@@ -39,9 +40,14 @@ class Cell:
         return Architecture(layers=((self.heads, HEAD_DIM),), width=self.width)
 
     @property
+    def box_shape(self) -> BoxShape:
+        """What the program that bounds its boxes is compiled for; the read-out is as wide as the encoder."""
+        return BoxShape(self.length, self.token_dim, self.heads, self.width, self.width, KINDS.index("relu"))
+
+    @property
     def checked(self) -> bool:
         """Whether some of its networks are tried on many points, and untrained and broken ones of their shape."""
-        return (self.variant, self.length, self.token_dim, self.first) == ("plain", 4, 1, 0)
+        return (self.variant, self.first) == ("plain", 0) and (self.length, self.token_dim) in ((4, 1), (2, 2))
 
     def task(self, member: int) -> Wells:
         """The wells of a member."""
@@ -130,12 +136,16 @@ WHOLE = Plan(
     )
 )
 
-REST = Plan(  # what the first calls on a device left short, in larger parts
+REST = Plan(  # what the first calls on a device left short; cells of a name that is known already replace those
     (
-        StudyBank(_grid({2: 32}, first=1000)),
-        StudyBank(_grid({2: 28}, token_dim=2, first=1000), boxes=2_000_000),
-        StudyBank(_variants("worst points, more boxes", 16), rounds=3, boxes=1_000_000),
-        StudyBank(_variants("constructed, more boxes", CENTRES), built=True, boxes=4_000_000),
+        StudyBank(_grid({2: 32}, token_dim=2), boxes=20_000_000),
+        StudyBank(_variants("worst points", 16), rounds=3, boxes=20_000_000),
+        StudyBank(_variants("constructed", CENTRES), built=True, boxes=20_000_000),
+        StudyBank(_grid({3: 8}, token_dim=2), boxes=40_000_000),
+        StudyBank(_grid({3: 24}), boxes=4_000_000),
+        StudyBank(_grid({8: 30}), steps=2 * STEPS_PER_EPOCH, boxes=4_000_000),
+        StudyBank(_grid({10: 10}), steps=2 * STEPS_PER_EPOCH, boxes=4_000_000),
+        StudyBank(_grid({8: 30}, first=30), steps=2 * STEPS_PER_EPOCH, boxes=4_000_000),
     )
 )
 

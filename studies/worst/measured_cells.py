@@ -33,7 +33,7 @@ Columns = dict[str, list]
 Sizes = dict[str, str | int | float]
 
 SHARE = 10.0  # how often the root mean square an error is counted as large
-MASS_UP_TO, MASS_MEMBERS, MASS_BOXES = 3, 8, 60_000  # lengths, members and boxes of proved shares
+MASS_UP_TO, MASS_MEMBERS, MASS_BOXES = 3, 8, 2_000_000  # lengths, members and boxes of proved shares
 CHECK_BOXES, KEPT_LEAVES = 200_000, 4_000_000
 STARTS, STEPS = 64, 60  # of the plain attack
 
@@ -64,7 +64,7 @@ def measured(part: TrainedCell, plan: Plan, bank: StudyBank, device: str, second
         low, high, _ = shares_above(net.of(few), target.of(few), 0.0, 1.0, SHARE * rms[few], boxes=MASS_BOXES)
         columns |= {"large_low": _column(low), "large_high": _column(high)}
     took = Took(looked - start + time.perf_counter() - proved, found.seconds)
-    return MeasuredCell(columns, took, found.open > 0)
+    return MeasuredCell(columns, took, found.open > 0, found.compiled)
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class MeasuredCell:
     columns: Columns
     took: Took
     open: Tensor
+    compiled: bool
 
 
 def proved_columns(found: Proofs) -> Columns:

@@ -1,6 +1,7 @@
 """The page of the study: `python -m studies.worst.page worst.json` keeps its columns in docs/data and writes the page.
 
-Without a file the page is drawn anew from docs/data/worst.json.
+Cells and checks of that file take the place of those of the same name; all others stay as they are. Without a file the
+page is drawn anew from docs/data/worst.json.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from headcount.drawing.svg import Figure
 from headcount.files import whole
 from headcount.report import Exhibit, Passage, article
 
-DATA, PAGE = Path("docs/data/worst.json"), Path("docs/worst.html")
+DATA, ROADS, PAGE = Path("docs/data/worst.json"), Path("docs/data/worst_roads.json"), Path("docs/worst.html")
 KEPT = ("nmse", "rms", "sampled", "attacked", "worst_lower", "worst_upper", "boxes", "open", "constant", "large_share")
 KEPT += ("large_low", "large_high")
 SETTLED = 0.95  # the share of closed proofs from which a median of proved errors speaks of errors
@@ -76,6 +77,11 @@ def kept(raw: dict[str, Any]) -> dict[str, Any]:
     return {**raw, "cells": cells}
 
 
+def with_cells(data: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any]:
+    """The data with cells and checks of a newer run in the place of those of the same name."""
+    return {**newer, **{part: {**data.get(part, {}), **newer[part]} for part in ("cells", "checks")}}
+
+
 def _still_open(cell: dict[str, Any]) -> list[int]:
     """Boxes left open; at least one where the proved end is not within the ratio of the other."""
     columns = cell["columns"]
@@ -114,8 +120,8 @@ def plain(cell: dict[str, Any], token_dim: int = 1) -> bool:
     return cell["variant"] == "plain" and cell["token_dim"] == token_dim
 
 
-def page(data: dict[str, Any]) -> str:
-    """The whole page, a pure function of the data."""
+def page(data: dict[str, Any], roads: dict[str, Any] | None = None) -> str:
+    """The whole page, a pure function of the data and of the bounds on the same boxes."""
     everyone = Group(tuple(data["cells"].values()))
     lengths = grouped(data, lambda c: c["length"] if plain(c) and c["heads"] >= c["retrievals"] else None)
     headline = f"{everyone.closed:,} trained networks, each with a proved worst error"
@@ -127,6 +133,7 @@ def page(data: dict[str, Any]) -> str:
         _plane(data),
         _soundness(data),
         _speed(data),
+        *([] if roads is None else [_peers(roads), _to_the_end(roads)]),
     ]
     facts = {
         "networks": everyone.networks,
@@ -173,22 +180,28 @@ def _by_length(lengths: dict[int, Group]) -> Passage:
     exhibit = Exhibit(
         _figure(lengths, 680), "Medians over networks with at least as many heads as wells.", _figure(lengths, 372)
     )
-    note = "Medians, one-dimensional tokens. `constant` is half the range that the target was seen to have."
+    note = "Medians, one-dimensional tokens. Constant: half the range that the target was seen to have."
     return Passage("Worst and average, by length", exhibits=(exhibit,), rows=rows, note=note)
 
 
 def _figure(lengths: dict[int, Group], width: int) -> Figure:
-    (frame,) = frames(1, width=width, height=330)
-    lines = {words: [(T, g.middle(name)) for T, g in lengths.items()] for name, words in LOOKS.items()}
-    places = list(range(len(lengths)))
-    panel = log_panel(frame, [-0.4, len(places) - 0.6], [max(y, 1e-9) for line in lines.values() for _, y in line])
+    (frame,) = frames(1, width=width, height=360)
+    looks = {words: name for name, words in LOOKS.items() if name not in ("worst_lower", "worst_upper")}
+    lines = {words: [max(g.middle(name), 1e-9) for g in lengths.values()] for words, name in looks.items()}
+    met, proved = ([g.middle(name) for g in lengths.values()] for name in ("worst_lower", "worst_upper"))
+    heights = [y for line in lines.values() for y in line] + [*met, *proved]
+    panel = log_panel(frame, [-0.4, len(lengths) - 0.6], [*heights, 30 * max(heights)])  # room for the legend
     parts = [panel.axes, panel.below([(i, str(T)) for i, T in enumerate(lengths)], "length")]
-    for k, line in enumerate(lines.values()):
-        points = [(i, max(y, 1e-9)) for i, (_, y) in enumerate(line)]
+    for k, line in enumerate([*lines.values(), met]):
+        points = list(enumerate(line))
         parts += [panel.line(points, f"line ks{k}"), panel.marks(points, k)]
-    parts.append(legend(list(lines), frame.left + 12, frame.top + 12))
+    worst = len(lines)
+    for i, ends in enumerate(zip(met, proved, strict=True)):
+        parts.append(panel.line([(i, y) for y in ends], f"line ks{worst}"))
+    parts += [panel.marks(list(enumerate(proved)), worst)]
+    parts.append(legend([*lines, "worst: met to proved"], frame.left + 12, frame.top + 12))
     words = "Root mean square, worst sample, attack and proof against the length."
-    return figure_of(parts, width=width, height=330, title="Errors against length", words=words)
+    return figure_of(parts, width=width, height=360, title="Errors against length", words=words)
 
 
 def _by_heads(data: dict[str, Any]) -> Passage:
@@ -244,8 +257,54 @@ def _by_variant(data: dict[str, Any]) -> Passage | None:
     )
     if not same:
         return None
-    rows = tuple({"length": T, "training": variant, **_row(group)} for (T, _, variant), group in groups.items())
-    return Passage("What closes the gap", rows=rows, note="Heads as many as wells, one to three; medians.")
+    rows = tuple(
+        {
+            "length": T,
+            "training": variant,
+            "closed": f"{g.closed} of {g.networks}",
+            "NMSE": g.middle("nmse"),
+            "met": g.middle("worst_lower"),
+            "proved": g.middle("worst_upper"),
+            "proved / rms": round(g.ratio("worst_upper", "rms"), 1),
+        }
+        for (T, _, variant), g in groups.items()
+    )
+    paragraphs = tuple(gap_answer({v: g for (at, _, v), g in groups.items() if at == T}, T) for T in _lengths(groups))
+    note = (
+        "Heads as many as wells, one to three; medians. `met` is a lower end, `proved` an upper end of the worst error."
+    )
+    return Passage("What closes the gap", paragraphs=paragraphs, rows=rows, note=note)
+
+
+def _lengths(groups: dict[tuple[int, bool, str], Group]) -> list[int]:
+    """The lengths at which something but the plain training was done."""
+    return sorted({T for T, other, _ in groups if other})
+
+
+def gap_answer(trainings: dict[str, Group], length: int) -> str:
+    """Which changes surely lower the worst error, by the ends that are met and proved, and at which cost in average.
+
+    A change is sure to lower it where its proved end lies below what plain training was seen to have; one whose largest
+    error met lies within a half of the plain one, either way, changes little.
+    """
+    plain_ones = trainings["plain"]
+    met = plain_ones.middle("worst_lower")
+    surely, little, unknown = [], [], []
+    for name, group in trainings.items():
+        if name == "plain":
+            continue
+        factor, cost = met / group.middle("worst_upper"), group.middle("nmse") / plain_ones.middle("nmse")
+        if factor > 1.5:
+            surely.append(f"{name} at least {factor:.1f} times, at {cost:.2g} times the NMSE")
+        elif 1 / 1.5 < met / group.middle("worst_lower") < 1.5 or group.middle("worst_lower") > met:
+            little.append(name)
+        else:
+            unknown.append(f"{name} ({group.closed} of {group.networks} proofs closed)")
+    said = [f"At length {length} the worst error of plainly trained networks is at least {met:.2g} by the median."]
+    said += [f"What surely lowers it: {'; '.join(surely)}."] if surely else []
+    said += [f"What does not, or by less than a half: {', '.join(little)}."] if little else []
+    said += [f"Smaller errors were met, and are not proved: {', '.join(unknown)}."] if unknown else []
+    return " ".join(said)
 
 
 def _shares(data: dict[str, Any]) -> Passage | None:
@@ -273,11 +332,18 @@ def _plane(data: dict[str, Any]) -> Passage | None:
     groups = grouped(data, lambda c: (c["length"], c["heads"] >= c["retrievals"]) if plain(c, 2) else None)
     if not groups:
         return None
+    left_out = ("networks", "closed", "attacked / met", "proved / constant")
     rows = tuple(
-        {"length": T, "heads": "at least the wells" if enough else "fewer", **_row(g)}
+        {
+            "length": T,
+            "heads": "as many as wells, or more" if enough else "fewer",
+            "closed": f"{g.closed} of {g.networks}",
+            **{k: v for k, v in _row(g).items() if k not in left_out},
+        }
         for (T, enough), g in groups.items()
     )
-    return Passage("Tokens of the plane", rows=rows, note="Certified to a ratio of 1.5; medians.")
+    note = "Medians; one to three wells and one to four heads, in equal parts."
+    return Passage("Tokens of the plane", rows=rows, note=note)
 
 
 def _soundness(data: dict[str, Any]) -> Passage | None:
@@ -296,9 +362,7 @@ def _soundness(data: dict[str, Any]) -> Passage | None:
             }
         )
     points = next(iter(data["checks"].values()))["points"]
-    note = (
-        f"{points:,} points for each network; `nearest` is the largest error over the bound. Broken: weights times 100."
-    )
+    note = f"{points:,} points for each network; nearest: the largest error over the bound. Broken: weights times 100."
     return Passage("Trying to break the proofs", rows=tuple(rows), note=note)
 
 
@@ -319,17 +383,57 @@ def _speed(data: dict[str, Any]) -> Passage:
     return Passage("How fast", rows=rows, note=f"On {data['about']['device']}.")
 
 
+def _peers(roads: dict[str, Any]) -> Passage:
+    """Every bound over the largest error seen, on the same boxes; what a box takes stands below it."""
+    names = [name for name in roads["same boxes"][0] if name != "half width" and "microseconds" not in name]
+    rows = [
+        {"half width": row["half width"], **{name: float(f"{row[name]:.3g}") for name in names}}
+        for row in roads["same boxes"]
+    ]
+    took = {name: median(row[f"{name}, microseconds"] for row in roads["same boxes"]) for name in names}
+    rows.append({"half width": "microseconds a box", **{name: float(f"{v:.3g}") for name, v in took.items()}})
+    note = (
+        "Four tokens, two wells, two heads, 256 boxes of each size: the median of the bound over the largest of 500 "
+        f"errors sampled in the box (1 would be exact). {roads['device']}."
+    )
+    return Passage("Other bounds on the same boxes", rows=tuple(rows), note=note)
+
+
+def _to_the_end(roads: dict[str, Any]) -> Passage:
+    columns = {
+        "length": "length",
+        "wells": "wells",
+        "heads": "heads",
+        "width": "width",
+        "nmse": "NMSE",
+        "met": "met",
+        "all tokens": "all tokens: proved / met",
+        "all tokens, boxes": "boxes",
+        "all tokens, seconds": "seconds",
+        "winners": "winners: proved / met",
+        "winners, boxes": "boxes ",
+        "winners, seconds": "seconds ",
+        "winners, open": "open",
+    }
+    note = f"Until 1.5 or until the time was spent. {roads['device']}."
+    return Passage("Two roads, to the end", rows=tuple(roads["to the end"]), columns=columns, note=note)
+
+
 def main(arguments: Iterable[str] | None = None) -> None:
     ask = argparse.ArgumentParser(prog="python -m studies.worst.page", description=__doc__)
     ask.add_argument("raw", nargs="?", type=Path, help="what a run wrote")
     ask.add_argument("--data", type=Path, default=DATA)
+    ask.add_argument("--roads", type=Path, default=ROADS, help="bounds on the same boxes, as studies.worst.roads wrote")
     ask.add_argument("--page", type=Path, default=PAGE)
     asked = ask.parse_args(None if arguments is None else list(arguments))
     if asked.raw is not None:
+        known = json.loads(asked.data.read_text()) if asked.data.exists() else {}
+        data = with_cells(known, kept(json.loads(asked.raw.read_text())))
         with whole(asked.data) as scratch:
-            scratch.write_text(json.dumps(kept(json.loads(asked.raw.read_text())), separators=(",", ":")) + "\n")
+            scratch.write_text(json.dumps(data, separators=(",", ":")) + "\n")
     with whole(asked.page) as scratch:
-        scratch.write_text(page(json.loads(asked.data.read_text())), encoding="utf-8")
+        roads = json.loads(asked.roads.read_text()) if asked.roads.exists() else None
+        scratch.write_text(page(json.loads(asked.data.read_text()), roads), encoding="utf-8")
     print(f"wrote {asked.page}")
 
 

@@ -10,14 +10,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from headcount.certificates.worst_case.compiled_bounds import CompiledBounds
 from headcount.certificates.worst_case.error_bounds import ErrorBounds, Provable, error_bounds
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
-__all__ = ["Boxes", "Leaves", "SearchLimits", "Progress", "Search", "bounds_of", "sorted_hull", "tiles"]
+__all__ = ["Boxes", "Leaves", "SearchLimits", "Progress", "Search", "bounds_of", "chunk_of", "sorted_hull", "tiles"]
 
 PATIENCE = (16, 1)  # members get these parts of their boxes in turn, so that a hard one keeps no other waiting
 FAR = (2.0, 6.0)  # times what is asked for: boxes bounded no better are cut again at once
 NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # held at once by one step of a bound, some thirty times
+COORDINATES = {"cpu": 1 << 17, "cuda": 1 << 22}  # the same where boxes are bounded by compiled code
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +154,8 @@ class Search:
         everyone = torch.arange(len(net), device=device)
         self.queue = [Boxes(everyone, first, last, torch.full_like(self.lower, torch.inf))]
         self.parked: list[Boxes] = []
-        self.chunk = max(64, NUMBERS[device.type] // net.numbers)
+        self.compiled = CompiledBounds.of(net, target, low, high)
+        self.chunk = chunk_of(net, self.compiled)
 
     @torch.no_grad()
     def run(self, budget: SearchLimits, on_progress: Progress | None = None) -> None:
@@ -250,13 +253,27 @@ class Search:
 
     def _bounds(self, boxes: Boxes) -> ErrorBounds:
         lo, hi = self._hull(boxes)
-        return bounds_of(self.net, self.target, boxes.member, lo, hi)
+        return bounds_of(self.net, self.target, boxes.member, lo, hi, self.compiled)
+
+
+def chunk_of(net: Provable, compiled: CompiledBounds | None) -> int:
+    """Boxes that are bounded at once."""
+    if compiled is None:
+        return max(64, NUMBERS[net.device.type] // net.numbers)
+    return max(64, COORDINATES[net.device.type] // (net.length * net.token_dim))
 
 
 def bounds_of(
-    net: Provable, target: SlopedTarget, member: Int[Tensor, " boxes"], lo: Tensor, hi: Tensor
+    net: Provable,
+    target: SlopedTarget,
+    member: Int[Tensor, " boxes"],
+    lo: Tensor,
+    hi: Tensor,
+    compiled: CompiledBounds | None = None,
 ) -> ErrorBounds:
-    """Bounds of boxes of any members, in their order: tiles of boxes that share a member's parameters."""
+    """Bounds of boxes of any members, in their order: compiled, or tiles of boxes that share a member's parameters."""
+    if compiled is not None:
+        return compiled.bounds(target, member, lo, hi)
     if len(net) == 1:
         return error_bounds(net, target, lo[None], hi[None])
     shared = len(member) // max(1, int(member.unique().numel()))

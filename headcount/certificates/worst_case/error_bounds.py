@@ -111,21 +111,33 @@ def folded_bounds(
     at, well = shares.middle(box.even)
     known = _known_means(box, shares, at)
     hidden, away = known.at.sum(2) + net.c[:, None], known.far.sum(2)
-    bend = net.w.abs()[:, None] * gelu_bend(hidden, away)
+    down, up = _bends(net.w[:, None], hidden, away)
     y, dy, values = target.slopes(lo, hi)
     error = net.read(hidden) - y
     line = _Line.of(net, box, net.w[:, None] * gelu_slope(hidden))
-    spare = bend.sum(2) * UP + net.slack[:, None] + net.drift[:, None] * box.rad.sum((2, 3))
-    along = (line.slopes(box) - dy).magnitude * box.rad
+    # What the error is at least and at most, before anything but its bends moves.
+    least, most = error + down.sum(2) * UP, error + up.sum(2) * UP
+    spare = net.slack[:, None] + net.drift[:, None] * box.rad.sum((2, 3))
+    slopes, means = line.slopes(box)
+    along = (slopes - dy).magnitude * box.rad
     around = (along.sum((2, 3)) * UP + spare).masked_fill(~well, torch.inf)
     fixed = ((line.slopes_at(shares) - dy).magnitude * box.rad).sum((2, 3)) * UP + spare + 3 * net.slack[:, None]
     low, high = line.moved(box, at)
-    by_shares = torch.maximum((error + high).abs(), (error + low).abs()) + fixed
+    fall, rise = line.mean_moved(means, at)
+    shift, apart = y - values.mid, values.rad * UP + spare + 3 * net.slack[:, None]
+    roads = (
+        (least, most, around),  # slopes and bends
+        (least + low, most + high, fixed),  # weights and tokens apart
+        (least + fall + shift, most + rise + shift, apart),  # the range of the line against that of the target
+    )
     outright = (_outputs(net, known.range) - values).magnitude * UP + net.slack[:, None]
-    upper = torch.fmin(torch.fmin(error.abs() + around, by_shares), outright).nan_to_num(*[torch.inf] * 3)
-    surely = torch.maximum(error.abs() - around, torch.maximum(error + low, -error - high) - fixed)
+    upper, surely = outright, torch.zeros_like(outright)
+    for bottom, top, spread in roads:
+        upper = torch.fmin(upper, torch.maximum(top, -bottom) + spread)
+        surely = torch.fmax(surely, torch.maximum(bottom, -top) - spread)
+    upper = upper.nan_to_num(*[torch.inf] * 3)
     middle = (net.read(known.middle.sum(2) + net.c[:, None]) - y).abs().nan_to_num(*[torch.inf] * 3)
-    blame = (2 * bend / away.clamp_min(LITTLE))[:, :, None, None, :, None]
+    blame = (2 * (up - down) / away.clamp_min(LITTLE))[:, :, None, None, :, None]
     bent = ((known.steep * blame).sum(4) * box.reach).sum(3)
     return ErrorBounds(upper, surely.nan_to_num(0.0, 0.0, 0.0), middle, along + bent)
 
@@ -207,12 +219,12 @@ class _Line:
         db = Interval((mid * steep).sum(-1), (rad * steep.abs()).sum(-1))
         return cls((alpha[:, :, None, None] * box.a).sum(-1), db)
 
-    def slopes(self, box: _Tokens) -> Interval:
-        """The slopes of sum_k alpha_k D_k by every coordinate of every token, all weights moving with it."""
+    def slopes(self, box: _Tokens) -> tuple[Interval, Interval]:
+        """The slopes of sum_k alpha_k D_k by every coordinate of every token, all weights moving; the means' ranges."""
         db = self.db.unsqueeze(-2)
         tokens = Interval(self.b[..., None], _spread(db, box.rad))
         means, _ = _means(tokens, db, box.ds, (box.even * self.b).sum(2)[..., None], box.reach, box.scores)
-        return (box.weights.unsqueeze(-1) * _steepness(tokens, db, box.ds, means)[..., 0, :]).sum(3)
+        return (box.weights.unsqueeze(-1) * _steepness(tokens, db, box.ds, means)[..., 0, :]).sum(3), means[..., 0]
 
     def slopes_at(self, shares: WeightRanges) -> Interval:
         """The same, for weights that stand still anywhere in their range."""
@@ -224,6 +236,17 @@ class _Line:
         low, high = box.scores.means(Interval(b, torch.zeros_like(b)))
         mean = (at * self.b).sum(2)
         return (low[..., 0] - mean).sum(2), (high[..., 0] - mean).sum(2)
+
+    def mean_moved(self, means: Interval, at: Tensor) -> tuple[Tensor, Tensor]:
+        """How far sum_k alpha_k D_k moves down and up with weights and tokens, by the ranges of its means."""
+        mean = (at * self.b).sum(2)
+        return (means.mid - means.rad - mean).sum(2), (means.mid + means.rad - mean).sum(2)
+
+
+def _bends(w: Tensor, hidden: Tensor, away: Tensor) -> tuple[Tensor, Tensor]:
+    """How far every hidden unit's share of the output can bend down (never above 0) and up."""
+    low, high = gelu_bend(hidden, away)
+    return torch.minimum(w * low, w * high), torch.maximum(w * low, w * high)
 
 
 def _outputs(net: Folded, means: Interval) -> Interval:
@@ -339,20 +362,25 @@ def gelu_range(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(turns, LEAST, torch.minimum(*ends)), torch.maximum(*ends)
 
 
-def gelu_bend(x: Tensor, r: Tensor) -> Tensor:
-    """The most that gelu(x + D) can differ from gelu(x) + gelu'(x) D for |D| <= r.
+def gelu_bend(x: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """How far gelu(x + D) can lie below (never above 0) and above gelu(x) + gelu'(x) D for |D| <= r.
 
-    >>> bool(gelu_bend(torch.tensor(0.0), torch.tensor(1.0)) >= torch.special.ndtr(torch.tensor(1.0)) - 0.5)
-    True
+    gelu is convex between -sqrt 2 and sqrt 2, where it bends upwards alone, and concave outside.
+
+    >>> low, high = gelu_bend(torch.tensor(0.0), torch.tensor(1.0))
+    >>> bool(low > -1e-12), bool(high >= torch.special.ndtr(torch.tensor(1.0)) - 0.5)
+    (True, True)
     """
     low, high = x - r, x + r
-    curved = torch.maximum(_gelu_curve(low).abs(), _gelu_curve(high).abs())
-    curved = torch.where((low <= 0) & (high >= 0), CURVED, curved)
+    ends = _gelu_curve(low), _gelu_curve(high)
+    most = torch.where((low <= 0) & (high >= 0), CURVED, torch.maximum(*ends).clamp_min(0))
     dips = ((low <= 2) & (high >= 2)) | ((low <= -2) & (high >= -2))
-    curved = torch.where(dips, curved.clamp_min(DIP), curved) + 1e-14
-    least, most = gelu_slope_range(low, high)
+    least = torch.where(dips, -DIP, torch.minimum(*ends).clamp_max(0))
+    flattest, steepest = gelu_slope_range(low, high)
     slope = gelu_slope(x)
-    return torch.minimum(curved * r * r / 2, r * torch.maximum(most - slope, slope - least))
+    by_slopes = r * torch.maximum(steepest - slope, slope - flattest)
+    half = r * r / 2
+    return -torch.minimum((1e-14 - least) * half, by_slopes), torch.minimum((most + 1e-14) * half, by_slopes)
 
 
 def _gelu_curve(x: Tensor) -> Tensor:

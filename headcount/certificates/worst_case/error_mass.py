@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from headcount.certificates.worst_case.branching import NUMBERS, Boxes, bounds_of
+from headcount.certificates.worst_case.branching import Boxes, bounds_of, chunk_of
+from headcount.certificates.worst_case.compiled_bounds import CompiledBounds
 from headcount.certificates.worst_case.error_bounds import Provable
 from headcount.certificates.worst_case.met_errors import errors_at
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
@@ -75,7 +76,8 @@ def shares_above(
     looked = torch.zeros(models, dtype=torch.int64, device=device)
     lo, hi = (torch.full(shape, v, dtype=torch.float64, device=device) for v in (low, high))
     whole = Boxes(torch.arange(models, device=device), lo, hi, torch.full_like(above, torch.inf))
-    queue, chunk = deque([whole]), max(64, NUMBERS[device.type] // net.numbers)
+    compiled = CompiledBounds.of(net, target, low, high)
+    queue, chunk = deque([whole]), chunk_of(net, compiled)
     while queue:
         taken = queue.popleft()
         if len(taken) > chunk:
@@ -86,7 +88,7 @@ def shares_above(
         if not len(taken):
             continue
         looked += torch.bincount(taken.member, minlength=models)
-        found = bounds_of(net, target, taken.member, taken.lo, taken.hi)
+        found = bounds_of(net, target, taken.member, taken.lo, taken.hi, compiled)
         share = ((taken.hi - taken.lo) / (high - low)).flatten(1).prod(1)
         limit = threshold[taken.member]
         over, under = found.least[0] > limit, found.upper[0] <= limit

@@ -24,6 +24,7 @@ from headcount.tasks import Affine, Ridges
 __all__ = ["RecheckedLeaves", "covered", "recheck_leaves"]
 
 PRECISION = 96  # bits
+HALVINGS = 6  # of a leaf on which balls say more than the search did
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,26 @@ def recheck_leaves(worst: Worst, net: nn.Module, task: Any) -> RecheckedLeaves:
     inside = sorted_hull(lo, hi) if sort else (lo, hi)
     with ctx.workprec(PRECISION):
         bound = _BallNet(*plain_net(net), task)
-        found = [bound(a, b) for a, b in zip(*(t.tolist() for t in inside), strict=True)]
         claimed = arb(worst.upper)
+        found = [_largest(bound, a, b, claimed) for a, b in zip(*(t.numpy() for t in inside), strict=True)]
         held = sum(bool(f <= claimed) for f in found)
         top = max(float(f.upper()) for f in found)
     return RecheckedLeaves(len(found), covered(lo, hi, box.low, box.high, sort=sort), held, top, worst.upper)
+
+
+def _largest(bound: _BallNet, lo: np.ndarray, hi: np.ndarray, claimed: Any, halvings: int = HALVINGS) -> Any:
+    """The bound on a leaf; where it lies above the claim, the larger of those on its halves across the widest side."""
+    found = bound(lo.tolist(), hi.tolist())
+    if found <= claimed or not halvings:
+        return found
+    side = np.unravel_index((hi - lo).argmax(), lo.shape)
+    cut = (lo[side] + hi[side]) / 2
+    left, right = hi.copy(), lo.copy()
+    left[side] = right[side] = cut
+    first = _largest(bound, lo, left, claimed, halvings - 1)
+    if not first <= claimed:
+        return first
+    return first.max(_largest(bound, right, hi, claimed, halvings - 1))
 
 
 def covered(lo: Tensor, hi: Tensor, low: float, high: float, *, sort: bool) -> bool:
@@ -218,7 +234,7 @@ class _BallNet:
         self.w0 = arb(spread) * arb(float(net.read_out.outer.bias[0].detach())) + arb(mean)
 
     def __call__(self, lo: list[list[float]], hi: list[list[float]]) -> Any:
-        """A bound of |network - target| on a box: by ranges, by slopes, or by weights and tokens apart."""
+        """A bound of |network - target| on a box: by ranges, by slopes, or by the line of its middle."""
         mid = [[(arb(a) + arb(b)) / 2 for a, b in zip(*ends, strict=True)] for ends in zip(lo, hi, strict=True)]
         rad = [[(arb(b) - arb(a)) / 2 for a, b in zip(*ends, strict=True)] for ends in zip(lo, hi, strict=True)]
         tokens = [self._token(t, mid[t], rad[t]) for t in range(len(mid))]
@@ -232,19 +248,28 @@ class _BallNet:
         middle, pre = self._middle(tokens)
         alpha = [w * _gelu_slope(p) for w, p in zip(self.w, pre, strict=True)]
         away = [abs(r.low - p).max(abs(r.high - p)) for r, p in zip(hidden, pre, strict=True)]
-        bend = sum((abs(w) * _bend(p, r) for w, p, r in zip(self.w, pre, away, strict=True)), arb(0))
-        slopes = self._slopes(tokens, weights, alpha)
+        bent = _sum(_bend(p, r).scaled(w) for w, p, r in zip(self.w, pre, away, strict=True))
+        slopes, _ = self._slopes(tokens, weights, alpha)
         moved = arb(0)
         for t in T:
             for j in range(len(mid[t])):
                 moved += (slopes[t][j] - dy[t][j]).size * rad[t][j]
-        apart = self._apart(tokens, weights, hidden, dy, y)
-        return by_ranges.min(abs(middle - y) + moved + bend).min(apart)
+        apart = self._apart(tokens, weights, hidden, dy, y, values)
+        return by_ranges.min((_Range(middle - y, middle - y) + bent).size + moved).min(apart)
 
     def _apart(
-        self, tokens: list[_BallToken], weights: list[Any], hidden: list[_Range], dy: list[list[_Range]], y: Any
+        self,
+        tokens: list[_BallToken],
+        weights: list[Any],
+        hidden: list[_Range],
+        dy: list[list[_Range]],
+        y: Any,
+        values: _Range,
     ) -> Any:
-        """The bound with weights and tokens each moving by itself, from weights in the middle of their ranges."""
+        """The lower of two bounds from weights in the middle of their ranges.
+
+        Weights and tokens each move by itself; or the line's means move in their range, the target in its own.
+        """
         shares = [_shares(w) for w in weights]
         at = [_middle_shares(s) for s in shares]
         pre = list(self.c)
@@ -253,19 +278,22 @@ class _BallNet:
             pre = [p + _dot(row, mean) + a for p, row, a in zip(pre, self.A[h], self.a0[h], strict=True)]
         alpha = [w * _gelu_slope(p) for w, p in zip(self.w, pre, strict=True)]
         away = [abs(r.low - p).max(abs(r.high - p)) for r, p in zip(hidden, pre, strict=True)]
-        bend = sum((abs(w) * _bend(p, r) for w, p, r in zip(self.w, pre, away, strict=True)), arb(0))
-        error = _dot(self.w, [_gelu(p) for p in pre]) + self.w0 - y
-        swing, slopes = _Range(error, error), [[_Range(-s.high, -s.low) for s in row] for row in dy]
+        bent = _sum(_bend(p, r).scaled(w) for w, p, r in zip(self.w, pre, away, strict=True))
+        out = _dot(self.w, [_gelu(p) for p in pre]) + self.w0
+        swing, slopes = _Range(out - y, out - y) + bent, [[_Range(-s.high, -s.low) for s in row] for row in dy]
+        line = _Range(out, out) + bent
+        _, means = self._slopes(tokens, weights, alpha)
         for h, q in enumerate(at):
             row = [sum((a * self.A[h][m][n] for m, a in enumerate(alpha)), arb(0)) for n in range(len(self.W))]
             b = [_dot(row, token.z) for token in tokens]
             mean, known = _dot(q, b), _mean_range(weights[h], [_Range(v, v) for v in b])
             swing = swing + _Range(known.low - mean, known.high - mean)
+            line = line + _Range(means[h].low - mean, means[h].high - mean)
             for t, token in enumerate(tokens):
                 steep = self._steep(row, token.on, len(token.rad))
                 slopes[t] = [one + shares[h][t] * more for one, more in zip(slopes[t], steep, strict=True)]
         moved = sum((_dot([s.size for s in slopes[t]], token.rad) for t, token in enumerate(tokens)), arb(0))
-        return swing.size + moved + bend
+        return (swing.size + moved).min((line - values).size)
 
     def _token(self, t: int, mid: list[Any], rad: list[Any]) -> _BallToken:
         pre = [sum((w * x for w, x in zip(row, mid, strict=True)), b) for row, b in zip(self.W, self.b[t], strict=True)]
@@ -310,21 +338,23 @@ class _BallNet:
             pre = [p + _dot(row, mean) + a for p, row, a in zip(pre, self.A[h], self.a0[h], strict=True)]
         return _dot(self.w, [_gelu(p) for p in pre]) + self.w0, pre
 
-    def _slopes(self, tokens: list[_BallToken], weights: list[Any], alpha: list[Any]) -> list[list[_Range]]:
-        """Slopes of sum_k alpha_k D_k by every coordinate of every token."""
-        d = len(tokens[0].rad)
+    def _slopes(
+        self, tokens: list[_BallToken], weights: list[Any], alpha: list[Any]
+    ) -> tuple[list[list[_Range]], list[_Range]]:
+        """Slopes of sum_k alpha_k D_k by every coordinate of every token, and the range of each head's mean."""
+        d, means = len(tokens[0].rad), []
         found = [[_Range(arb(0), arb(0)) for _ in range(d)] for _ in tokens]
         for h in range(len(self.S)):
             row = [sum((a * self.A[h][m][n] for m, a in enumerate(alpha)), arb(0)) for n in range(len(self.W))]
             steep = [self._steep(row, token.on, d) for token in tokens]
             numbers = [_spread(_dot(row, token.z), s, token.rad) for token, s in zip(tokens, steep, strict=True)]
-            mean = _mean_range(weights[h], numbers)
+            means.append(mean := _mean_range(weights[h], numbers))
             shares = _shares(weights[h])
             for t, token in enumerate(tokens):
                 apart = numbers[t] - mean
                 for j in range(d):
                     found[t][j] = found[t][j] + shares[t] * (steep[t][j] + token.ds[h][j] * apart)
-        return found
+        return found, means
 
     def _target(self, lo: Any, hi: Any, mid: Any) -> tuple[_Range, Any, list[list[_Range]]]:
         """Range of the target, its value in the middle, and its slopes."""
@@ -470,14 +500,14 @@ def _gelu_range(r: _Range) -> _Range:
     return _Range(arb("-0.1699713") if turns else ends[0].min(ends[1]), ends[0].max(ends[1]))
 
 
-def _bend(x: Any, r: Any) -> Any:
-    """gelu'' is at most 0.79789 in magnitude, and gelu' lies between -0.12891 and 1.12891."""
+def _bend(x: Any, r: Any) -> _Range:
+    """gelu'' lies between -0.107982 (at -2 and 2) and 0.797885 (at 0), and gelu' between -0.12891 and 1.12891."""
     low, high, slope = x - r, x + r, _gelu_slope(x)
-    curve = [abs((2 - v * v) * (-v * v / 2).exp() / (2 * arb.pi()).sqrt()) for v in (low, high)]
-    most = curve[0].max(curve[1])
+    curve = [(2 - v * v) * (-v * v / 2).exp() / (2 * arb.pi()).sqrt() for v in (low, high)]
+    most, least = _most([*curve, arb(0)]), _least([*curve, arb(0)])
     if not (low > 0) and not (high < 0):
         most = most.max(arb("0.797885"))
     if any(not (low > v) and not (high < v) for v in (-2, 2)):
-        most = most.max(arb("0.107982"))
-    swing = (arb("1.128905") - slope).max(slope + arb("0.128905"))
-    return (most * r * r / 2).min(r * swing)
+        least = least.min(arb("-0.107982"))
+    swing = r * (arb("1.128905") - slope).max(slope + arb("0.128905"))
+    return _Range((least * r * r / 2).max(-swing), (most * r * r / 2).min(swing))

@@ -27,6 +27,7 @@ class Proofs:
     boxes: Int[Tensor, " models"]
     open: Int[Tensor, " models"]
     seconds: float
+    compiled: bool  # whether boxes were bounded by compiled code, or by batched products
 
 
 def prove(
@@ -69,4 +70,4 @@ def prove(
     worst = torch.where(better[:, None, None], last.x[:, 0], search.worst)
     seconds = time.perf_counter() - start
     met = (torch.maximum(search.lower, last.error[:, 0]) - net.slack).clamp_min(0)  # what rounding cannot have made
-    return Proofs(met, search.upper, worst, search.looked, search.open, seconds)
+    return Proofs(met, search.upper, worst, search.looked, search.open, seconds, search.compiled is not None)

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from headcount.certificates.domains import Box
 from headcount.certificates.worst_case.sloped_targets import LookedUp, sloped
-from headcount.certificates.worst_case.worst_error import Worst
 from headcount.files import whole
 from headcount.nets.exporting import traced, write_program
 from headcount.tasks import Task
 
-__all__ = ["ErrorGraph", "vnn_property", "write_problems"]
+__all__ = ["ErrorGraph", "ErrorProblem", "vnn_property", "write_problems"]
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorProblem:
+    """A network, its task and what is known of its worst error on a domain."""
+
+    name: str
+    net: nn.Module
+    task: Task
+    domain: Box
+    lower: float
+    upper: float
 
 
 class ErrorGraph(nn.Module):
@@ -26,7 +40,7 @@ class ErrorGraph(nn.Module):
         target = sloped([task])
         if not isinstance(target, LookedUp):
             raise ValueError(f"the target of {type(task).__name__} is not known as a graph")
-        self.net, self.shape, self.target = net.float(), (task.length, task.token_dim), target
+        self.net, self.shape, self.target = deepcopy(net).float(), (task.length, task.token_dim), target
         for name in ("curve", "vertex", "line"):
             self.register_buffer(name, getattr(target, name).float())
 
@@ -56,29 +70,35 @@ def vnn_property(numbers: int, low: float, high: float, threshold: float) -> str
     return "\n".join(lines) + "\n"
 
 
-def write_problems(folder: Path, name: str, net: nn.Module, task: Task, worst: Worst) -> list[Path]:
-    """Write the error of a network as ONNX with two questions of known answer: above the proof, and below what was met.
+def write_problems(folder: Path, problems: Sequence[ErrorProblem]) -> list[Path]:
+    """Write the errors of networks as ONNX, each with two questions: above the proof, and below what was met.
 
     A thousandth is left to the rounding of float32. `instances.csv` lists graph, question and seconds, as
     competitions of verifiers do; `answers.csv` what is known: unsat above `upper`, sat below `lower`.
     """
-    graph = ErrorGraph(net, task).eval()
-    numbers = task.length * task.token_dim
-    onnx = folder / f"{name}.onnx"
-    facts = {"worst_lower": worst.lower, "worst_upper": worst.upper, "low": worst.domain.low, "high": worst.domain.high}
-    write_program(traced(graph, (torch.zeros(1, numbers),), None), onnx, facts)
-    written = [onnx]
-    for answer, threshold in (("unsat", 1.001 * worst.upper), ("sat", 0.999 * worst.lower)):
-        path = folder / f"{name}_{answer}.vnnlib"
-        with whole(path) as scratch:
-            scratch.write_text(vnn_property(numbers, worst.domain.low, worst.domain.high, threshold), encoding="utf-8")
-        written.append(path)
-    lists = {
-        "instances.csv": "".join(f"{onnx.name},{path.name},300\n" for path in written[1:]),
-        "answers.csv": "".join(f"{path.name},{path.stem.rpartition('_')[2]}\n" for path in written[1:]),
-    }
+    written: list[Path] = []
+    lists = {"instances.csv": "", "answers.csv": ""}
+    for one in problems:
+        onnx, questions = _write_problem(folder, one)
+        written += [onnx, *questions.values()]
+        lists["instances.csv"] += "".join(f"{onnx.name},{path.name},300\n" for path in questions.values())
+        lists["answers.csv"] += "".join(f"{path.name},{answer}\n" for answer, path in questions.items())
     for file, text in lists.items():
         with whole(folder / file) as scratch:
             scratch.write_text(text, encoding="utf-8")
         written.append(folder / file)
     return written
+
+
+def _write_problem(folder: Path, one: ErrorProblem) -> tuple[Path, dict[str, Path]]:
+    """The graph, and the questions by their answers."""
+    numbers, low, high = one.task.length * one.task.token_dim, one.domain.low, one.domain.high
+    onnx = folder / f"{one.name}.onnx"
+    facts = {"worst_lower": one.lower, "worst_upper": one.upper, "low": low, "high": high}
+    write_program(traced(ErrorGraph(one.net, one.task).eval(), (torch.zeros(1, numbers),), None), onnx, facts)
+    questions = {}
+    for answer, threshold in (("unsat", 1.001 * one.upper), ("sat", 0.999 * one.lower)):
+        questions[answer] = folder / f"{one.name}_{answer}.vnnlib"
+        with whole(questions[answer]) as scratch:
+            scratch.write_text(vnn_property(numbers, low, high, threshold), encoding="utf-8")
+    return onnx, questions

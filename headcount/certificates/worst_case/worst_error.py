@@ -77,7 +77,7 @@ class Worst:
     def sentence(self) -> str:
         """What it comes to."""
         known = f"the worst error lies between {self.lower:.4g} (met) and {self.upper:.4g} ({PROVED})"
-        often = f", {self.lower / self.rms:,.0f} times the root mean square" if self.rms > 0 else ""
+        often = f", at least {self.lower / self.rms:,.0f} times the root mean square" if self.rms > 0 else ""
         left = "" if self.closed else f"; {counted(self.open, 'box', 'boxes')} left open"
         return f"{known}{often}{left}"
 

@@ -47,6 +47,7 @@ CALLED = {
     "bank": ("bank_lanes", "bank_pass", "bank_adamw"),
     "decoders": ("decoder_gradient",),
     "encoders": ("encoder_pass",),
+    "boxes": ("bound_boxes",),
 }
 
 

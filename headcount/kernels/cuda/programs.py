@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,15 @@ from headcount.kernels.backend import NotCompiledError
 from headcount.kernels.cpp.native_library import native_compiler
 from headcount.kernels.cuda.cuts import cuda_driver, most_shared
 
-__all__ = ["SOURCES", "Program", "cuda_program", "shared_limit"]
+__all__ = ["SOURCES", "Program", "compile_ahead", "cuda_program", "shared_limit"]
 
 SOURCES = Path(__file__).parent
 KERNELS = {
     f"{name}_{way}": source
     for name, source in (("attend", "attention.cu"), ("feed", "feed.cu"), ("question", "question.cu"))
     for way in ("forward", "backward")
-}
-HEADERS = ("warp.cuh", "staging.cuh", "norm.cuh", "layer.cuh", "sequences.cuh", "heads.cuh")
+} | {"bound_boxes": "boxes.cu"}
+HEADERS = ("warp.cuh", "staging.cuh", "norm.cuh", "layer.cuh", "sequences.cuh", "heads.cuh", "../cpp/box_bounds.h")
 
 
 class Program:
@@ -55,8 +56,19 @@ class Program:
 
 def cuda_program(kernel: str, device: str, warps: int, shared: int, **shape: int) -> Program:
     """The program of a kernel at a shape, on a kind of device; of GPUs, the one that is current."""
-    shape |= {"BACKWARD": int(kernel.endswith("backward"))}
-    return _made(kernel, _gpu(device), warps, shared, tuple(sorted(shape.items())))
+    return _made(kernel, _gpu(device), warps, shared, _defines(kernel, shape))
+
+
+def _defines(kernel: str, shape: dict[str, int]) -> tuple[str, ...]:
+    whole = shape | {"BACKWARD": int(kernel.endswith("backward"))}
+    return tuple(f"-D{name}={value}" for name, value in sorted(whole.items()))
+
+
+def compile_ahead(kernel: str, shapes: Sequence[dict[str, int]], threads: int = 16) -> None:
+    """Make the machine code of a kernel at several shapes, side by side; what fails is met again when asked for."""
+    with ThreadPoolExecutor(threads) as pool:
+        for shape in shapes:
+            pool.submit(_compiled, KERNELS[kernel], _defines(kernel, shape))
 
 
 def shared_limit(device: str) -> int:
@@ -75,8 +87,7 @@ def _there() -> bool:
 
 
 @cache
-def _made(kernel: str, gpu: int, warps: int, shared: int, shape: tuple[tuple[str, int], ...]) -> Program:
-    defines = tuple(f"-D{name}={value}" for name, value in shape)
+def _made(kernel: str, gpu: int, warps: int, shared: int, defines: tuple[str, ...]) -> Program:
     return (_Emulated if gpu < 0 else _OnDevice)(kernel, warps, shared, KERNELS[kernel], defines)
 
 
@@ -174,6 +185,7 @@ def _compiler() -> ctypes.CDLL:
     raise NotCompiledError("NVRTC is not here")
 
 
+@cache
 def _compiled(source: str, defines: tuple[str, ...]) -> bytes:
     """The machine code for the device at hand; made once, it lies in the user's cache."""
     words = [(SOURCES / name).read_text(encoding="utf-8") for name in (source, *HEADERS)]
