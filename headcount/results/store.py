@@ -165,7 +165,7 @@ class Store:
             return runs
         try:
             with reading(self.path, self.wait) as db:
-                have = {run for run, sound in _checked_runs(db, runs) if sound}
+                have = {run for run, _, sound in _checked_runs(db, runs) if sound}
         except EmptyStoreError:
             return runs
         return [run for run in runs if run not in have]
@@ -176,7 +176,7 @@ class Store:
             return []
         try:
             with reading(self.path, self.wait) as db:
-                return [run for run, sound in _checked_runs(db, list(runs)) if not sound]
+                return [run for run, _, sound in _checked_runs(db, list(runs)) if not sound]
         except EmptyStoreError:
             return []
 
@@ -196,6 +196,18 @@ class Store:
         if found is None:
             raise ValueError(f"{self.path} holds no row {run!r}")
         return json.loads(found[0])
+
+    def trained_in(self, runs: Iterable[str]) -> dict[str, str]:
+        """The address of the bank in which each of `runs` was trained, of those that have a sound row that says it."""
+        if not self.path.exists():
+            return {}
+        try:
+            with reading(self.path, self.wait) as db:
+                members = {run: member for run, member, sound in _checked_runs(db, list(runs)) if sound}
+        except EmptyStoreError:
+            return {}
+        said = ((run, _bank_of(member)) for run, member in members.items())
+        return {run: bank for run, bank in said if bank is not None}
 
     def study(self, spec: str | None = None) -> Study:
         """The rows of a spec that are finished, in the spec's order; of the latest one unless `spec` says which."""
@@ -226,9 +238,19 @@ def insert_rows(db: sqlite3.Connection, rows: Iterable[tuple[str, str, str, str,
     return db.total_changes - before
 
 
-def _checked_runs(db: sqlite3.Connection, runs: list[str]) -> Iterator[tuple[str, bool]]:
-    """Those of `runs` that have a row, and whether it is as it was written."""
+def _checked_runs(db: sqlite3.Connection, runs: list[str]) -> Iterator[tuple[str, bytes, bool]]:
+    """Those of `runs` that have a row, what determined it, and whether it is as it was written."""
     for start in range(0, len(runs), 500):
         some = runs[start : start + 500]
         for row in db.execute(f"SELECT run, {TEXTS} FROM rows WHERE run IN ({','.join('?' * len(some))})", some):
-            yield row[0], is_sound(row[1:5], row[5])
+            yield row[0], row[2], is_sound(row[1:5], row[5])
+
+
+def _bank_of(member: bytes) -> str | None:
+    """The bank that the text of what determined a row names; a stranger may have written anything."""
+    try:
+        said = json.loads(member)
+    except (ValueError, RecursionError):
+        return None
+    bank = said.get("bank") if isinstance(said, dict) else None
+    return bank if isinstance(bank, str) else None

@@ -24,7 +24,7 @@ from headcount.tasks import Task
 from headcount.training.bank_jobs import BankJob, Start, TrainedBank, environment, train_bank_job
 from headcount.training.checkpoints import EVERY, Termination, heeding_termination
 from headcount.training.kept_networks import NetworksHeld, NetworksIn, Save, drop_beaten, write_networks
-from headcount.training.leased_banks import LeasedBank
+from headcount.training.leased_banks import LeasedBank, bank_address
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
 from headcount.training.progress import OnProgress, Progress, automatic, silent
@@ -165,9 +165,15 @@ def run(
 def add_rows(
     store: Store, members: Sequence[Member], recipe: Recipe, rows: Sequence[Row], where: Mapping[str, object]
 ) -> None:
-    """Add the rows of a trained bank to the store, with where they were made."""
-    finished = [(row["run"], member.content(recipe), row) for member, row in zip(members, rows, strict=True)]
-    store.add(finished, where)
+    """Add the rows of a trained bank to the store, with where they were made and in which bank."""
+    bank = bank_address([row["run"] for row in rows])
+    store.add(
+        [
+            (row["run"], {**member.content(recipe), "bank": bank}, row)
+            for member, row in zip(members, rows, strict=True)
+        ],
+        where,
+    )
 
 
 def searched(asked: Sweep, search: RateSearch, trained: Callable[[Sweep], Study]) -> Sweep:
@@ -237,7 +243,8 @@ def _train_left(
             if not leases.take(bank.address):
                 waiting.append(bank)
                 continue
-            members = bank.lacking(set(store.missing(bank.runs)))  # another process may have brought them
+            missing = set(store.missing(bank.runs))  # another process may have brought them
+            members = bank.to_train(missing, store.trained_in(bank.runs)) if missing else []
             if members and not _kept(bank, members, training, leases, progress):
                 waiting.append(bank)
                 continue
