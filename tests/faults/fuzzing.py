@@ -179,6 +179,9 @@ def forked(work: Callable[[], NoReturn], folder: Path) -> Ending:
         if child == 0:
             try:
                 os.setsid()
+                for number in (signal.SIGTERM, signal.SIGHUP):  # nohup and a script's background have some ignored
+                    signal.signal(number, signal.SIG_DFL)
+                signal.signal(signal.SIGINT, signal.default_int_handler)
                 faulthandler.disable()  # pytest's, which would tell the terminal of an end that the case itself reports
                 for target, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, out.fileno()), (2, err.fileno())):
                     os.dup2(source, target)
