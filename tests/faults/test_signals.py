@@ -12,7 +12,6 @@ import pytest
 from tests.faults.signalling import KINDS
 from tests.faults.sweep_specs import LIMIT, start, with_, without_progress
 
-
 FOUND = Path(__file__).parents[2] / "docs" / "data" / "signals.json"
 
 
