@@ -223,10 +223,14 @@ def train_banks(
             else:
                 _train_left(left, leases, store, training, progress)
             missing = set(store.missing(runs))
-            if not missing:
+            if not missing and store.is_stated(address_of_spec):
                 return address_of_spec
-            progress.note(f"{counted(len(missing), 'row')} that were kept are gone from {store.path}; trained again")
+            if missing:
+                gone = counted(len(missing), "row")
+                progress.note(f"{gone} that were kept are gone from {store.path}; trained again")
             address_of_spec = store.state(asked.name, spec, runs)  # who took the rows may have taken the spec
+    if not missing:
+        return address_of_spec
     raise RefusalError(
         f"{len(missing)} of the {len(runs)} rows asked for are not in {store.path}, though each was trained "
         f"{ROUNDS} times: something takes them away; run the same command to go on"
