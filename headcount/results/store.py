@@ -18,7 +18,16 @@ from headcount.results.leases import Leases
 from headcount.results.snapshot import TEXTS, Snapshot, StatedSpec, stated_specs, taken
 from headcount.results.study import Row, Study
 
-__all__ = ["StatedSpec", "Store", "address", "checked_specs", "read_study", "spec_address", "store_file"]
+__all__ = [
+    "StatedSpec",
+    "Store",
+    "address",
+    "checked_specs",
+    "read_study",
+    "runs_of_spec",
+    "spec_address",
+    "store_file",
+]
 
 FILE = "rows.sqlite"
 PATIENCE = 24 * 3600.0  # seconds that a finished bank waits for the lock
@@ -247,7 +256,7 @@ def spec_address(name: str, text: str, runs: Sequence[str]) -> str:
     return address({"name": name, "spec": text, "runs": [*runs]})
 
 
-def runs_of_spec(db: sqlite3.Connection, number: int) -> list[str]:
+def runs_of_spec(db: sqlite3.Connection, number: int | None) -> list[str]:
     """The runs that the spec of this number names, in their order; whatever is no text any more, as it looks."""
     found = db.execute("SELECT CAST(run AS BLOB) FROM asked WHERE spec = ? ORDER BY place", (number,))
     return [_looks(run) for (run,) in found]

@@ -1,4 +1,4 @@
-"""Upkeep of stores: see that every row is as it was written, save what can be read of a damaged file, join stores."""
+"""Upkeep of stores: see that all is as it was written, save what can be read of a damaged file, join stores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from headcount.results.database import (
 )
 from headcount.results.leases import alone
 from headcount.results.snapshot import TEXTS
-from headcount.results.store import Store, address, checked_specs, insert_rows, spec_address, store_file
+from headcount.results.store import Store, address, checked_specs, insert_rows, runs_of_spec, spec_address, store_file
 
 __all__ = ["MergedStore", "RepairedStore", "VerifiedStore", "merge_stores", "repair_store", "verify_store"]
 
@@ -267,10 +267,14 @@ def _bring_specs(read: sqlite3.Connection, db: sqlite3.Connection) -> int:
         if db.execute("SELECT 1 FROM specs WHERE content = ?", (spec[0],)).fetchone():
             continue
         (spec[3],) = db.execute("SELECT coalesce(max(turn), 0) + 1 FROM specs").fetchone()
-        new = db.execute(f"INSERT INTO specs ({columns}) VALUES (?, ?, ?, ?, ?, ?)", spec).lastrowid
-        runs = read.execute("SELECT run, place FROM asked WHERE spec = ?", (number,))
-        db.executemany("INSERT INTO asked VALUES (?, ?, ?)", ((run, new, place) for run, place in runs))
-        count += 1
+        runs = runs_of_spec(read, number)
+        if not spec[0].startswith(OLD) and (own := spec_address(spec[1], spec[2], runs)) != spec[0]:
+            spec[0], spec[4] = own, len(runs)  # what is left of a damaged one, under an address of its own
+        made = db.execute(f"INSERT OR IGNORE INTO specs ({columns}) VALUES (?, ?, ?, ?, ?, ?)", spec)
+        if made.rowcount:
+            asked = ((run, made.lastrowid, place) for place, run in enumerate(runs))
+            db.executemany("INSERT INTO asked VALUES (?, ?, ?)", asked)
+            count += 1
     db.execute(COUNT)
     return count
 

@@ -95,10 +95,8 @@ def struck(number: int, sound: Path, folder: Path) -> dict[str, Any]:
     else:
         codes = () if ending.code == 0 else (again(moment.words)[0],)
         same = set(codes) <= {0} and _did() == reference.did
-    lines = {0: 0, 130: 1}.get(ending.code)  # another code: Python's own words, or what is wrong
-    quiet = ending.code == EARLY or (
-        ending.said.count("\n") == lines and ending.said.startswith("headcount: interrupted." * (lines or 0))
-    )
+    one_line = ending.said.count("\n") == 1 and ending.said.startswith("headcount: interrupted.")
+    quiet = ending.code == EARLY or (ending.code == 0 and not ending.said) or (ending.code == 130 and one_line)
     told = {"number": number, "kind": moment.kind, "words": " ".join(moment.words), "said": ending.said, "left": left}
     told |= {"signals": [int(one) for one in moment.signals], "after": codes, "same": same}
     return {"code": ending.code, "sound": quiet and not left and same, **told}

@@ -98,3 +98,14 @@ def test_another_spec_that_is_damaged_hinders_no_sweep(swept, tmp_path):
     code, said = typed("sweep", swept / "x.toml", "--store", tmp_path / "s")
     assert code == 0, said
     assert rows_of(tmp_path / "s") == rows_of(swept / "s")
+
+
+def test_a_merge_brings_what_is_left_of_a_damaged_spec_under_its_own_address(swept, tmp_path):
+    shutil.copytree(swept / "s", tmp_path / "s")
+    with contextlib.closing(sqlite3.connect(tmp_path / "s" / "rows.sqlite")) as db, db:
+        db.execute("DELETE FROM asked WHERE place = 2")
+    code, said = typed("runs", "merge", tmp_path / "into", tmp_path / "s")
+    assert code == 0 and verify_store(tmp_path / "into").sound and verify_store(tmp_path / "into").rows == 8, said
+    code, said = typed("sweep", swept / "x.toml", "--store", tmp_path / "into")
+    assert code == 0, said
+    assert rows_of(tmp_path / "into") == rows_of(swept / "s")
