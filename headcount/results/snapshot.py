@@ -72,6 +72,8 @@ class Snapshot:
             place = -1
             while found := self._some(db, "place > ?", "ASC", place):
                 db.execute("COMMIT")
+                if found[-1][-1] <= place:  # a damaged index would lead round in a ring
+                    raise DamagedTextError("rows that are not in their order")
                 place = found[-1][-1]
                 yield _sound(found)
                 db.execute("BEGIN")

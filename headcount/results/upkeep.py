@@ -35,6 +35,7 @@ from headcount.results.store import Store, address, checked_specs, insert_rows, 
 __all__ = ["MergedStore", "RepairedStore", "VerifiedStore", "merge_stores", "repair_store", "verify_store"]
 
 ENVIRONMENTS = "SELECT CAST(id AS BLOB), CAST(environment AS BLOB) FROM environments"
+SMALLEST = 32  # bytes that a row takes at least
 GAP = 1000  # rows in a row that cannot be read, after which none is looked for where nobody knows the last
 
 
@@ -320,16 +321,19 @@ def _salvaged_specs(db: sqlite3.Connection) -> list[_SalvagedSpec]:
 
 
 def _each(db: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table one by one by their number, past the pages that cannot be read."""
-    try:
-        (most,) = db.execute(f"SELECT coalesce(max(rowid), 0) FROM {table}").fetchone()
-    except DAMAGE:  # the page with the last of them is gone
-        most = None
+    """The rows of a table one by one by their number, past the pages that cannot be read.
+
+    A damaged page may stand for another, so that SQLite goes round in a ring, or name a number that no row can have:
+    every number is given once, and none beyond what the file has room for.
+    """
     last = failed = 0
+    most = _most(db, table)
     while most is None or last < most:
         try:
             found = db.execute(f"SELECT rowid, {columns} FROM {table} WHERE rowid > ? ORDER BY rowid", (last,))
             for number, *rest in found:
+                if number <= last:
+                    raise sqlite3.DatabaseError("rows that are not in their order")
                 last, failed = number, 0
                 yield tuple(rest)
             return
@@ -338,6 +342,16 @@ def _each(db: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[An
             failed += 1
             if most is None and failed > GAP:
                 return
+
+
+def _most(db: sqlite3.Connection, table: str) -> int | None:
+    """The greatest number that a row of a table has and can have; None where its page is gone."""
+    try:
+        (most,) = db.execute(f"SELECT coalesce(max(rowid), 0) FROM {table}").fetchone()
+        (pages,), (size,) = (db.execute(f"PRAGMA page_{word}").fetchone() for word in ("count", "size"))
+    except DAMAGE:
+        return None
+    return min(most, pages * size // SMALLEST)
 
 
 def _readable(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
