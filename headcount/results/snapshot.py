@@ -123,7 +123,8 @@ def taken(db: sqlite3.Connection, path: Path, spec: str | None, wait: float | No
     found = chosen(stated_specs(db), spec, path)
     (text,) = db.execute("SELECT CAST(spec AS BLOB) FROM specs WHERE id = ?", (found.id,)).fetchone()
     (last,) = db.execute("SELECT coalesce(max(rowid), 0) FROM rows").fetchone()
-    environments = dict(db.execute("SELECT id, CAST(environment AS BLOB) FROM environments").fetchall())
+    said = db.execute("SELECT id, CAST(environment AS BLOB) FROM environments").fetchall()
+    environments = {name: text for name, text in said if isinstance(name, str) and isinstance(text, bytes)}
     about = as_spec(_parsed(text), f"the spec of {path}")
     return Snapshot(path, identity(path), found, about, environments, last, wait)
 

@@ -50,7 +50,8 @@ IDLE, GRACE = 15.0, 60.0  # seconds by the clock until the same, and from then o
 MEMORY = 4 * 2**30  # bytes that a case may add to what the process has at its beginning
 ALLOWED = (0, 2, 130)
 ALONE = 20.0  # seconds of processor for a case that is run alone and has to load everything first
-LEFT_ALONE = Strike(20.0)  # a sweep that is to be compared is interrupted no sooner
+LEFT_ALONE = Strike(20.0)  # a sweep that is to be compared is interrupted no sooner, however busy the machine
+UNHURRIED = 300.0  # seconds by the clock for such a sweep
 HERE = Path(__file__).parents[2]
 
 
@@ -142,7 +143,7 @@ def _is_sweep(case: Case) -> bool:
 
 def left_alone(outcomes: Outcomes, folder: Path, words: tuple[str, ...]) -> tuple[int | str, str]:
     """Exit code and stderr of a command that nobody interrupts."""
-    ending = forked(lambda: typed_words(words, LEFT_ALONE), folder)
+    ending = forked(lambda: typed_words(words, LEFT_ALONE), folder, UNHURRIED)
     outcomes.processor_s += ending.processor
     return ending.code, ending.said
 
@@ -171,7 +172,7 @@ def _laid_out(number: int, pool: dict[str, Path], folder: Path) -> Iterator[Case
 # A process of its own ------------------------------------------------------------------------------------------------
 
 
-def forked(work: Callable[[], NoReturn], folder: Path) -> Ending:
+def forked(work: Callable[[], NoReturn], folder: Path, longest: float | None = None) -> Ending:
     """How a forked process ends that does `work`."""
     with (folder / "out").open("wb") as out, (folder / "err").open("w+b") as err:
         began = time.monotonic()
@@ -188,7 +189,7 @@ def forked(work: Callable[[], NoReturn], folder: Path) -> Ending:
                 work()
             finally:
                 os._exit(99)
-        status, usage = _awaited(child, IDLE + GRACE)
+        status, usage = _awaited(child, (longest or IDLE) + GRACE)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # workers that it started and did not end
         err.seek(0)
@@ -257,7 +258,7 @@ def _strike_after(strike: Strike) -> None:
     signal.signal(signal.SIGALRM, late)
     signal.signal(signal.SIGPROF, late)
     signal.setitimer(signal.ITIMER_PROF, strike.seconds)
-    signal.setitimer(signal.ITIMER_REAL, IDLE)
+    signal.setitimer(signal.ITIMER_REAL, UNHURRIED if strike is LEFT_ALONE else IDLE)
 
 
 def _alone(words: tuple[str, ...], folder: Path) -> Ending:
