@@ -23,7 +23,15 @@ TOO_LARGE = (
     "can't start new thread",
 )
 
-COUNTS = ("retrievals", "token_dim", "vocab", "letters", "blocks", "arguments")  # of numbers that a task holds
+COUNTS = (
+    "retrievals",
+    "token_dim",
+    "vocab",
+    "letters",
+    "blocks",
+    "arguments",
+    "places",
+)  # of numbers that a task holds
 
 
 def memory_limit() -> tuple[int, str]:

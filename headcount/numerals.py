@@ -132,7 +132,7 @@ def spoken_bytes(count: float) -> str:
         return f"{count:.0f} bytes"
     if count < 2**30:
         return f"{count / 2**20:.0f} MB" if count >= 2**20 else f"{count / 2**10:.0f} kB"
-    return f"{count / 2**30:.1f} GB"
+    return f"{count / 2**30:.1f} GB" if count < 2**90 else "more memory than there is anywhere"
 
 
 def bytes_from(text: int | str) -> int:

@@ -89,7 +89,7 @@ def verify(folder: Folder) -> Printout:
     seen = verify_store(folder)
     told = [f"{seen.path}: {seen.rows} rows, {seen.specs} specs, {len(seen.damaged)} rows damaged."]
     told += [*_named(seen.damaged), *(f"  {problem}" for problem in seen.problems[:3])]
-    so = "every row is as it was written" if seen.sound else "`headcount runs repair` saves the rest"
+    so = "every row and every spec is as it was written" if seen.sound else "`headcount runs repair` saves the rest"
     return Printout({**asdict(seen), "sound": seen.sound}, told, so, code=0 if seen.sound else 2)
 
 

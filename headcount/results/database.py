@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 VERSION = 2  # 0 is what headcount 0.1.0 wrote: no checksums, one list of runs per spec
+OLD = "old "  # how the address of a spec begins that was brought over from version 0
 TABLES = {"rows", "environments", "specs"}
 LOCK_WAIT = 60.0  # seconds
 BRIEFLY = 2.0  # seconds that a repair waits for whoever reads or writes
@@ -90,6 +91,10 @@ class EmptyStoreError(StoreError):
 
 class ForeignError(StoreError):
     """A file that is somebody else's, or of a version to come."""
+
+
+class DamagedTextError(ValueError):
+    """A text of the store that is not what a program of ours writes; whoever opened the store says of which."""
 
 
 class LockedError(StoreError):
@@ -335,8 +340,8 @@ def _bring_up_to_date(db: sqlite3.Connection) -> None:
     db.execute("INSERT INTO environments SELECT id, environment FROM old_environments")
     db.execute("""INSERT INTO rows SELECT run, member, row, environment, status_of(row),
                   checksum(run, member, row, environment), finished FROM old_rows""")
-    db.execute("""INSERT INTO specs (id, content, name, spec, turn, asked, stated)
-                  SELECT id, 'old ' || id, name, spec, id, json_array_length(runs), stated FROM old_specs""")
+    db.execute(f"""INSERT INTO specs (id, content, name, spec, turn, asked, stated)
+                  SELECT id, '{OLD}' || id, name, spec, id, json_array_length(runs), stated FROM old_specs""")
     db.execute("""INSERT OR IGNORE INTO asked SELECT each.value, old_specs.id, each.key
                   FROM old_specs, json_each(old_specs.runs) AS each""")
     db.execute(COUNT)
@@ -371,12 +376,14 @@ def in_one_line(path: Path) -> Iterator[None]:
     """What SQLite finds wrong with the store at `path`, as a refusal."""
     try:
         yield
-    except UnicodeDecodeError as problem:  # Python cannot read what SQLite says of a damaged name
+    except (UnicodeDecodeError, DamagedTextError) as problem:  # the former: of what SQLite says of a damaged name
         raise StoreError(f"{path}: {SAID['SQLITE_CORRUPT']}") from problem
     except sqlite3.Error as problem:
         name = getattr(problem, "sqlite_errorname", "")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise LockedError(f"{path}: another program keeps it locked; run the same command again") from problem
+        if str(problem).startswith("Could not decode to UTF-8"):  # of a text that has no checksum
+            name = "SQLITE_CORRUPT"
         said = next((words for kind, words in SAID.items() if name.startswith(kind)), str(problem))
         kind = ForeignError if name.startswith("SQLITE_NOTADB") else StoreError
         raise kind(f"{path}: {said}{_size_limit(name)}") from problem

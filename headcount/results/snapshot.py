@@ -7,6 +7,7 @@ for no reader.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from typing import Any
 
 from headcount.frozen import decode
 from headcount.refusals import RefusalError, nearest
-from headcount.results.database import StoreError, identity, is_sound, reading
+from headcount.results.database import DamagedTextError, StoreError, identity, is_sound, reading
 from headcount.results.row_packing import RowPacking
 from headcount.results.study import Row, Study, as_rows, as_spec, as_table
 
@@ -52,7 +53,7 @@ class Snapshot:
     file: tuple[int, int] | None
     spec: StatedSpec
     about: dict[str, Any]
-    environments: dict[str, str]
+    environments: dict[str, bytes]
     last: int
     wait: float | None = None
 
@@ -71,6 +72,8 @@ class Snapshot:
             place = -1
             while found := self._some(db, "place > ?", "ASC", place):
                 db.execute("COMMIT")
+                if found[-1][-1] <= place:  # a damaged index would lead round in a ring
+                    raise DamagedTextError("rows that are not in their order")
                 place = found[-1][-1]
                 yield _sound(found)
                 db.execute("BEGIN")
@@ -90,9 +93,11 @@ class Snapshot:
         return told if sound >= self.spec.trained else {**told, "damaged": self.spec.trained - sound}
 
     def environment(self, used: Iterable[str]) -> dict[str, Any]:
-        """The environment of the first of these addresses, with those of others beside it."""
-        texts = [self.environments[env] for env in used if env in self.environments]
-        known = [as_table(json.loads(text), "an environment") for text in texts]
+        """The environment of the first of these addresses, with those of others beside it; none of a damaged one."""
+        known = []
+        for text in (self.environments[env] for env in used if env in self.environments):
+            with contextlib.suppress(ValueError, RecursionError):
+                known.append(as_table(json.loads(text), "an environment"))
         return {**known[0], "also": known[1:]} if len(known) > 1 else known[0] if known else {}
 
     def ends(self, db: sqlite3.Connection) -> Study:
@@ -116,10 +121,11 @@ class Snapshot:
 def taken(db: sqlite3.Connection, path: Path, spec: str | None, wait: float | None) -> Snapshot:
     """The snapshot of a spec within the transaction of `db`; of the one stated last unless `spec` says which."""
     found = chosen(stated_specs(db), spec, path)
-    (text,) = db.execute("SELECT spec FROM specs WHERE id = ?", (found.id,)).fetchone()
+    (text,) = db.execute("SELECT CAST(spec AS BLOB) FROM specs WHERE id = ?", (found.id,)).fetchone()
     (last,) = db.execute("SELECT coalesce(max(rowid), 0) FROM rows").fetchone()
-    environments = dict(db.execute("SELECT id, environment FROM environments").fetchall())
-    about = as_spec(json.loads(text), f"the spec of {path}")
+    said = db.execute("SELECT id, CAST(environment AS BLOB) FROM environments").fetchall()
+    environments = {name: text for name, text in said if isinstance(name, str) and isinstance(text, bytes)}
+    about = as_spec(_parsed(text), f"the spec of {path}")
     return Snapshot(path, identity(path), found, about, environments, last, wait)
 
 
@@ -137,7 +143,18 @@ def stated_specs(db: sqlite3.Connection) -> list[StatedSpec]:
     """Every spec ever asked for, the latest last."""
     names = [field.name for field in fields(StatedSpec)]
     found = db.execute("SELECT id, content, name, asked, kept, diverged, stated FROM specs ORDER BY turn")
-    return [decode(StatedSpec, dict(zip(names, row, strict=True)), "the store's list of specs") for row in found]
+    try:
+        return [decode(StatedSpec, dict(zip(names, row, strict=True)), "the store's list of specs") for row in found]
+    except ValueError as problem:
+        raise DamagedTextError(str(problem)) from problem
+
+
+def _parsed(text: Any) -> Any:
+    """The value of a JSON text of the store."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as problem:
+        raise DamagedTextError(str(problem)) from problem
 
 
 def _sound(found: list[tuple[Any, ...]]) -> list[tuple[str, str]]:

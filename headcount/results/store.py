@@ -6,19 +6,28 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from headcount.files import text_in
 from headcount.refusals import RefusalError
-from headcount.results.database import COUNT, EmptyStoreError, LockedError, checksum, is_sound, reading, writing
+from headcount.results.database import COUNT, OLD, EmptyStoreError, LockedError, checksum, is_sound, reading, writing
 from headcount.results.disk_probe import JOURNALS, probe_disk
 from headcount.results.leases import Leases
 from headcount.results.snapshot import TEXTS, Snapshot, StatedSpec, stated_specs, taken
 from headcount.results.study import Row, Study
 
-__all__ = ["StatedSpec", "Store", "address", "read_study", "store_file"]
+__all__ = [
+    "StatedSpec",
+    "Store",
+    "address",
+    "checked_specs",
+    "read_study",
+    "runs_of_spec",
+    "spec_address",
+    "store_file",
+]
 
 FILE = "rows.sqlite"
 PATIENCE = 24 * 3600.0  # seconds that a finished bank waits for the lock
@@ -114,16 +123,32 @@ class Store:
         """Record what is asked for, a spec and the runs it names, and return the address to ask for it by."""
         runs = list(dict.fromkeys(runs))
         text = json.dumps(spec, sort_keys=True)
-        content = address({"name": name, "spec": text, "runs": runs})
+        content = spec_address(name, text, runs)
         with writing(self.path, self.wait, self.journal) as db:
             (turn,) = db.execute("SELECT coalesce(max(turn), 0) + 1 FROM specs").fetchone()
-            if db.execute("UPDATE specs SET turn = ? WHERE content = ?", (turn, content)).rowcount == 0:
-                row = (content, name, text, turn, len(runs))
+            known = db.execute("SELECT id FROM specs WHERE content = ?", (content,)).fetchone()
+            if known is None:
                 insert = "INSERT INTO specs (content, name, spec, turn, asked) VALUES (?, ?, ?, ?, ?)"
-                number = db.execute(insert, row).lastrowid
+                number = db.execute(insert, (content, name, text, turn, len(runs))).lastrowid
+            else:  # also what may have been damaged meanwhile
+                (number,) = known
+                change = "UPDATE specs SET name = ?, spec = ?, turn = ?, asked = ? WHERE id = ?"
+                db.execute(change, (name, text, turn, len(runs), number))
+            if known is None or runs_of_spec(db, number) != runs:
+                db.execute("DELETE FROM asked WHERE spec = ?", (number,))
                 db.executemany("INSERT INTO asked VALUES (?, ?, ?)", ((run, number, i) for i, run in enumerate(runs)))
-                db.execute(f"{COUNT} WHERE id = ?", (number,))
+            db.execute(f"{COUNT} WHERE id = ?", (number,))
         return content
+
+    def is_stated(self, content: str) -> bool:
+        """Whether a spec stands there as it was recorded under this address, and so with all the runs it names."""
+        if not self.path.exists():
+            return False
+        try:
+            with reading(self.path, self.wait) as db:
+                return any(as_written for _, as_written in checked_specs(db, content))
+        except EmptyStoreError:
+            return False
 
     @property
     def stated(self) -> bool:
@@ -151,7 +176,8 @@ class Store:
         while True:
             try:
                 with writing(self.path, self.wait, self.journal) as db:
-                    db.execute("INSERT OR IGNORE INTO environments VALUES (?, ?)", (env, json.dumps(environment)))
+                    # One that is there may have been damaged.
+                    db.execute("INSERT OR REPLACE INTO environments VALUES (?, ?)", (env, json.dumps(environment)))
                     insert_rows(db, ((run, member, row, env, status) for run, member, row, status in rows))
                 return
             except LockedError:
@@ -165,7 +191,7 @@ class Store:
             return runs
         try:
             with reading(self.path, self.wait) as db:
-                have = {run for run, sound in _checked_runs(db, runs) if sound}
+                have = {run for run, _, sound in _checked_runs(db, runs) if sound}
         except EmptyStoreError:
             return runs
         return [run for run in runs if run not in have]
@@ -176,7 +202,7 @@ class Store:
             return []
         try:
             with reading(self.path, self.wait) as db:
-                return [run for run, sound in _checked_runs(db, list(runs)) if not sound]
+                return [run for run, _, sound in _checked_runs(db, list(runs)) if not sound]
         except EmptyStoreError:
             return []
 
@@ -197,6 +223,18 @@ class Store:
             raise ValueError(f"{self.path} holds no row {run!r}")
         return json.loads(found[0])
 
+    def trained_in(self, runs: Iterable[str]) -> dict[str, str]:
+        """The address of the bank in which each of `runs` was trained, of those that have a sound row that says it."""
+        if not self.path.exists():
+            return {}
+        try:
+            with reading(self.path, self.wait) as db:
+                members = {run: member for run, member, sound in _checked_runs(db, list(runs)) if sound}
+        except EmptyStoreError:
+            return {}
+        said = ((run, _bank_of(member)) for run, member in members.items())
+        return {run: bank for run, bank in said if bank is not None}
+
     def study(self, spec: str | None = None) -> Study:
         """The rows of a spec that are finished, in the spec's order; of the latest one unless `spec` says which."""
         return self.snapshot(spec).study()
@@ -213,6 +251,33 @@ class Store:
             return [(each.spec, each.ends(db)) for each in found]
 
 
+def spec_address(name: str, text: str, runs: Sequence[str]) -> str:
+    """The address of a spec: of its name, its text and the runs that it names, in their order."""
+    return address({"name": name, "spec": text, "runs": [*runs]})
+
+
+def runs_of_spec(db: sqlite3.Connection, number: int | None) -> list[str]:
+    """The runs that the spec of this number names, in their order; whatever is no text any more, as it looks."""
+    found = db.execute("SELECT CAST(run AS BLOB) FROM asked WHERE spec = ? ORDER BY place", (number,))
+    return [_looks(run) for (run,) in found]
+
+
+def checked_specs(db: sqlite3.Connection, only: str | None = None) -> Iterator[tuple[str, bool]]:
+    """The name of every spec (of the one at an address), and whether its address is that of name, text and runs.
+
+    The address of one that an older version wrote says nothing of them.
+    """
+    columns = "id, CAST(content AS BLOB), CAST(name AS BLOB), CAST(spec AS BLOB)"
+    for number, *texts in db.execute(f"SELECT {columns} FROM specs ORDER BY turn").fetchall():
+        content, name, text = map(_looks, texts)
+        if only in (None, content):
+            yield name, content.startswith(OLD) or content == spec_address(name, text, runs_of_spec(db, number))
+
+
+def _looks(text: Any) -> str:
+    return text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else str(text)
+
+
 def insert_rows(db: sqlite3.Connection, rows: Iterable[tuple[str, str, str, str, str | None]]) -> int:
     """Insert rows (run, member, row, environment, status) where none stands or a damaged one does; how many."""
     before = db.total_changes
@@ -226,9 +291,19 @@ def insert_rows(db: sqlite3.Connection, rows: Iterable[tuple[str, str, str, str,
     return db.total_changes - before
 
 
-def _checked_runs(db: sqlite3.Connection, runs: list[str]) -> Iterator[tuple[str, bool]]:
-    """Those of `runs` that have a row, and whether it is as it was written."""
+def _checked_runs(db: sqlite3.Connection, runs: list[str]) -> Iterator[tuple[str, bytes, bool]]:
+    """Those of `runs` that have a row, what determined it, and whether it is as it was written."""
     for start in range(0, len(runs), 500):
         some = runs[start : start + 500]
         for row in db.execute(f"SELECT run, {TEXTS} FROM rows WHERE run IN ({','.join('?' * len(some))})", some):
-            yield row[0], is_sound(row[1:5], row[5])
+            yield row[0], row[2], is_sound(row[1:5], row[5])
+
+
+def _bank_of(member: bytes) -> str | None:
+    """The bank that the text of what determined a row names; a stranger may have written anything."""
+    try:
+        said = json.loads(member)
+    except (ValueError, RecursionError):
+        return None
+    bank = said.get("bank") if isinstance(said, dict) else None
+    return bank if isinstance(bank, str) else None

@@ -1,4 +1,4 @@
-"""Upkeep of stores: see that every row is as it was written, save what can be read of a damaged file, join stores."""
+"""Upkeep of stores: see that all is as it was written, save what can be read of a damaged file, join stores."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from headcount.refusals import RefusalError
 from headcount.results.database import (
     COUNT,
     DAMAGE,
+    OLD,
     TABLES,
     VERSION,
     ForeignError,
@@ -29,10 +30,12 @@ from headcount.results.database import (
 )
 from headcount.results.leases import alone
 from headcount.results.snapshot import TEXTS
-from headcount.results.store import Store, address, insert_rows, store_file
+from headcount.results.store import Store, address, checked_specs, insert_rows, runs_of_spec, spec_address, store_file
 
 __all__ = ["MergedStore", "RepairedStore", "VerifiedStore", "merge_stores", "repair_store", "verify_store"]
 
+ENVIRONMENTS = "SELECT CAST(id AS BLOB), CAST(environment AS BLOB) FROM environments"
+SMALLEST = 32  # bytes that a row takes at least
 GAP = 1000  # rows in a row that cannot be read, after which none is looked for where nobody knows the last
 
 
@@ -113,7 +116,7 @@ def verify_store(folder: str | Path) -> VerifiedStore:
 
 
 def _looked_at(db: sqlite3.Connection) -> tuple[int, list[str], list[str]]:
-    """How many rows, which are damaged, and what SQLite says of the file."""
+    """How many rows, which are damaged, what SQLite says of the file, and which other texts are not as they were."""
     problems = [str(words) for (words,) in db.execute("PRAGMA integrity_check(20)") if words != "ok"]
     rows, damaged = 0, []
     try:
@@ -121,6 +124,11 @@ def _looked_at(db: sqlite3.Connection) -> tuple[int, list[str], list[str]]:
             rows += 1
             if not _is_as_written(texts):
                 damaged.append(_spoken(texts[0]))
+        if "content" in _columns(db, "specs"):
+            changed = [name for name, as_written in checked_specs(db) if not as_written]
+            problems += [f"the spec {name} is not as it was written" for name in changed]
+        changed = [name for name, text in db.execute(ENVIRONMENTS) if not _is_addressed(name, text)]
+        problems += [f"the environment {_spoken(name)} is not as it was written" for name in changed]
     except DAMAGE as problem:
         problems = problems or [str(problem)]
     return rows, damaged, problems
@@ -128,8 +136,20 @@ def _looked_at(db: sqlite3.Connection) -> tuple[int, list[str], list[str]]:
 
 def _texts(db: sqlite3.Connection) -> str:
     """What to read of a row; an older store has no checksums."""
-    known = "checksum" in {row[1] for row in _readable(db, "PRAGMA table_info(rows)")}
+    known = "checksum" in _columns(db, "rows")
     return TEXTS if known else f"{TEXTS.removesuffix('checksum')} NULL"
+
+
+def _columns(db: sqlite3.Connection, table: str) -> set[str]:
+    return {row[1] for row in _readable(db, f"PRAGMA table_info({table})")}
+
+
+def _is_addressed(name: Any, text: Any) -> bool:
+    """Whether an environment is the one that its address was taken of."""
+    try:
+        return address(json.loads(text)) == _spoken(name)
+    except (ValueError, TypeError, RecursionError):
+        return False
 
 
 def _is_as_written(row: Sequence[Any]) -> bool:
@@ -248,10 +268,14 @@ def _bring_specs(read: sqlite3.Connection, db: sqlite3.Connection) -> int:
         if db.execute("SELECT 1 FROM specs WHERE content = ?", (spec[0],)).fetchone():
             continue
         (spec[3],) = db.execute("SELECT coalesce(max(turn), 0) + 1 FROM specs").fetchone()
-        new = db.execute(f"INSERT INTO specs ({columns}) VALUES (?, ?, ?, ?, ?, ?)", spec).lastrowid
-        runs = read.execute("SELECT run, place FROM asked WHERE spec = ?", (number,))
-        db.executemany("INSERT INTO asked VALUES (?, ?, ?)", ((run, new, place) for run, place in runs))
-        count += 1
+        runs = runs_of_spec(read, number)
+        if not spec[0].startswith(OLD) and (own := spec_address(spec[1], spec[2], runs)) != spec[0]:
+            spec[0], spec[4] = own, len(runs)  # what is left of a damaged one, under an address of its own
+        made = db.execute(f"INSERT OR IGNORE INTO specs ({columns}) VALUES (?, ?, ?, ?, ?, ?)", spec)
+        if made.rowcount:
+            asked = ((run, made.lastrowid, place) for place, run in enumerate(runs))
+            db.executemany("INSERT INTO asked VALUES (?, ?, ?)", asked)
+            count += 1
     db.execute(COUNT)
     return count
 
@@ -270,7 +294,7 @@ def _salvaged(db: sqlite3.Connection, path: Path) -> _Salvage:
         else:
             saved.dropped.append(_spoken(row[0]))
     saved.environments = [
-        (name, text) for name, text in _each(db, "environments", "id, environment") if _is_json(text, dict)
+        (name, text) for name, text in _each(db, "environments", "id, environment") if _is_addressed(name, text)
     ]
     saved.specs = _salvaged_specs(db)
     return saved
@@ -278,8 +302,7 @@ def _salvaged(db: sqlite3.Connection, path: Path) -> _Salvage:
 
 def _salvaged_specs(db: sqlite3.Connection) -> list[_SalvagedSpec]:
     """Name, spec and runs of every spec, in the order in which they were stated."""
-    columns = {row[1] for row in _readable(db, "PRAGMA table_info(specs)")}
-    if "runs" in columns:
+    if "runs" in _columns(db, "specs"):
         return [
             _SalvagedSpec(name, spec, json.loads(runs), "")
             for name, spec, runs in _each(db, "specs", "name, spec, runs")
@@ -298,16 +321,19 @@ def _salvaged_specs(db: sqlite3.Connection) -> list[_SalvagedSpec]:
 
 
 def _each(db: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table one by one by their number, past the pages that cannot be read."""
-    try:
-        (most,) = db.execute(f"SELECT coalesce(max(rowid), 0) FROM {table}").fetchone()
-    except DAMAGE:  # the page with the last of them is gone
-        most = None
+    """The rows of a table one by one by their number, past the pages that cannot be read.
+
+    A damaged page may stand for another, so that SQLite goes round in a ring, or name a number that no row can have:
+    every number is given once, and none beyond what the file has room for.
+    """
     last = failed = 0
+    most = _most(db, table)
     while most is None or last < most:
         try:
             found = db.execute(f"SELECT rowid, {columns} FROM {table} WHERE rowid > ? ORDER BY rowid", (last,))
             for number, *rest in found:
+                if number <= last:
+                    raise sqlite3.DatabaseError("rows that are not in their order")
                 last, failed = number, 0
                 yield tuple(rest)
             return
@@ -316,6 +342,16 @@ def _each(db: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[An
             failed += 1
             if most is None and failed > GAP:
                 return
+
+
+def _most(db: sqlite3.Connection, table: str) -> int | None:
+    """The greatest number that a row of a table has and can have; None where its page is gone."""
+    try:
+        (most,) = db.execute(f"SELECT coalesce(max(rowid), 0) FROM {table}").fetchone()
+        (pages,), (size,) = (db.execute(f"PRAGMA page_{word}").fetchone() for word in ("count", "size"))
+    except DAMAGE:
+        return None
+    return min(most, pages * size // SMALLEST)
 
 
 def _readable(db: sqlite3.Connection, query: str) -> Iterator[tuple[Any, ...]]:
@@ -327,10 +363,13 @@ def _write_salvaged(db: sqlite3.Connection, saved: _Salvage) -> None:
     db.executemany("INSERT OR IGNORE INTO environments VALUES (?, ?)", saved.environments)
     insert_rows(db, ((run, m, row, env, _status(row)) for run, m, row, env in saved.rows))
     for turn, (name, spec, runs, content) in enumerate(saved.specs, 1):
-        content = content or address({"name": name, "spec": spec, "runs": runs})
+        # What of a spec is left is a spec of its own: the sweep that stated the whole one states it again.
+        content = content if content.startswith(OLD) else spec_address(name, spec, runs)
         insert = "INSERT OR IGNORE INTO specs (content, name, spec, turn, asked) VALUES (?, ?, ?, ?, ?)"
-        number = db.execute(insert, (content, name, spec, turn, len(runs))).lastrowid
-        db.executemany("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", ((r, number, i) for i, r in enumerate(runs)))
+        made = db.execute(insert, (content, name, spec, turn, len(runs))) if runs else None
+        if made is not None and made.rowcount:
+            asked = ((run, made.lastrowid, i) for i, run in enumerate(runs))
+            db.executemany("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", asked)
     db.execute(COUNT)
 
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from headcount.limits import refuse_sizes
 from headcount.structure import Retrieval, Structure
 from headcount.tasks.ridges import Ridges
 from headcount.tasks.task import Table, check_length, matrix, uniform
@@ -35,6 +36,7 @@ class Wells:
 
     def __post_init__(self) -> None:
         check_length(self.length)
+        refuse_sizes({"places": self.length}, "a window of Wells")  # each is listed
         object.__setattr__(self, "centres", matrix(self.centres, "centres"))
         if self.windows is None:
             object.__setattr__(self, "windows", (tuple(range(self.length)),) * len(self.centres))
@@ -48,6 +50,7 @@ class Wells:
     @classmethod
     def random(cls, retrievals: int, token_dim: int, length: int, seed: int = 0, *, windows: bool = False) -> Wells:
         """Centres drawn uniformly from the cube; with `windows`, consecutive halves of the sequence in turn."""
+        refuse_sizes({"places": length}, "a window of Wells")
         g = torch.Generator().manual_seed(seed)
         centres = uniform((retrievals, token_dim), generator=g, dtype=torch.float64)
         halves = (tuple(range((length + 1) // 2)), tuple(range(length // 2, length)))

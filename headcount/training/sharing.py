@@ -66,10 +66,11 @@ class SharedBanks:
                 self._submit(bank, workers)
 
     def _submit(self, bank: LeasedBank, workers: Workers) -> None:
-        members = bank.lacking(set(self.store.missing(bank.runs)))  # another process may have brought them
-        if not members:
+        missing = set(self.store.missing(bank.runs))  # another process may have brought them
+        if not missing:
             self._done(bank)
             return
+        members = bank.to_train(missing, self.store.trained_in(bank.runs))
         job = replace(self.job, members=tuple(members))
         self.away[job.members] = bank
         workers.submit(job)

@@ -24,7 +24,7 @@ from headcount.tasks import Task
 from headcount.training.bank_jobs import BankJob, Start, TrainedBank, environment, train_bank_job
 from headcount.training.checkpoints import EVERY, Termination, heeding_termination
 from headcount.training.kept_networks import NetworksHeld, NetworksIn, Save, drop_beaten, write_networks
-from headcount.training.leased_banks import LeasedBank
+from headcount.training.leased_banks import LeasedBank, bank_address
 from headcount.training.member import Member, Recipe
 from headcount.training.memory import MOST, Padded, capacity, refuse_what_cannot_fit
 from headcount.training.progress import OnProgress, Progress, automatic, silent
@@ -165,9 +165,15 @@ def run(
 def add_rows(
     store: Store, members: Sequence[Member], recipe: Recipe, rows: Sequence[Row], where: Mapping[str, object]
 ) -> None:
-    """Add the rows of a trained bank to the store, with where they were made."""
-    finished = [(row["run"], member.content(recipe), row) for member, row in zip(members, rows, strict=True)]
-    store.add(finished, where)
+    """Add the rows of a trained bank to the store, with where they were made and in which bank."""
+    bank = bank_address([row["run"] for row in rows])
+    store.add(
+        [
+            (row["run"], {**member.content(recipe), "bank": bank}, row)
+            for member, row in zip(members, rows, strict=True)
+        ],
+        where,
+    )
 
 
 def searched(asked: Sweep, search: RateSearch, trained: Callable[[Sweep], Study]) -> Sweep:
@@ -217,10 +223,14 @@ def train_banks(
             else:
                 _train_left(left, leases, store, training, progress)
             missing = set(store.missing(runs))
-            if not missing:
+            if not missing and store.is_stated(address_of_spec):
                 return address_of_spec
-            progress.note(f"{counted(len(missing), 'row')} that were kept are gone from {store.path}; trained again")
+            if missing:
+                gone = counted(len(missing), "row")
+                progress.note(f"{gone} that were kept are gone from {store.path}; trained again")
             address_of_spec = store.state(asked.name, spec, runs)  # who took the rows may have taken the spec
+    if not missing:
+        return address_of_spec
     raise RefusalError(
         f"{len(missing)} of the {len(runs)} rows asked for are not in {store.path}, though each was trained "
         f"{ROUNDS} times: something takes them away; run the same command to go on"
@@ -237,7 +247,8 @@ def _train_left(
             if not leases.take(bank.address):
                 waiting.append(bank)
                 continue
-            members = bank.lacking(set(store.missing(bank.runs)))  # another process may have brought them
+            missing = set(store.missing(bank.runs))  # another process may have brought them
+            members = bank.to_train(missing, store.trained_in(bank.runs)) if missing else []
             if members and not _kept(bank, members, training, leases, progress):
                 waiting.append(bank)
                 continue

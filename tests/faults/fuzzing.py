@@ -1,6 +1,4 @@
-"""Random specs, arguments, files and folders at every command: `python -m tests.faults.fuzzing COUNT [FIRST] [...]`.
-
-After the first number come how many processes share the work, and seconds after which none begins another case.
+"""Random specs, arguments, files and folders at every command; `tests.faults.fuzz_blocks` runs many of them.
 
 Every case runs in a process of its own, which is forked from one that has loaded everything and done nothing: no case
 can meet what another left behind, and one that dies is known by its number. Its folder, its outputs and its memory are
@@ -10,16 +8,13 @@ Sweeps that can be trained are interrupted or killed at random moments, on store
 begins is run to its end and compared with one on a fresh store.
 
 A case that breaks is run once more alone, by `python -m headcount` in a process that nobody forked. It is `broken` when
-it breaks there too, and else `broken_in_company`, with what it said. Prints the counts of both and of all outcomes as
-JSON. The checks of shapes and types that the test run makes are not on: what runs is what a user runs.
+it breaks there too, and else `broken_in_company`, with what it said. The checks of shapes and types that the test run
+makes are not on: what runs is what a user runs.
 """
 
 import collections
 import contextlib
 import faulthandler
-import gc
-import importlib
-import json
 import math
 import os
 import random
@@ -27,37 +22,36 @@ import resource
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # a name that is no folder is asked of nobody
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as the command itself sets it, before torch is loaded
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a process that is forked cannot use one, and what is tried is no kernel
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # its threads would begin as it is loaded, and a fork has none of them
 
-import typer
 
 from headcount.__main__ import main
 from tests.faults.fuzz_cases import KINDS, Case, case_of
-from tests.faults.fuzz_pool import SOUND
-from tests.faults.fuzz_sweeps import Strike, Struck, after_a_strike, strike_of
+from tests.faults.fuzz_sweeps import Strike, Struck, after_a_strike, is_exact, strike_of
 
-__all__ = ["GRACE", "IDLE", "KINDS", "MEMORY", "Outcomes", "forked", "in_parts", "left_alone", "typed_words"]
+__all__ = ["GRACE", "HERE", "IDLE", "KINDS", "MEMORY", "Outcomes", "forked", "fuzzed", "left_alone", "typed_words"]
 
 PATIENCE = 1.0  # seconds of processor until a case is interrupted
 IDLE, GRACE = 15.0, 60.0  # seconds by the clock until the same, and from then on until it counts as stuck
 MEMORY = 4 * 2**30  # bytes that a case may add to what the process has at its beginning
 ALLOWED = (0, 2, 130)
 ALONE = 20.0  # seconds of processor for a case that is run alone and has to load everything first
-LEFT_ALONE = Strike(20.0)  # a sweep that is to be compared is interrupted no sooner
+LEFT_ALONE = Strike(20.0)  # a sweep that is to be compared is interrupted no sooner, however busy the machine
+UNHURRIED = 300.0  # seconds by the clock for such a sweep
 HERE = Path(__file__).parents[2]
 
 
@@ -88,7 +82,9 @@ class Outcomes:
     slowest_s: float = 0.0
     peak_mb: int = 0
     processor_s: float = 0.0
+    succeeded: int = 0  # sweeps that said so, all of which are compared, and those among them that were interrupted
     compared: int = 0
+    exactly: int = 0
     unfinished: list[str] = field(default_factory=list)
     differing: list[dict[str, Any]] = field(default_factory=list)
     broken: list[dict[str, Any]] = field(default_factory=list)
@@ -101,11 +97,13 @@ class Outcomes:
         self.peak_mb = max(self.peak_mb, ending.peak_mb)
         self.processor_s += ending.processor
 
-    def compare(self, number: int, case: Case, struck: Struck) -> None:
+    def compare(self, number: int, case: Case, struck: Struck, succeeded: bool) -> None:
         """Count a sweep that was run to its end; one whose rows are others' than a fresh one's is told."""
+        self.succeeded += succeeded
         self.compared += struck.same is not None
+        self.exactly += struck.same is not None and struck.exactly
         self.unfinished += [f"{number}: {struck.said[-200:].strip()}"] if struck.same is None else []
-        if struck.same is False or not set(struck.codes) <= set(ALLOWED):
+        if struck.same is False or (succeeded and struck.same is None) or not set(struck.codes) <= set(ALLOWED):
             self.differing.append({"number": number, "kind": case.kind, "words": list(case.words), **asdict(struck)})
 
 
@@ -117,12 +115,13 @@ def fuzzed(numbers: range, pool: dict[str, Path], folder: Path, seconds: float =
             break
         with _laid_out(number, pool, folder) as case:
             strike = strike_of(number) if case.kind == "sweeps" else Strike(_patience(number))
-            fresh = not Path("s").exists()
+            exactly = _is_sweep(case) and is_exact(case.words)
             ending = forked(lambda strike=strike, case=case: typed_words(case.words, strike), folder)
             killed = signal.SIGKILL in strike.signals and ending.code == -signal.SIGKILL
             if _is_sweep(case) and (killed or ending.code in (0, 130)):
-                alone = partial(left_alone, outcomes, folder)
-                outcomes.compare(number, case, after_a_strike(case.words, alone, exactly=fresh))
+                alone, succeeded = partial(left_alone, outcomes, folder), ending.code == 0
+                struck = after_a_strike(case.words, alone, exactly=exactly, succeeded=succeeded)
+                outcomes.compare(number, case, struck, succeeded)
         if not ending.allowed and not killed:
             found = {"number": number, "kind": case.kind, "words": list(case.words), **asdict(ending)}
             with _laid_out(number, pool, folder) as case:
@@ -137,13 +136,14 @@ def fuzzed(numbers: range, pool: dict[str, Path], folder: Path, seconds: float =
 
 
 def _is_sweep(case: Case) -> bool:
-    """Whether rows of its own can be asked for: a spec trained into a store of the case's folder."""
-    return case.kind in ("specs", "sweeps") and case.words[0] == "sweep"
+    """Whether rows of its own can be asked for: a spec in the case's folder that is to be trained."""
+    words = case.words
+    return words[0] == "sweep" and len(words) > 1 and Path(words[1]).suffix == ".toml" and Path(words[1]).is_file()
 
 
 def left_alone(outcomes: Outcomes, folder: Path, words: tuple[str, ...]) -> tuple[int | str, str]:
     """Exit code and stderr of a command that nobody interrupts."""
-    ending = forked(lambda: typed_words(words, LEFT_ALONE), folder)
+    ending = forked(lambda: typed_words(words, LEFT_ALONE), folder, UNHURRIED)
     outcomes.processor_s += ending.processor
     return ending.code, ending.said
 
@@ -156,8 +156,8 @@ def threads() -> int:
 @contextlib.contextmanager
 def _laid_out(number: int, pool: dict[str, Path], folder: Path) -> Iterator[Case]:
     """The case of this number, while its files are laid out in the folder one stands in."""
-    where = folder / "case"
-    where.mkdir()
+    where = folder / "case" / "here"  # `..` is the case's own, too
+    where.mkdir(parents=True)
     (folder / "scratch").mkdir()
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder / "scratch")
     os.chdir(where)
@@ -165,14 +165,14 @@ def _laid_out(number: int, pool: dict[str, Path], folder: Path) -> Iterator[Case
         yield case_of(number, pool, where)
     finally:
         os.chdir(folder)
-        shutil.rmtree(where)
+        shutil.rmtree(where.parent)
         shutil.rmtree(folder / "scratch")
 
 
 # A process of its own ------------------------------------------------------------------------------------------------
 
 
-def forked(work: Callable[[], NoReturn], folder: Path) -> Ending:
+def forked(work: Callable[[], NoReturn], folder: Path, longest: float | None = None) -> Ending:
     """How a forked process ends that does `work`."""
     with (folder / "out").open("wb") as out, (folder / "err").open("w+b") as err:
         began = time.monotonic()
@@ -180,13 +180,16 @@ def forked(work: Callable[[], NoReturn], folder: Path) -> Ending:
         if child == 0:
             try:
                 os.setsid()
+                for number in (signal.SIGTERM, signal.SIGHUP):  # nohup and a script's background have some ignored
+                    signal.signal(number, signal.SIG_DFL)
+                signal.signal(signal.SIGINT, signal.default_int_handler)
                 faulthandler.disable()  # pytest's, which would tell the terminal of an end that the case itself reports
                 for target, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, out.fileno()), (2, err.fileno())):
                     os.dup2(source, target)
                 work()
             finally:
                 os._exit(99)
-        status, usage = _awaited(child, IDLE + GRACE)
+        status, usage = _awaited(child, (longest or IDLE) + GRACE)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # workers that it started and did not end
         err.seek(0)
@@ -255,7 +258,7 @@ def _strike_after(strike: Strike) -> None:
     signal.signal(signal.SIGALRM, late)
     signal.signal(signal.SIGPROF, late)
     signal.setitimer(signal.ITIMER_PROF, strike.seconds)
-    signal.setitimer(signal.ITIMER_REAL, IDLE)
+    signal.setitimer(signal.ITIMER_REAL, UNHURRIED if strike is LEFT_ALONE else IDLE)
 
 
 def _alone(words: tuple[str, ...], folder: Path) -> Ending:
@@ -283,63 +286,3 @@ def _kept_traceback(said: str) -> str:
         return ""
     file = Path(said.rsplit("the traceback is in ", 1)[1].strip())
     return file.read_text(errors="replace") if file.is_file() else ""
-
-
-# Shared among processes ----------------------------------------------------------------------------------------------
-
-
-def in_parts(count: int, first: int = 0, processes: int = 2, seconds: float = math.inf) -> dict[str, Any]:
-    """The outcomes of so many cases from the first number on, shared among processes."""
-    size = -(-count // processes)
-    parts = [(n, min(size, first + count - n)) for n in range(first, first + count, size)]
-    with tempfile.TemporaryDirectory() as scratch:
-        run = [sys.executable, "-m", "tests.faults.fuzz_pool", f"{scratch}/pool", f"{scratch}/modules"]
-        subprocess.run(run, check=True, cwd=HERE, stderr=subprocess.DEVNULL)
-        command = [sys.executable, "-m", "tests.faults.fuzzing", "--part", scratch]
-        running = [
-            subprocess.Popen([*command, *map(str, (*part, seconds))], stdout=subprocess.PIPE, cwd=HERE, text=True)
-            for part in parts
-        ]
-        said = [process.communicate()[0] for process in running]
-    assert [process.returncode for process in running] == [0] * len(running), "the fuzz itself died"
-    return {"first": first, **merged([json.loads(text) for text in said])}
-
-
-def merged(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several outcomes as one."""
-    counts: dict[str, collections.Counter[str]] = {kind: collections.Counter() for kind in KINDS}
-    for kind, code, times in ((k, c, n) for o in outcomes for k, by in o["counts"].items() for c, n in by.items()):
-        counts[kind][code] += times
-    return {
-        "cases": sum(sum(by.values()) for by in counts.values()),
-        "counts": {kind: dict(sorted(by.items())) for kind, by in counts.items()},
-        "threads": max(o["threads"] for o in outcomes),
-        "slowest_s": max(o["slowest_s"] for o in outcomes),
-        "peak_mb": max(o["peak_mb"] for o in outcomes),
-        "processor_s": round(sum(o["processor_s"] for o in outcomes)),
-        "compared": sum(o["compared"] for o in outcomes),
-        "unfinished": [line for o in outcomes for line in o["unfinished"]],
-        "differing": [line for o in outcomes for line in o["differing"]],
-        "broken": [line for o in outcomes for line in o["broken"]],
-        "broken_in_company": [line for o in outcomes for line in o["broken_in_company"]],
-    }
-
-
-def _part(shared: Path, first: int, count: int, seconds: float) -> None:
-    typer.main.get_command = cache(typer.main.get_command)  # the same each time, and dear
-    for name in json.loads((shared / "modules").read_text()):
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-    pool = {word: shared / "pool" / name for word, name in SOUND.items() if (shared / "pool" / name).exists()}
-    gc.freeze()  # what all cases share is not looked through, so not copied, in each of them
-    with tempfile.TemporaryDirectory(dir=shared) as folder:
-        outcomes = fuzzed(range(first, first + count), pool, Path(folder), seconds)
-        print(json.dumps(vars(outcomes)), flush=True)  # noqa: T201
-    os._exit(0)  # frozen objects would be reported as leaks
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "--part":
-        _part(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
-    else:
-        print(json.dumps(in_parts(*(int(word) for word in sys.argv[1:])), indent=1))  # noqa: T201

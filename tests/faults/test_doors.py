@@ -18,6 +18,7 @@ import torch
 from headcount.cli import failures, main
 from headcount.files import whole
 from headcount.measuring.tables import read_csv
+from headcount.refusals import RefusalError
 from headcount.results import Store, Study, read_study
 from headcount.training import Sweep
 from headcount.training.sweeps import run
@@ -549,3 +550,12 @@ def test_a_second_interruption_as_the_first_is_told_is_no_second_line():
     process = start(program=("-c", TWICE))
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130 and err == "headcount: interrupted.\n" and out == ""
+
+
+@pytest.mark.parametrize("length", [10**12, 2**63, 10**20, 10**400], ids=["12", "63", "20", "400"])
+def test_a_length_whose_places_are_listed_is_refused_before_they_are(length):
+    from headcount.tasks import Wells
+
+    for make in (lambda: Wells(((0.5,),), length), lambda: Wells.random(2, 1, length)):
+        with pytest.raises(RefusalError, match="places = "):
+            make()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults import fuzzing
-from tests.faults.fuzzing import GRACE, IDLE, KINDS, MEMORY, in_parts
+from tests.faults.fuzz_blocks import in_blocks
+from tests.faults.fuzzing import GRACE, IDLE, KINDS, MEMORY
 
 FOUND = Path(__file__).parents[2] / "docs" / "data" / "fault_fuzz.json"
 ALLOWED = {"0", "2", "130"}
@@ -19,7 +20,7 @@ FIRST = 1_000_000  # other cases than those that were looked at while the packag
 @pytest.mark.parametrize(("count", "processes"), [(300, 1), pytest.param(10_000, 2, marks=pytest.mark.soak)])
 def test_nothing_that_is_typed_or_read_ends_in_a_traceback(count, processes, tmp_path):
     """A case that breaks is `broken` if it breaks alone, too; those that break in company alone may be 1 in 1,000."""
-    found = in_parts(count, FIRST, processes)
+    found = in_blocks(count, FIRST, processes)
     (tmp_path / FOUND.name).write_text(json.dumps(found, indent=1) + "\n")
     assert found["broken"] == [], json.dumps(found["broken"][:2])[-3000:]
     company = found["broken_in_company"]
