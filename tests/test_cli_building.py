@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from inspect import signature
 
 import pytest
 
@@ -159,3 +160,11 @@ def test_the_example_builds_checks_breaks_and_says_why():
     why = [line for line in made.stdout.splitlines() if line.endswith("is why")]
     assert len(why) == 1
     assert "mass outside the window" in why[0]
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind, made in CONSTRUCTIONS.items() if "radius" not in signature(made).parameters]
+)
+def test_a_radius_is_refused_where_the_construction_takes_none(kind, run):
+    code, _, err = run("build", kind.__name__, "--eps", "3", "--radius", "3")
+    assert code == 2 and err.count("\n") == 1 and "radius" in err

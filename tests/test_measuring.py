@@ -535,3 +535,21 @@ def test_workers_train_the_rows_that_one_process_would(tmp_path, monkeypatch):
 
     assert told(alone) == told(together) and alone.advice == together.advice
     assert (tmp_path / "1.hc").read_bytes() == (tmp_path / "2.hc").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["rarest", "complete", "overlap", "steps", "most_splits", "entering", "plan", "plan.heads", "plan.tolerance"],
+)
+@pytest.mark.parametrize("value", [[1], "x", {"a": 1}, [["a"], 2, 3], [[0], [1]], -0.5])
+def test_a_stored_measurement_with_a_field_of_another_type_is_one_line_or_none(field, value):
+    rows = tuple(
+        {"contestant": name, "heads": h, "depth": min(h, 1), "attends": h > 0, "standard": h > 0, "seed": s,
+         "nmse": level * (1 + s / 50), "inner": level, "short": level}
+        for name, h, level in (("zero heads", 0, 0.5), ("1 head", 1, 0.1)) for s in range(3)
+    )  # fmt: skip
+    spec = {"plan": {field.removeprefix("plan."): value}} if "." in field else {field: value}
+    try:
+        assert Measurement(Study(rows, spec)).advice
+    except ValueError as refusal:
+        assert "damaged" in str(refusal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -75,20 +76,7 @@ class Measurement:
     @cached_property
     def answer(self) -> Answer:
         """Worth it, not worth it, or cannot say yet; heads and layers."""
-        spec = self.study.spec
-        rarest = spec.get("rarest") if spec.get("uneven", True) else None
-        plan = spec.get("plan", {})
-        held = Conditions(
-            overlap=spec.get("overlap", 0.25),
-            complete=spec.get("complete"),
-            steps=spec.get("steps", 0),
-            most_splits=spec.get("most_splits", 10),
-            rarest=None if rarest is None else (rarest[0], rarest[1]),
-            tolerance=plan.get("tolerance", 0.05),
-            tested=tuple(plan.get("heads", ())),
-            entering=spec.get("entering", ""),
-        )
-        return answer(self.scores, held)
+        return answer(self.scores, _conditions(self.study.spec))
 
     @property
     def advice(self) -> str:
@@ -192,3 +180,31 @@ class Measurement:
         judged = {count.layers for count in self.answer.counts}
         left = [counted(depth, "layer") for depth in wanted if depth not in judged]
         return f"{' and '.join(left)} could not be judged yet: fewer than two splits have them" if left else ""
+
+
+def _conditions(spec: Mapping[str, Any]) -> Conditions:
+    """Under what the contest was held, of a stored study; a field of another type is refused by its name."""
+    rarest = spec.get("rarest") if spec.get("uneven", True) else None
+    plan = _field(spec, "plan", {}, Mapping)
+    tested, complete = _field(plan, "heads", (), Sequence), spec.get("complete")
+    whole = [*tested, *(complete if isinstance(complete, list) else ())]
+    pair = isinstance(rarest, list) and len(rarest) == 2 and isinstance(rarest[1], int)
+    if not (rarest is None or pair) or not all(isinstance(count, int) for count in whole):
+        raise ValueError("this measurement is damaged: rarest, complete or heads are not what measure writes")
+    return Conditions(
+        overlap=_field(spec, "overlap", 0.25, int | float),
+        complete=_field(spec, "complete", None, list),
+        steps=_field(spec, "steps", 0, int),
+        most_splits=_field(spec, "most_splits", 10, int),
+        rarest=None if rarest is None else (str(rarest[0]), rarest[1]),
+        tolerance=_field(plan, "tolerance", 0.05, int | float),
+        tested=tuple(tested),
+        entering=_field(spec, "entering", "", str),
+    )
+
+
+def _field(held: Mapping[str, Any], name: str, otherwise: Any, kind: Any) -> Any:
+    value = held.get(name, otherwise)
+    if value is not otherwise and (not isinstance(value, kind) or (isinstance(value, int | float) and not value >= 0)):
+        raise ValueError(f"this measurement is damaged: {name} is {value!r:.40}")
+    return value

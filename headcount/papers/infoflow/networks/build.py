@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 from headcount.certificates.built import Built
@@ -92,7 +93,11 @@ def build(
         own = "; of your own function, say what it looks up: task(..., retrievals=[MaxOf(...), ...])"
         hint = own if isinstance(task, FunctionTask) else ""
         raise ValueError(f"no construction is known for {type(task).__name__}; there are some for: {known}{hint}")
-    return construct(task, eps) if radius is None else construct(task, eps, radius=radius)
+    if radius is None:
+        return construct(task, eps)
+    if "radius" not in inspect.signature(construct).parameters:
+        raise ValueError(f"the tokens of {type(task).__name__} have a domain of their own; it takes no radius")
+    return construct(task, eps, radius=radius)
 
 
 def _within(task: Task, arch: Architecture) -> Callable[..., Built] | None:
