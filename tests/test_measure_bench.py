@@ -74,7 +74,7 @@ def test_the_search_keeps_what_the_inner_part_prefers():
 def row(**more):
     errors = {"zero heads": 0.4, "1 head": 0.22, "2 heads": 0.2}
     by_split = {name: {str(n): [level * (1 + n / 100), level] for n in range(4)} for name, level in errors.items()}
-    said = {"set": "wine", "form": "220 s", "worth": None, "verdict": "worth it", "heads": 2, "layers": 1}
+    said = {"set": "wine", "form": "150 s", "worth": None, "verdict": "worth it", "heads": 2, "layers": 1}
     return said | {"overlap": 0.25, "by_split": by_split, "attends": ["1 head", "2 heads"], "levels": errors} | more
 
 
@@ -103,22 +103,22 @@ def test_runs_are_made_once_and_undecided_sets_again():
     assert {run.set for run in first if run.kind == "plain"} == {one.name for one in REAL}
     assert {run.set for run in first if run.kind == "busy"} == {one.name for one in PLANTED}
     more = set(runs_of([row(verdict="cannot say yet")])) - set(first)
-    assert [(run.set, run.budget) for run in more] == [("wine", 500.0)]
+    assert [(run.set, run.budget) for run in more] == [("wine", 600.0)]
     run = Run("wine", "plain", heads=(1, 2))
     assert run.missing([plain(1, 0.3)]) == [(1, 2), (2, 1), (2, 2)]
-    assert Run("wine", budget=220.0).missing([row()]) == []
+    assert Run("wine", budget=150.0).missing([row()]) == []
 
 
 def test_a_run_begins_only_if_it_ends_in_time(tmp_path):
     pool = Pool(tmp_path / "rows.json", until=math.inf, folder=tmp_path, rows=[row()])
-    assert not pool.may_begin(Run("wine", budget=220.0)) and pool.may_begin(Run("digits", budget=220.0))
+    assert not pool.may_begin(Run("wine", budget=150.0)) and pool.may_begin(Run("digits", budget=150.0))
     pool.until = 0.0
-    assert not pool.may_begin(Run("digits", budget=220.0))
+    assert not pool.may_begin(Run("digits", budget=150.0))
 
 
 def test_later_rows_take_the_place_of_earlier_ones():
     kept = taken_in([row(), plain(1, 0.2)], [row(heads=1), plain(2, 0.1)])
-    assert [(one["form"], one["heads"]) for one in kept] == [("220 s", 1), ("plain", 1), ("plain", 2)]
+    assert [(one["form"], one["heads"]) for one in kept] == [("150 s", 1), ("plain", 1), ("plain", 2)]
 
 
 def test_a_series_file_is_read_with_gaps_and_several_channels():

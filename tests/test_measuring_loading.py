@@ -197,7 +197,7 @@ def broken(folder):
     yield [folder / "whole.npz", "--heads", "many"], "--heads must be counts such as 1-8 or 1,2,4"
     yield [folder / "whole.npz", "--heads", "3"], "heads must be at least two counts"
     yield [folder / "whole.npz", "--budget", "soon"], "a time such as 90s, 5m or 1h is needed"
-    yield [folder / "whole.npz", "--splits", "1"], "splits must lie between 2 and 10, got 1"
+    yield [folder / "whole.npz", "--splits", "1"], "splits must lie between 2 and 20, got 1"
     yield [folder / "whole.npz", "--device", "abacus"], "device must be cpu or cuda"
 
 

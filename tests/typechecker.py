@@ -42,7 +42,17 @@ def checked(of=None, *, typechecker):
         return of
     if "<locals>" in of.__qualname__ and "__beartype_func" in (once.__kwdefaults__ or {}):
         INNER[of.__code__] = once, shaped
-    return functools.wraps(of)(_with_axes(once) if shaped else once)
+    return _unless_switched_off(of, _with_axes(once) if shaped else once)
+
+
+def _unless_switched_off(of, checked_call):
+    """The checked function, or the plain one while `jaxtyping_disable` is set, as in a user's run."""
+
+    @functools.wraps(of)
+    def call(*arguments, **keywords):
+        return (of if jaxtyping.config.jaxtyping_disable else checked_call)(*arguments, **keywords)
+
+    return call
 
 
 INNER = {}  # by their code: functions within functions, which are made anew at every call of the outer one
@@ -52,7 +62,7 @@ def _laid_on(of, once, shaped):
     """The check as it was compiled for an earlier closure of the same code, on this one."""
     again = types.FunctionType(once.__code__, once.__globals__, once.__name__, once.__defaults__, once.__closure__)
     again.__kwdefaults__ = {**once.__kwdefaults__, "__beartype_func": of}
-    return functools.wraps(of)(_with_axes(again) if shaped else again)
+    return _unless_switched_off(of, _with_axes(again) if shaped else again)
 
 
 def _with_axes(function):

@@ -78,7 +78,8 @@ def _all(given: argparse.Namespace, here: Sequence[BenchSet], absent: Sequence[s
     wanted = partial(runs_of, scale=given.scale)
     if given.quick or given.steps:
         steps = given.steps or QUICK.steps
-        fixed = [Run(one.name, steps=steps, draw=given.draw) for one in PLANTED]
+        some = here if given.splits else PLANTED
+        fixed = [Run(one.name, steps=steps, draw=given.draw, splits=given.splits) for one in some]
         wanted = lambda rows: fixed  # noqa: E731
     until = time.monotonic() + given.seconds
     print(f"a contest of 20 steps took {_warm():.1f} s", flush=True)
@@ -149,6 +150,7 @@ def _arguments() -> argparse.Namespace:
     ask.add_argument("--only", action="append", help="this set alone")
     ask.add_argument("--quick", action="store_true", help="one layer, 600 steps, five splits")
     ask.add_argument("--steps", type=int, help="one layer, so many steps, five splits")
+    ask.add_argument("--splits", type=int, help="with --steps: one and two layers of any set, on so many splits")
     ask.add_argument("--draw", type=int, default=0, help="planted sets of other seeds than those that rules saw")
     ask.add_argument("--data", type=Path, help="a folder with the sets that no wheel carries")
     ask.add_argument("--kept", type=Path, default=KEPT, help="the file of rows")

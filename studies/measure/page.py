@@ -23,12 +23,11 @@ from studies.measure.sets import PLANTED, REAL
 __all__ = ["main", "page"]
 
 FORMS = {
-    "quick": "one layer, 600 steps, three splits (`--quick`)",
+    "quick": "one layer, 600 steps, five splits (`--quick`)",
     "quick, draw 1": "the same on other draws, with every rule as it stood (`--quick --draw 1`)",
-    "2000 steps": "one layer, 2,000 steps, three splits (`--steps 2000`)",
     "120 s": "two minutes a set",
     "300 s": "five minutes a set",
-    "500 s": "500 seconds a set",
+    "600 s": "ten minutes a set",
 }
 FIGURE_FILE = "images/measure_heads.svg"
 LEAST_SHOWN = 60.0  # seconds of a real set's run
@@ -46,8 +45,11 @@ linear models of pooled and of flattened tokens, boosted trees, zero heads, each
 splits, the same search on an inner part and the same stopping rule, and is judged on outer parts that nobody has seen.
 An error is the loss over that of the best constant.
 
-Every run is one thread. Attention is worth it where the 90% interval of the ratio lies below 1 and the gain is at least
-5%; a head count is enough within 25% of the best of its depth, or within 0.005 of the constant's error.
+A run with a budget has two processes of one thread; fixed steps and splits give the same rows on any machine. Attention
+is worth it where the 90% interval of the ratio lies below 1 and the gain is at least 5% of the error and 0.005 of the
+constant's; not worth it where the gain is less than 5% and one of 20% is excluded, or at most 0.005 of the constant's
+error is left to gain. A head count is enough within 5% of the best of its depth, or within 0.005 of the constant's
+error; the block advised is the cheapest within that of the best of all.
 
 What was changed after looking at these planted sets: the 0.005, for heads and for the verdict (on one look-up one head
 had 0.0015 and six had 0.0006, which is out of 25%); zero heads, which were two standard blocks with even weights until
@@ -58,10 +60,18 @@ attention was not worth it there; as it stands now it is undecided in the quick 
 in a run of four splits and undecided in a run of three. The first table is therefore of sets that the rules were tried
 on; only another draw tests them.
 
+What was changed after looking at the real sets, where nothing could be said of 12 of 18: three first splits became
+five, steps end at a hundred epochs and take half of the time at most, so that a dozen splits judge; a block shown to be
+out of the tolerance is trained no further; errors are paired by their relative difference in every split (by their
+logarithms before, and for a day by differences of means, which one split that goes wrong decides); a gain of 20%
+excluded is enough for "not worth it" (5% before); heads are enough within 5% (25% before).
+
 """
-REAL_RULES = f"""Fixed before any of these sets but digits was run. A set has at most 64 tokens (longer series are cut
-into patches) and about 1,200 training sequences. Ours is asked for {REAL_SECONDS:g} seconds of one core, and, where it
-cannot say yet, for {LONGER:g}. The plain encoder (`plain.py`: torch alone, `nn.TransformerEncoderLayer`, the same
+REAL_RULES = f"""Asked after the rules had been changed by looking at these very sets, so that this table does not test
+them; its verdicts are those of the day when differences of means were paired. By relative differences, the rule that is
+in force, JapaneseVowels too would be decided by its interval; the others stay. A set has at most 64 tokens (longer series are cut
+into patches) and about 1,200 training sequences. Ours is asked for {REAL_SECONDS:g} seconds of two cores, and, where it
+cannot say yet and there was time, for {LONGER:g}. The plain encoder (`plain.py`: torch alone, `nn.TransformerEncoderLayer`, the same
 widths, search, inner part and stopping rule; 1,500 steps, five splits, 1, 2, 4 and 8 heads in one and two layers, then
 3 and 6 to judge advice by) is trained on the same splits. Each side stands for itself by the network that the inner
 part prefers in a split.

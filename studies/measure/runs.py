@@ -33,7 +33,9 @@ Row = dict[str, Any]  # Any: a line of JSON
 
 @dataclass(frozen=True)
 class Run:
-    """A set and how it is asked about: by a budget of seconds or a number of steps; or plain encoders of `heads` on it.
+    """A set and how it is asked about: by a budget of seconds, or by steps (in two layers, where `splits` are given).
+
+    Or plain encoders of `heads` on it.
 
     >>> Run("wine", "ask", budget=220.0).form, Run("wine", "ask", steps=600, draw=1).form, Run("wine", "plain").form
     ('220 s', 'quick, draw 1', 'plain')
@@ -45,12 +47,15 @@ class Run:
     steps: int | None = None
     draw: int = 0
     heads: tuple[int, ...] = ()
+    splits: int | None = None
 
     @property
     def form(self) -> str:
         """What rows of it are filed under."""
         if self.kind == "plain":
             return "plain"
+        if self.splits is not None:
+            return f"{self.steps} steps, {self.splits} splits"
         how = "quick" if self.steps == QUICK.steps else f"{self.steps} steps" if self.steps else f"{self.budget:g} s"
         return how + (", busy" if self.kind == "busy" else "") + (f", draw {self.draw}" if self.draw else "")
 
@@ -80,6 +85,8 @@ def asked(run: Run, one: BenchSet) -> Row:
     """What `measure` says of a set, with every error by split, and how it kept its time."""
     data = run.made(one)
     plan = StudyPlan() if run.steps is None else replace(QUICK, steps=run.steps)
+    if run.splits is not None:
+        plan = StudyPlan(steps=run.steps, splits=run.splits)
     began = time.monotonic()
     with TemporaryDirectory() as folder:
         model = Path(folder, "model.hc")

@@ -69,7 +69,7 @@ SolutionRow = TypedDict(
     "SolutionRow",
     {"norm": str, "value": float, "duality gap": float, "least margin": float, "support": int, "rank": int},
 )
-"""The solution of least norm in one norm, and how near to the least it is proved to be."""
+"""The solution of least norm in one norm, and how near to the least it must be."""
 
 
 def solution_rows(solved: Mapping[str, MaxMargin]) -> list[SolutionRow]:

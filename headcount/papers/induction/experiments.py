@@ -156,7 +156,7 @@ def path_rows(run: ChainRun, at: Sequence[int], *, after: PathRow | None = None)
         }
 
 
-def _moved_to(model: Staged, state: Mapping[str, list[float]]) -> Staged:
+def _moved_to(model: Staged, state: Mapping[str, float | list[float] | list[list[float]]]) -> Staged:
     return replace(model, **{name: torch.tensor(state[name], dtype=model.copier.dtype) for name in GROUPS})
 
 

@@ -53,7 +53,7 @@ ExcludedRow = TypedDict(
     "ExcludedRow",
     {"sequences": int, "layers": int, "n tokens excluded": int, "a million excluded": int, "made layer": float},
 )
-"""In how many random layers so many tokens are proved too few, and what is left in the layer made for them."""
+"""In how many random layers a bound says that so many tokens are too few; what is left in the layer made for them."""
 
 
 class TuningRow(TypedDict):
