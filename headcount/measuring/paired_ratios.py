@@ -138,8 +138,8 @@ def compare(one: Mapping[int, float], other: Mapping[int, float], overlap: float
     both = sorted(one.keys() & other.keys())
     if not both:
         return Compared(*names, 0, math.nan, 0.0, math.inf)
-    pair = ([max(errors[split], LEAST) for split in both] for errors in (one, other))
-    return Compared(*names, len(both), *paired_ratio(*pair, overlap))
+    mine, theirs = ([max(errors[split], LEAST) for split in both] for errors in (one, other))
+    return Compared(*names, len(both), *paired_ratio(mine, theirs, overlap))
 
 
 def _finite(value: Any) -> Any:
