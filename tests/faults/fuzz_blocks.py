@@ -68,9 +68,10 @@ def _share(left: list[tuple[int, int]], scratch: Path, record: Path, processes: 
 
     def keep(process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            with one_at_a_time, record.open("a") as file:
-                file.write(line)
+        with process.stdout:
+            for line in process.stdout:
+                with one_at_a_time, record.open("a") as file:
+                    file.write(line)
 
     keepers = [threading.Thread(target=keep, args=(process,)) for process in running]
     for keeper in keepers:
