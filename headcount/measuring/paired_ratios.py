@@ -45,8 +45,22 @@ def split_errors(rows: Iterable[Row]) -> tuple[SplitErrors, ...]:
     """Every contestant's errors by split, in the order in which they came; a network that diverged lost everything."""
     by_name: dict[str, list[Any]] = {}
     for row in rows:
-        by_name.setdefault(row["contestant"], []).append(row)  # pyright: ignore
+        by_name.setdefault(_sound(row)["contestant"], []).append(row)
     return tuple(_of_one(name, some) for name, some in by_name.items())
+
+
+KINDS: dict[str, Any] = {
+    "contestant": str, "heads": int, "depth": int, "attends": bool, "standard": bool, "seed": int,
+    **dict.fromkeys(("nmse", "inner", "short"), int | float | None),
+}  # fmt: skip
+
+
+def _sound(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row, whose fields are what `measure` writes; else what is not."""
+    for name, kind in KINDS.items():
+        if name not in row or not isinstance(row[name], kind):
+            raise ValueError(f"a row of this measurement is damaged: {name} is {row.get(name, 'missing')!r:.40}")
+    return row
 
 
 def _of_one(name: str, rows: list[Any]) -> SplitErrors:

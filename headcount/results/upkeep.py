@@ -147,7 +147,8 @@ def _columns(db: sqlite3.Connection, table: str) -> set[str]:
 def _is_addressed(name: Any, text: Any) -> bool:
     """Whether an environment is the one that its address was taken of."""
     try:
-        return address(json.loads(text)) == _spoken(name)
+        held = json.loads(text)
+        return isinstance(held, dict) and address(held) == _spoken(name)
     except (ValueError, TypeError, RecursionError):
         return False
 

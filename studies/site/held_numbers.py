@@ -229,7 +229,9 @@ def _example() -> str:
 
 def _digits() -> str:
     (row,) = [r for r in _data("measure_bench") if r["set"] == "digits" and r["form"] == "1500 steps, 10 splits"]
-    said = f"- The 1,797 digits of scikit-learn, a row of pixels per token, 1,500 steps on ten splits: *{row['advice']}*"
+    said = (
+        f"- The 1,797 digits of scikit-learn, a row of pixels per token, 1,500 steps on ten splits: *{row['advice']}*"
+    )
     return "\n" + textwrap.fill(said, 132, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
