@@ -73,8 +73,8 @@ in force, JapaneseVowels too would be decided by its interval; the others stay. 
 series are cut into patches) and about 1,200 training sequences. Ours is asked for {REAL_SECONDS:g} seconds of two
 cores, and, where it cannot say yet and there was time, for {LONGER:g}. The plain encoder (`plain.py`: torch alone,
 `nn.TransformerEncoderLayer`, the same widths, search, inner part and stopping rule; 1,500 steps, five splits, 1, 2, 4
-and 8 heads in one and two layers, then 3 and 6 to judge advice by) is trained on the same splits. Each side stands for itself by the network that the inner
-part prefers in a split.
+and 8 heads in one and two layers, then 3 and 6 to judge advice by) is trained on the same splits. Each side stands for
+itself by the network that the inner part prefers in a split.
 
 - *No worse*: the upper end of the 90% interval of ours over plain, on the splits of both, is at most 1.10. *Worse*: its
   lower end is above 1. *Wide*: neither; the splits do not tell.
