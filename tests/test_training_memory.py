@@ -1,6 +1,7 @@
 """The memory model against the peak of a process, and what it refuses before anything is trained."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,14 +35,19 @@ print(json.dumps([bank_bytes(bank, recipe, "cpu"), held() - before]))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is read as Linux counts it")
 @pytest.mark.parametrize("sizes", [[[[4, 8]], 32, 32, 500], [[[4, 8]] * 2, 8, 64, 500], [[[1, 4]], 1, 64, 30_000]])
-def test_the_estimate_is_the_measured_peak_within_a_quarter(sizes):
-    # Activations of one layer, of two, and data: each alone makes nearly all of its case.
+def test_the_estimate_holds_the_measured_peak_and_is_at_most_half_as_much_again(sizes):
+    # Activations of one layer, of two, and data: each alone makes nearly all of its case. Blocks that are freed are
+    # given back at once: kept, they make the peak of one run 70% higher than that of another.
     done = subprocess.run(
-        [sys.executable, "-c", PEAK, json.dumps(sizes)], cwd=Path(__file__).parents[1], capture_output=True, text=True
+        [sys.executable, "-c", PEAK, json.dumps(sizes)],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     estimate, peak = json.loads(done.stdout)
-    assert 0.75 * peak <= estimate <= 1.25 * peak
+    assert peak <= estimate <= 1.5 * peak
 
 
 def test_a_network_that_cannot_fit_is_refused_with_its_bytes_before_training(monkeypatch):
