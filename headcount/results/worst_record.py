@@ -72,7 +72,7 @@ class WorstRecord:
         >>> sizes = dict(task="Wells", layers="1x4", length=2, low=0.0, high=1.0, ratio=1.1, boxes=99, open=0)
         >>> errors = dict(rms=0.001, sampled=0.01, attacked=0.02, lower=0.1, upper=0.11)
         >>> print(WorstRecord(**sizes, **errors, seconds=0.5, where=((0.0,), (1.0,))).claim())  # doctest: +ELLIPSIS
-        the worst error of the network is at most 0.11 by proof, given tokens in [0, 1]: 0.1 was met, at least 100 times ...
+        the worst error of the network is at most 0.11 by proof, given tokens in [0, 1]: 0.1 was met, at least ...
         """
         return worst_claim(self, f"tokens in [{self.low:g}, {self.high:g}]", subject)
 
