@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -182,24 +183,55 @@ def test_order_is_seen_flattened_and_lost_pooled_and_letters_are_counted():
     assert lost(fit_baseline(POOLED, fold, 5).outer, fold.outer, False) < 1e-3
 
 
-def test_the_interval_is_that_of_nadeau_and_bengio():
-    one, other = np.array([0.5, 0.7, 0.6, 0.8, 0.4]), np.array([1.1, 0.9, 1.0, 0.7, 1.3])
-    ratio, low, high = paired_ratio(one.tolist(), other.tolist(), 0.25)
-    gaps = 2 * (one - other) / (one + other)
-    reach = 2.131847 * np.std(gaps, ddof=1) * math.sqrt(1 / 5 + 0.25)
-    ends = [(2 + d) / (2 - d) for d in (gaps.mean() - reach, gaps.mean() + reach)]
-    assert (ratio, low, high) == pytest.approx((0.6, *ends), rel=1e-5)
-    assert paired_ratio((3 * one).tolist(), (3 * other).tolist(), 0.25) == pytest.approx((ratio, low, high))
-    turned = paired_ratio(other.tolist(), one.tolist(), 0.25)
-    assert turned == pytest.approx((1 / ratio, 1 / high, 1 / low))
+def test_the_interval_adds_what_sequences_and_what_trainings_do():
+    rng = np.random.default_rng(0)
+    one, other = rng.uniform(0.5, 1.0, (5, 8)), rng.uniform(0.8, 1.3, (5, 8))
+    ratio, low, high = paired_ratio(one, other)
+    moved = one / one.sum() - other / other.sum()
+    splits, blocks = 5 / 4 * (moved.sum(axis=1) ** 2).sum(), 8 / 7 * (moved.sum(axis=0) ** 2).sum()
+    freedom = (splits + blocks) ** 2 / (splits**2 / 4 + blocks**2 / 7)
+    reach = scipy.stats.t.ppf(0.95, freedom) * math.sqrt(splits + blocks)
+    expected = one.sum() / other.sum()
+    assert (ratio, low, high) == pytest.approx((expected, expected * math.exp(-reach), expected * math.exp(reach)))
+    assert paired_ratio(3 * one, 3 * other) == pytest.approx((ratio, low, high))
+    assert paired_ratio(other, one) == pytest.approx((1 / ratio, 1 / high, 1 / low))
+    empty = np.zeros((5, 3))
+    assert paired_ratio(np.hstack([one, empty]), np.hstack([other, empty])) == pytest.approx((ratio, low, high))
 
 
-def test_a_split_that_goes_wrong_by_a_factor_of_a_hundred_is_one_split():
-    usual = [0.2, 0.21, 0.19, 0.2, 0.21, 0.2, 0.19, 0.2]
-    better, wrong = [0.25 * v for v in usual], [2.0, *(4 * v for v in usual[1:])]
-    assert paired_ratio(better, wrong, 0.25)[2] < 0.4
-    assert paired_ratio(wrong, better, 0.25)[1] > 2.5
-    assert compare({0: 1.0}, {1: 1.0}, 0.25, ("a", "b")).splits == 0
+def test_more_rounds_of_the_same_sequences_tell_less_than_more_sequences():
+    """Ten splits that repeat five are no ten: the variance between blocks stays, that between splits is halved."""
+    rng = np.random.default_rng(1)
+    one, other = rng.uniform(0.5, 1.0, (5, 8)), rng.uniform(0.8, 1.3, (5, 8))
+    once, twice = (paired_ratio(np.tile(one, (n, 1)), np.tile(other, (n, 1))) for n in (1, 2))
+    narrower = math.log(twice[2] / twice[0]) / math.log(once[2] / once[0])
+    assert twice[0] == pytest.approx(once[0]) and 0.6 < narrower < 0.95
+
+
+def test_a_split_that_goes_wrong_by_a_factor_of_a_hundred_shows_nothing_worse():
+    usual = np.array([0.2, 0.21, 0.19, 0.2, 0.21, 0.2, 0.19, 0.2])[:, None]
+    wrong = usual.copy()
+    wrong[0] = 2.0
+    assert paired_ratio(wrong, usual)[1] < 1 and paired_ratio(0.25 * usual, 4 * wrong)[2] < 0.4
+    assert compare({0: [1.0]}, {1: [1.0]}, ("a", "b")).splits == 0
+    assert compare({0: [1.0], 1: [math.inf]}, {0: [1.0], 1: [1.0]}, ("a", "b")).high == math.inf
+
+
+def test_blocks_hold_whole_groups_copies_and_times():
+    x = np.random.default_rng(0).standard_normal((300, 4, 1))
+    x[150:] = x[:150]
+    parts = outer_splits(sequences(x, x[:, 0, 0]), 10)
+    assert all((part.blocks == parts[0].blocks).all() for part in parts) and parts[0].blocks.max() == 31
+    assert (parts[0].blocks[150:] == parts[0].blocks[:150]).all()
+    x = np.random.default_rng(1).standard_normal((300, 4, 1))
+    groups = np.repeat(np.arange(20), 15)
+    by_group = outer_splits(sequences(x, x[:, 0, 0], groups=groups), 5)[0].blocks
+    assert len(np.unique(by_group)) == 20 and all(len(set(by_group[groups == g])) == 1 for g in range(20))
+    windows = outer_splits(sequences(x, x[:, 0, 0], apart=2), 5)
+    outer = np.sort(np.concatenate([part.outer for part in windows]))
+    assert (np.diff(windows[0].blocks[outer]) >= 0).all() and windows[0].blocks[outer].max() == 31
+    losses = np.arange(len(parts[0].outer), dtype=float)
+    assert sum(parts[0].in_blocks(losses)) == pytest.approx(losses.sum(), rel=1e-4)
 
 
 def scores(name, heads, outer, inner=None, short=None, depth=1):
@@ -539,7 +571,7 @@ def test_workers_train_the_rows_that_one_process_would(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "field",
-    ["rarest", "complete", "overlap", "steps", "most_splits", "entering", "plan", "plan.heads", "plan.tolerance"],
+    ["rarest", "complete", "steps", "most_splits", "entering", "plan", "plan.heads", "plan.tolerance"],
 )
 @pytest.mark.parametrize("value", [[1], "x", {"a": 1}, [["a"], 2, 3], [[0], [1]], -0.5])
 def test_a_stored_measurement_with_a_field_of_another_type_is_one_line_or_none(field, value):

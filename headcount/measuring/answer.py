@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from headcount.measuring.head_counts import HeadCount, advised, deeper_words, head_counts
+from headcount.measuring.head_counts import HeadCount, advised, deeper_words, head_counts, within
 from headcount.measuring.paired_ratios import CONFIDENCE, Compared, SplitErrors, compare
 from headcount.measuring.planning import FLOOR
 from headcount.measuring.sides import Side, TwoSides
@@ -107,7 +107,7 @@ class Answer:
     def _bound(self) -> float:
         """The largest error within the tolerance at the advised depth."""
         smallest = min(one.smallest for one in self.counts if one.layers == self.layers)
-        return max((1 + self.tolerance) * smallest, smallest + FLOOR)
+        return within(self.tolerance, smallest) * smallest
 
     def to_json(self) -> dict[str, object]:
         """The fields, ready for JSON."""
@@ -132,11 +132,10 @@ class Answer:
 class Conditions:
     """Under what a contest was held.
 
-    `overlap` is that of splits, `complete` those that judge (None: all), `tested` the head counts of the plan, `rarest`
-    a class that is rare enough to matter with its sequences, `entering` how tokens enter.
+    `complete` are the splits that judge (None: all), `tested` the head counts of the plan, `rarest` a class that is
+    rare enough to matter with its sequences, `entering` how tokens enter.
     """
 
-    overlap: float = 0.25
     complete: Sequence[int] | None = None
     steps: int = 0
     most_splits: int = 10
@@ -168,11 +167,11 @@ def answer(scores: Sequence[SplitErrors], held: Conditions | None = None) -> Ans
     if not splits:
         return _nobody(held)
     names = attention.usual(splits), without.usual(splits)
-    worth = compare(attention.outer(splits), without.outer(splits), held.overlap, names)
+    worth = compare(attention.blocks(splits), without.blocks(splits), names)
     both = TwoSides(attention, without, splits, worth)
     word, reason, missing = _judged(both, held)
-    counts = head_counts(scores, splits, held.overlap, held.tolerance, held.tested)
-    heads, layers = advised(scores, splits, held.overlap, held.tolerance)
+    counts = head_counts(scores, splits, held.tolerance, held.tested)
+    heads, layers = advised(scores, splits, held.tolerance)
     mine = next((one for one in counts if one.layers == layers), None)
     deeper = deeper_words(scores, mine)
     if word is Predicate.WORTH_IT:

@@ -15,7 +15,7 @@ from headcount.measuring.planning import nothing
 from headcount.measuring.preparing import Fold
 from headcount.training.given import Part
 
-__all__ = ["Predicted", "fit_baseline", "lost"]
+__all__ = ["Predicted", "fit_baseline", "losses_of", "lost"]
 
 PENALTIES = (1e-4, 1e-2, 1.0, 100.0)  # of the squared weights, per sample; the best on the inner part
 WIDEST = 4000  # features of a linear model; wider ones are not fitted
@@ -31,12 +31,12 @@ Model = Callable[[Float[np.ndarray, "samples features"]], Float[np.ndarray, "sam
 class Predicted:
     """The outer part as somebody predicts it (targets as trained, or logits), and the loss on the inner part.
 
-    `short` is the inner loss where the search ended, before the finals: how much more steps have brought.
+    `short` is the same prediction where the search ended, before the finals: how much more steps have brought.
     """
 
     outer: Float[np.ndarray, "samples outputs"]
     inner: float
-    short: float
+    short: Float[np.ndarray, "samples outputs"] | None = None
 
 
 def fit_baseline(
@@ -51,7 +51,7 @@ def fit_baseline(
     if contestant == LAST_VALUE:
         assert fold.last is not None
         inner = lost(fold.last[0], fold.inner, classes=False)
-        return Predicted(fold.last[1], inner, inner)
+        return Predicted(fold.last[1], inner)
     if contestant == BOOSTING:
         return _boosted(fold, letters, look)
     features = _pooled if contestant == POOLED else _flat
@@ -62,21 +62,28 @@ def fit_baseline(
     models = [fit(three[0], y, penalty) for penalty in PENALTIES]
     losses = [lost(model(three[1]), fold.inner, fold.classes) for model in models]
     best = int(np.argmin(losses))
-    return Predicted(models[best](three[2]), losses[best], losses[best])
+    return Predicted(models[best](three[2]), losses[best])
 
 
 def lost(predicted: Float[np.ndarray, "samples outputs"], part: Part, classes: bool) -> float:
-    """The mean loss of a prediction: cross-entropy of logits, or the squared gap."""
+    """The mean loss of a prediction."""
+    return float(losses_of(predicted, part, classes).mean())
+
+
+def losses_of(
+    predicted: Float[np.ndarray, "samples outputs"], part: Part, classes: bool
+) -> Float[np.ndarray, " samples"]:
+    """What a prediction loses on every sequence: cross-entropy of logits, or the squared gap."""
     y = _columns(part.y)
     if not classes:
-        return float(((predicted - y) ** 2).mean())
+        return ((predicted - y) ** 2).mean(axis=1)
     shifted = predicted - predicted.max(axis=1, keepdims=True)
-    return float((np.log(np.exp(shifted).sum(axis=1)) - (shifted * y).sum(axis=1)).mean())
+    return np.log(np.exp(shifted).sum(axis=1)) - (shifted * y).sum(axis=1)
 
 
 def _fixed(fold: Fold, answer: Float[np.ndarray, "1 outputs"]) -> Predicted:
     inner = lost(np.repeat(answer, len(fold.inner), axis=0), fold.inner, fold.classes)
-    return Predicted(np.repeat(answer, len(fold.outer), axis=0), inner, inner)
+    return Predicted(np.repeat(answer, len(fold.outer), axis=0), inner)
 
 
 def _columns(y: np.ndarray) -> Float[np.ndarray, "samples outputs"]:
@@ -142,7 +149,7 @@ def _boosted(fold: Fold, letters: int, look: Callable[[], None]) -> Predicted | 
     if three[0].shape[1] > MOST_BOOSTED:
         return None
     y = _columns(fold.training.y)
-    best = Predicted(np.zeros((0, 0)), np.inf, np.inf)
+    best = Predicted(np.zeros((0, 0)), np.inf)
     for rate in BOOSTING_RATES if three[0].shape[1] <= WIDE_BOOSTED else BOOSTING_RATES[-1:]:
         look()
         if fold.classes:
@@ -158,7 +165,7 @@ def _boosted(fold: Fold, letters: int, look: Callable[[], None]) -> Predicted | 
         losses = [lost(p, fold.inner, fold.classes) for p in stages[0]]
         place = int(np.argmin(losses))
         if losses[place] < best.inner:
-            best = Predicted(stages[1][place], losses[place], losses[place])
+            best = Predicted(stages[1][place], losses[place])
     return best
 
 

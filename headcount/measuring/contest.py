@@ -11,9 +11,9 @@ from headcount.measuring.clock import Clock, OutOfTime
 from headcount.measuring.contest_trials import Trials, data_sizes
 from headcount.measuring.contest_workers import ContestWorkers
 from headcount.measuring.contestants import Contestant, without_attention
+from headcount.measuring.head_counts import within
 from headcount.measuring.paired_ratios import SplitErrors, compare, split_errors
 from headcount.measuring.planning import (
-    FLOOR,
     SHORT,
     StudyPlan,
     first_seconds,
@@ -102,7 +102,7 @@ class Contest:
             yield [(one, number) for number in first for one in more]
         for number in range(len(first), len(splits), self.workers):
             scores = split_errors(rows)
-            alive = [one for one in everybody if _alive(one, scores, plan.tolerance, splits[0].overlap)]
+            alive = [one for one in everybody if _alive(one, scores, plan.tolerance)]
             some = range(number, min(number + self.workers, len(splits)))
             judging |= {split: [(one, split) for one in alive] for split in some}
             yield [unit for split in some for unit in judging[split]]
@@ -135,7 +135,6 @@ class Contest:
             "short": max(10, steps // SHORT),
             "splits": len(splits),
             "most_splits": len(outer_splits(data, MOST_SPLITS)),
-            "overlap": splits[0].overlap,
             "entering": "a table of letters" if data.letters else "a linear embedding",
             "rarest": None if data.rarest is None else [str(data.rarest[0]), data.rarest[1]],
             "uneven": data.uneven,
@@ -147,12 +146,13 @@ class Contest:
 def _turn(rows: list[Row], plan: StudyPlan) -> int:
     """The smallest head count of one layer whose error so far is within the tolerance of the best."""
     errors = {one.heads: one.mean(one.outer) for one in split_errors(rows) if one.standard and one.depth == 1}
-    best = min(errors.values(), default=0.0)
-    bound = max((1 + plan.tolerance) * best, best + FLOOR)
-    return min((heads for heads, error in errors.items() if error <= bound), default=plan.heads[0])
+    best = min(errors.values(), default=1.0)
+    return min(
+        (h for h, error in errors.items() if error <= within(plan.tolerance, best) * best), default=plan.heads[0]
+    )
 
 
-def _alive(one: Contestant, scores: Sequence[SplitErrors], tolerance: float, overlap: float) -> bool:
+def _alive(one: Contestant, scores: Sequence[SplitErrors], tolerance: float) -> bool:
     """Whether a contestant is not shown to be out of the tolerance of the best of its kind, or of fewer layers.
 
     What takes no training goes on.
@@ -164,8 +164,8 @@ def _alive(one: Contestant, scores: Sequence[SplitErrors], tolerance: float, ove
         return False
     rivals = [score for score in scores if score.attends == one.attends and score.depth <= mine.depth]
     best = min(rivals, key=lambda score: score.mean(score.outer))
-    bound = 1 + max(tolerance, FLOOR / best.mean(best.outer))
-    return compare(mine.outer, best.outer, overlap, (mine.name, best.name)).low <= bound
+    bound = within(tolerance, best.mean(best.outer))
+    return compare(mine.blocks, best.blocks, (mine.name, best.name)).low <= bound
 
 
 def facts(data: Sequences) -> dict[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 from safetensors.torch import load_file, save_file
 
 from headcount.files import make_folder, whole
-from headcount.measuring.baselines import fit_baseline, lost
+from headcount.measuring.baselines import fit_baseline, losses_of, lost
 from headcount.measuring.clock import Clock, OutOfTime
 from headcount.measuring.contestants import ZERO_HEADS, Contestant, KeptNetwork
 from headcount.measuring.planning import DataSizes, Fitting, StudyPlan, reckoned
@@ -25,7 +25,7 @@ from headcount.results.study import Row
 
 __all__ = ["Trials", "data_sizes"]
 
-MEANING = 3  # part of every address: raise it when the contest itself changes
+MEANING = 4  # part of every address: raise it when the contest itself changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,9 @@ class Trials:
             predicted = fit_baseline(contestant, fold, letters, self.clock.look)
         if predicted is None:
             return {"contestant": contestant.name, "status": "left out"}  # pyright: ignore
-        level = lost(predicted.outer, fold.outer, fold.classes) / fold.constants[2]
+        losses = losses_of(predicted.outer, fold.outer, fold.classes) / (len(fold.outer) * fold.constants[2])
+        level = float(losses.sum())
+        short = predicted.outer if predicted.short is None else predicted.short
         row: dict[str, object] = {
             "run": address(of),
             "contestant": contestant.name,
@@ -94,7 +96,8 @@ class Trials:
             "final_nmse": level,
             "train_nmse": searched.training if searched else level,
             "inner": predicted.inner / fold.constants[1],
-            "short": predicted.short / fold.constants[1],
+            "short": lost(short, fold.outer, fold.classes) / fold.constants[2],
+            "parts": self.splits[number].in_blocks(losses),
             "steps": self.steps if contestant.heads else 0,
             "parameters": parameters,
             "status": "done",

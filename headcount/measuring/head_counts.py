@@ -11,7 +11,7 @@ from headcount.measuring.planning import FLOOR
 from headcount.numerals import counted
 from headcount.results import Basis, Claim, Evidence, Predicate
 
-__all__ = ["LEAD", "HeadCount", "advised", "deeper_words", "head_counts"]
+__all__ = ["LEAD", "HeadCount", "advised", "deeper_words", "head_counts", "within"]
 
 LEAD = 0.05  # attention, or another layer, must lower the error by more than this share to be worth naming
 
@@ -74,8 +74,13 @@ class HeadCount:
         return ", ".join(said)
 
 
+def within(tolerance: float, smallest: float) -> float:
+    """How many times the smallest error is as good: by the tolerance, or by 0.005 of the constant's error."""
+    return 1 + max(tolerance, FLOOR / smallest)
+
+
 def head_counts(
-    scores: Sequence[SplitErrors], splits: Sequence[int], overlap: float, tolerance: float, tested: Sequence[int] = ()
+    scores: Sequence[SplitErrors], splits: Sequence[int], tolerance: float, tested: Sequence[int] = ()
 ) -> tuple[HeadCount, ...]:
     """For every depth, the cheapest head count whose error is within the tolerance of the best, by paired intervals.
 
@@ -87,7 +92,7 @@ def head_counts(
         mine = sorted((one for one in scores if one.standard and one.depth == depth), key=lambda one: one.heads)
         own = max(([s for s in splits if s in one.outer] for one in mine), key=len)
         if len(own) >= min(2, len(splits)):
-            found.append(_counted(mine, depth, own, overlap, tolerance, tested))
+            found.append(_counted(mine, depth, own, tolerance, tested))
     return tuple(found)
 
 
@@ -95,14 +100,13 @@ def _counted(
     mine: Sequence[SplitErrors],
     depth: int,
     splits: Sequence[int],
-    overlap: float,
     tolerance: float,
     tested: Sequence[int],
 ) -> HeadCount:
     best = min((one for one in mine if set(splits) <= set(one.outer)), key=lambda one: one.mean(splits))
     smallest = best.mean(splits)
-    bound = 1 + max(tolerance, FLOOR / smallest)
-    against = [compare(one.outer, best.outer, overlap, (one.name, best.name)) for one in mine]
+    bound = within(tolerance, smallest)
+    against = [compare(one.blocks, best.blocks, (one.name, best.name)) for one in mine]
     pairs = [(one, versus) for one, versus in zip(mine, against, strict=True) if versus.splits]
     low, heads, high = (
         next(one for one, versus in pairs if one is best or value(versus) <= bound)
@@ -113,7 +117,7 @@ def _counted(
     fewer = None
     if place:
         before = mine[place - 1]
-        fewer = compare(before.outer, heads.outer, overlap, (before.name, heads.name))
+        fewer = compare(before.blocks, heads.blocks, (before.name, heads.name))
     have = {one.heads for one in mine}
     worst = max((one.heads for one, _ in pairs if one.heads < low.heads), default=0)  # shown to be too few
     untested = tuple(h for h in tested if worst < h < high.heads and h not in have)
@@ -122,9 +126,7 @@ def _counted(
     return HeadCount(depth, *counts, mean_error(heads.outer.values()), smallest, untested, next(worse, None), fewer)
 
 
-def advised(
-    scores: Sequence[SplitErrors], splits: Sequence[int], overlap: float, tolerance: float
-) -> tuple[int | None, int | None]:
+def advised(scores: Sequence[SplitErrors], splits: Sequence[int], tolerance: float) -> tuple[int | None, int | None]:
     """Heads and layers of the cheapest block whose error is within the tolerance of the best of all blocks.
 
     Fewer layers are cheaper than fewer heads. The best is sought among blocks that are on two splits or more, unless
@@ -136,11 +138,9 @@ def advised(
     if not splits or not blocks:
         return None, None
     best = min(blocks, key=lambda one: one.mean(own[one.name]))
-    bound = 1 + max(tolerance, FLOOR / best.mean(own[best.name]))
+    bound = within(tolerance, best.mean(own[best.name]))
     cheapest = next(
-        one
-        for one in blocks
-        if one is best or compare(one.outer, best.outer, overlap, (one.name, best.name)).ratio <= bound
+        one for one in blocks if one is best or compare(one.blocks, best.blocks, (one.name, best.name)).ratio <= bound
     )
     return cheapest.heads, cheapest.depth
 

@@ -192,7 +192,6 @@ def _conditions(spec: Mapping[str, Any]) -> Conditions:
     if not (rarest is None or pair) or not all(isinstance(count, int) for count in whole):
         raise ValueError("this measurement is damaged: rarest, complete or heads are not what measure writes")
     return Conditions(
-        overlap=_field(spec, "overlap", 0.25, int | float),
         complete=_field(spec, "complete", None, list),
         steps=_field(spec, "steps", 0, int),
         most_splits=_field(spec, "most_splits", 10, int),

@@ -1,13 +1,14 @@
-"""Contestants on the same splits: the ratio of two errors, with an interval that knows that splits overlap."""
+"""Contestants on the same splits: the ratio of two errors, with an interval that knows what the splits share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from headcount.results.study import Row
 
@@ -15,11 +16,17 @@ __all__ = ["CONFIDENCE", "LEAST", "Compared", "SplitErrors", "compare", "mean_er
 
 CONFIDENCE = 0.9  # a twentieth on either side
 LEAST = 1e-12  # an error below this share of the constant's is exact but for rounding
+ROUND = 5  # splits whose outer parts share nothing
+
+Blocks = Mapping[int, Sequence[float]]  # by split: what each block of sequences adds to the outer error
 
 
 @dataclass(frozen=True)
 class SplitErrors:
-    """A contestant's errors by split: on the outer part, on the inner part, and there after a quarter of the steps."""
+    """A contestant's errors by split: on the outer part, on the inner part, and on the outer one after a short search.
+
+    `parts` says what each block of sequences adds to the outer error: the same blocks in every split.
+    """
 
     name: str
     heads: int
@@ -29,16 +36,16 @@ class SplitErrors:
     outer: Mapping[int, float]
     inner: Mapping[int, float]
     short: Mapping[int, float]
+    parts: Blocks = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> Blocks:
+        """The outer error of every split in its parts; one part where they are not known."""
+        return {split: self.parts.get(split) or (level,) for split, level in self.outer.items()}
 
     def mean(self, splits: Iterable[int]) -> float:
         """The mean of the outer error over these splits."""
         return mean_error(self.outer[s] for s in splits)
-
-    def further(self, split: int) -> float:
-        """What the outer error would be if four times the steps brought as much again as the last four times did."""
-        before = self.short[split] if math.isfinite(self.short[split]) else self.inner[split]
-        gain = min(1.0, max(self.inner[split], LEAST) / max(before, LEAST))
-        return max(self.outer[split], LEAST) * gain
 
 
 def split_errors(rows: Iterable[Row]) -> tuple[SplitErrors, ...]:
@@ -67,13 +74,18 @@ def _of_one(name: str, rows: list[Any]) -> SplitErrors:
     first = rows[0]
 
     def by_split(column: str) -> dict[int, float]:
-        levels = {row["seed"]: math.nan if row[column] is None else row[column] for row in rows}
-        return {split: level if math.isfinite(level) else math.inf for split, level in levels.items()}
+        return {row["seed"]: _level(row[column]) for row in rows}
+
+    parts = {row["seed"]: tuple(map(_level, row["parts"])) for row in rows if row.get("parts")}
 
     return SplitErrors(
         name, first["heads"], first["depth"], first["attends"], first["standard"],
-        by_split("nmse"), by_split("inner"), by_split("short"),
+        by_split("nmse"), by_split("inner"), by_split("short"), parts,
     )  # fmt: skip
+
+
+def _level(value: float | None) -> float:
+    return value if value is not None and math.isfinite(value) else math.inf
 
 
 def mean_error(errors: Iterable[float]) -> float:
@@ -110,50 +122,64 @@ class Compared:
         return {key: _finite(value) for key, value in asdict(self).items()}
 
 
-def paired_ratio(one: Sequence[float], other: Sequence[float], overlap: float) -> tuple[float, float, float]:
-    """mean(one) / mean(other), with an interval from the mean over splits of d = 2 (one - other) / (one + other).
+def paired_ratio(
+    one: Float[np.ndarray, "splits blocks"], other: Float[np.ndarray, "splits blocks"]
+) -> tuple[float, float, float]:
+    """sum(one) / sum(other), with the interval of its logarithm: Student's, of the variance between blocks and splits.
 
-    d lies between -2 and 2, so that a split that goes wrong, or right, by a factor of a hundred counts as one split and
-    not as all of them. The interval of its mean is Student's with k - 1 degrees of freedom and the variance
-    s^2 (1/k + overlap), where overlap is the size of an outer part over that of the rest: splits share most of what
-    they train on, and s^2/k alone would call noise a difference. Its ends as ratios are (2 + d) / (2 - d), moved out to
-    the ratio of the means where that lies beyond.
+    To first order the logarithm moves by the sum of u = one / sum(one) - other / sum(other). Blocks of sequences are
+    the same in all splits, so that sums of u over splits tell what the choice of sequences does (V_b = G / (G - 1) sum
+    of their squares); sums over blocks tell what a training does, and sequences once more (V_s likewise). Their sum is
+    the variance: too large by what both count, which more rounds of splits make smaller, and which covers that
+    networks of other splits were trained on nearly the same sequences. Degrees of freedom are Satterthwaite's. One
+    block alone (errors whose parts are not known) tells nothing of sequences, and V_b is then that of a single round.
 
-    Source: Nadeau and Bengio, "Inference for the generalization error", Machine Learning 52 (2003), the corrected
-    resampled t-test.
+    Source: Cameron, Gelbach and Miller, "Robust inference with multiway clustering", Journal of Business and Economic
+    Statistics 29 (2011), without the term that they subtract. How often the interval holds: docs/measure.md.
 
-    >>> [round(v, 3) for v in paired_ratio([1.0, 2.0, 2.5], [1.0, 1.0, 1.0], 0.01)]
-    [1.833, 0.768, 4.54]
-    >>> paired_ratio([1.0], [2.0], 0.25), [round(v, 9) for v in paired_ratio([0.2, 0.3], [0.4, 0.6], 0.25)]
-    ((0.5, 0.0, inf), [0.5, 0.5, 0.5])
+    >>> errors = np.array([[0.1, 0.2], [0.2, 0.1], [0.1, 0.1]])
+    >>> [round(v, 3) for v in paired_ratio(2 * errors, errors)]
+    [2.0, 2.0, 2.0]
+    >>> paired_ratio(errors[:1], errors[:1])
+    (1.0, 0.0, inf)
     """
     from scipy.special import stdtrit
 
-    ratio = float(np.mean(one)) / float(np.mean(other))
-    if len(one) < 2 or not math.isfinite(ratio):  # one split, or a network that diverged in one
-        return ratio, 0.0, math.inf
-    gaps = [2 * (mine - theirs) / (mine + theirs) for mine, theirs in zip(one, other, strict=True)]
-    spread = float(np.std(gaps, ddof=1)) * math.sqrt(1 / len(gaps) + overlap)
-    reach = float(stdtrit(len(gaps) - 1, (1 + CONFIDENCE) / 2)) * spread
-    middle = float(np.mean(gaps))
-    return ratio, min(ratio, _as_ratio(middle - reach)), max(ratio, _as_ratio(middle + reach))
+    mine, theirs = (max(float(errors.sum()), LEAST * len(errors)) for errors in (one, other))
+    ratio, count = mine / theirs, len(one)
+    if count < 2 or not (math.isfinite(mine) and math.isfinite(theirs)):  # one split, or a network that diverged
+        return (ratio if ratio == ratio else math.inf), 0.0, math.inf
+    moved = one / mine - other / theirs
+    moved = moved[:, (one + other).any(axis=0)]
+    splits = _clustered(moved.sum(axis=1))
+    blocks = _clustered(moved.sum(axis=0)) if moved.shape[1] > 1 else splits * max(1.0, count / ROUND)
+    variance = blocks + splits
+    if variance == 0.0:
+        return ratio, ratio, ratio
+    freedom = variance**2 / (blocks**2 / (max(moved.shape[1], count) - 1) + splits**2 / (count - 1))
+    factor = math.exp(float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * math.sqrt(variance))
+    return ratio, ratio / factor, ratio * factor
 
 
-def _as_ratio(gap: float) -> float:
-    return 0.0 if gap <= -2 else math.inf if gap >= 2 else (2 + gap) / (2 - gap)
+def _clustered(sums: Float[np.ndarray, " clusters"]) -> float:
+    """The variance of a sum of independent parts with mean 0, from the parts."""
+    return len(sums) / (len(sums) - 1) * float((sums**2).sum())
 
 
-def compare(one: Mapping[int, float], other: Mapping[int, float], overlap: float, names: tuple[str, str]) -> Compared:
+def compare(one: Blocks, other: Blocks, names: tuple[str, str]) -> Compared:
     """The ratio of the errors over the splits that both have.
 
-    >>> compare({0: 0.1, 1: 0.2}, {0: 0.2, 1: 0.4, 2: 9.0}, 0.25, ("a", "b")).ratio
+    >>> compare({0: [0.1], 1: [0.2]}, {0: [0.2], 1: [0.4], 2: [9.0]}, ("a", "b")).ratio
     0.5
     """
     both = sorted(one.keys() & other.keys())
     if not both:
         return Compared(*names, 0, math.nan, 0.0, math.inf)
-    mine, theirs = ([max(errors[split], LEAST) for split in both] for errors in (one, other))
-    return Compared(*names, len(both), *paired_ratio(mine, theirs, overlap))
+    alike = len({len(errors[split]) for errors in (one, other) for split in both}) == 1
+    mine, theirs = (
+        np.array([errors[split] if alike else (sum(errors[split]),) for split in both]) for errors in (one, other)
+    )
+    return Compared(*names, len(both), *paired_ratio(mine, theirs))
 
 
 def _finite(value: Any) -> Any:

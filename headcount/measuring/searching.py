@@ -76,8 +76,7 @@ def fit_network(contestant: Contestant, fold: Fold, way: Fitting) -> Searched:
     best = sorted(tried, key=lambda one: one.predicted.inner)[:FINALISTS]
     finals = rule.trained([one.setting for one in best] or settings, steps)
     chosen = min((*finals, *best), key=lambda one: one.predicted.inner)
-    short = min((one.predicted.inner for one in best), default=chosen.predicted.inner)
-    outer = outputs_on(chosen.net, fold.outer)
+    outer, short = (outputs_on(one.net, fold.outer) for one in (chosen, best[0] if best else chosen))
     lost = sum(not np.isfinite(one.predicted.inner) for one in (*tried, *finals))
     return replace(chosen, predicted=Predicted(outer, chosen.predicted.inner, short), diverged=lost)
 
@@ -114,7 +113,7 @@ class _Rule:
         nets = [outcome.net(k).float().cpu().eval() for k in range(len(members))]
         nothing = np.zeros((0, 0))
         return [
-            Searched(net, one, Predicted(nothing, level * fold.constants[1], 0.0), float(row["train_nmse"] or 0.0), 0)
+            Searched(net, one, Predicted(nothing, level * fold.constants[1]), float(row["train_nmse"] or 0.0), 0)
             for net, one, level, row in zip(nets, settings, inner, outcome.rows, strict=True)
         ]
 

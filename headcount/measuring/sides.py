@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headcount.measuring.head_counts import LEAD
-from headcount.measuring.paired_ratios import Compared, SplitErrors, mean_error
+from headcount.measuring.paired_ratios import Blocks, Compared, SplitErrors, mean_error
 from headcount.measuring.planning import FLOOR
 
 __all__ = ["GAIN", "Side", "TwoSides"]
@@ -37,9 +37,15 @@ class Side:
         """Their mean."""
         return mean_error(self.outer(splits).values())
 
+    def blocks(self, splits: Sequence[int]) -> Blocks:
+        """Their parts."""
+        return {split: self.chosen(split).blocks[split] for split in splits}
+
     def further(self, splits: Sequence[int]) -> float:
-        """The mean of what more steps would bring those that are preferred."""
-        return mean_error(self.chosen(split).further(split) for split in splits)
+        """What the mean would be if four times the steps brought as much again as the last four times did."""
+        level = self.level(splits)
+        before = mean_error(self.chosen(split).short[split] for split in splits)
+        return level * min(1.0, level / before)
 
     def usual(self, splits: Sequence[int]) -> str:
         """Who is preferred most often."""

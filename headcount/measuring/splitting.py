@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from headcount.measuring.sequences import Sequences
 from headcount.numerals import counted
@@ -16,23 +16,28 @@ __all__ = ["MOST_SPLITS", "Split", "outer_splits"]
 FOLDS = 5  # outer parts of one round, which share nothing among them
 MOST_SPLITS = 20  # four rounds
 INNER = 1 / 6  # of what is not outer, for choosing
+BLOCKS = 32  # of sequences, by which it is told what their choice does to an error
 LEAST_OUTER = 10
 MOST_TRAINING, MOST_OUTER = 8000, 4000  # sequences of a part; more make every contestant slower alike
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The rows that are trained on, that choices are made by, and that judge; how they were told apart, in words."""
+    """The rows that are trained on, that choices are made by, and that judge; how they were told apart, in words.
+
+    `blocks` numbers the block of every sequence of the data, the same in all splits: whole groups, or pieces of time.
+    """
 
     training: Int[np.ndarray, " training"]
     inner: Int[np.ndarray, " inner"]
     outer: Int[np.ndarray, " outer"]
     words: str
+    blocks: Int[np.ndarray, " samples"] = field(default_factory=lambda: np.zeros(0, dtype=int))
 
-    @property
-    def overlap(self) -> float:
-        """Outer over all other sequences: what the variance of overlapping splits is corrected by."""
-        return len(self.outer) / (len(self.training) + len(self.inner))
+    def in_blocks(self, losses: Float[np.ndarray, " outer"]) -> list[float]:
+        """The sum of these over the outer sequences of every block, to five digits."""
+        sums = np.bincount(self.blocks[self.outer], weights=losses, minlength=int(self.blocks.max()) + 1)
+        return [float(f"{one:.5g}") for one in sums]
 
 
 def outer_splits(data: Sequences, count: int = MOST_SPLITS) -> tuple[Split, ...]:
@@ -58,10 +63,26 @@ def outer_splits(data: Sequences, count: int = MOST_SPLITS) -> tuple[Split, ...]
     else:
         classes = data.y[:, 0].astype(int) if data.classes else None
         pairs, words = _by_folds(marks, classes, count), "at random, copies of a sequence on one side"
-    return tuple(_split(data, marks, number, *pair, words) for number, pair in enumerate(pairs[:count]))
+    blocks = _blocks(data, marks, pairs)
+    found = (_split(data, marks, number, *pair) for number, pair in enumerate(pairs[:count]))
+    return tuple(Split(*three, words + more, blocks) for three, more in found)
 
 
-def _split(data: Sequences, marks: np.ndarray, number: int, rest: np.ndarray, outer: np.ndarray, words: str) -> Split:
+def _blocks(data: Sequences, marks: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """At most 32 blocks of whole groups, or of sequences with all their copies; of windows, those in a row."""
+    if data.apart is None:
+        return _dealt(marks if data.groups is None else data.groups, None, 0, BLOCKS)
+    judged = np.unique(np.concatenate([outer for _, outer in pairs]))
+    blocks = np.zeros(len(data), dtype=int)
+    blocks[judged] = np.arange(len(judged)) * min(BLOCKS, len(judged)) // len(judged)
+    return blocks
+
+
+def _split(
+    data: Sequences, marks: np.ndarray, number: int, rest: np.ndarray, outer: np.ndarray
+) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], str]:
+    """Training, inner and outer rows, and what was left out, in words."""
+    words = ""
     outer, dropped = _without_copies(marks, rest, outer)
     if dropped:
         words += f"; {counted(dropped, 'sequence')} that training holds too stayed out of validation"
@@ -83,7 +104,7 @@ def _split(data: Sequences, marks: np.ndarray, number: int, rest: np.ndarray, ou
     inner, outer = _some(inner, MOST_OUTER, number), _some(outer, MOST_OUTER, number)
     for name, rows in (("training", training), ("inner", inner), ("validation", outer)):
         _refuse_still(data, rows, name)
-    return Split(training, inner, outer, words)
+    return (training, inner, outer), words
 
 
 def _some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
@@ -122,15 +143,16 @@ def _by_folds(groups: np.ndarray, classes: np.ndarray | None, count: int) -> lis
     """Whole groups dealt to folds, the emptiest first; with `classes` class by class, so that every fold has some."""
     pairs = []
     for turn in range(-(-count // FOLDS)):
-        fold = _dealt(groups, classes, turn)
+        fold = _dealt(groups, classes, turn, FOLDS)
         for number in range(int(fold.max()) + 1):
             pairs.append((np.flatnonzero(fold != number), np.flatnonzero(fold == number)))
     return pairs
 
 
-def _dealt(groups: np.ndarray, classes: np.ndarray | None, seed: int) -> Int[np.ndarray, " samples"]:
+def _dealt(groups: np.ndarray, classes: np.ndarray | None, seed: int, most: int) -> Int[np.ndarray, " samples"]:
+    """The number of the pile of every sequence: at most so many piles, whole groups, the largest first."""
     names, first, index, sizes = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
-    folds = min(FOLDS, len(names))
+    folds = min(most, len(names))
     order = np.random.default_rng(seed).permutation(len(names))
     order = order[np.argsort(-sizes[order], kind="stable")]
     if classes is not None:

@@ -119,8 +119,8 @@ def fit_zero_heads(fold: Fold, way: Fitting) -> tuple[Predicted, TrainingSetting
         finals = _trained(finalists, fold, way, steps)
     both = [*zip(finals, finalists, strict=True), *(((tried[k]), settings[k]) for k in order if tried)]
     (level, nets), setting = min(both, key=lambda one: one[0][0])
-    short = tried[int(order[0])][0] if tried else level
-    outer = _said(nets, fold.outer)[0].double().numpy()
+    searched = tried[int(order[0])][1] if tried else nets
+    outer, short = (_said(some, fold.outer)[0].double().numpy() for some in (nets, searched))
     return Predicted(outer, level, short), setting, nets.parameters
 
 

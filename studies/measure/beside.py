@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headcount.measuring.paired_ratios import Compared, compare, mean_error
+from headcount.measuring.paired_ratios import Blocks, Compared, compare, mean_error
 from studies.measure.runs import Row
 
-__all__ = ["NEAR", "NO_WORSE", "Beside", "beside", "mean_outer"]
+__all__ = ["NEAR", "NO_WORSE", "Beside", "beside", "mean_outer", "with_comparisons"]
 
 NO_WORSE = 1.10  # the upper end of ours over plain, at most
 NEAR = 1.05  # the plain encoder's error at the heads advised over the least of its table, at most
@@ -51,33 +51,71 @@ class Beside:
 
 def beside(row: Row, plain: Sequence[Row]) -> Beside | None:
     """A row of ours and the rows of the plain encoder on the same set; None where there are none yet."""
-    cells = {(one["heads"], one["layers"]): one["by_split"] for one in plain}
+    cells = {(one["heads"], one["layers"]): one for one in plain}
     if not cells or "by_split" not in row:
         return None
-    attends = [row["by_split"][name] for name in row["attends"]]
-    ours, theirs = _preferred(attends), _preferred(list(cells.values()))
-    versus = compare(ours, theirs, row["overlap"], ("ours", "plain"))
+    attends = [_cell(row["by_split"][name], row.get("parts", {}).get(name)) for name in row["attends"]]
+    ours = _preferred(attends)
+    theirs = _preferred([_cell(one["by_split"], one.get("parts")) for one in plain])
     both = sorted(ours.keys() & theirs.keys())
-    without = {name: _outer(pairs) for name, pairs in row["by_split"].items() if name not in row["attends"]}
-    baselines = {name: compare(theirs, other, row["overlap"], ("plain", name)) for name, other in without.items()}
-    table = {(one["heads"], one["layers"]): mean_outer(one) for one in plain}
-    return Beside(row, versus, mean_error(ours[s] for s in both), mean_error(theirs[s] for s in both), table, baselines)
+    table = {place: mean_outer(one) for place, one in cells.items()}
+    levels = [mean_error(sum(side[split]) for split in both) for side in (ours, theirs)]
+    versus, baselines = _stored(row) or _compared(row, ours, theirs)
+    return Beside(row, versus, levels[0], levels[1], table, baselines)
+
+
+def with_comparisons(rows: Sequence[Row]) -> list[Row]:
+    """Rows without the parts of their errors, what was compared by them beside."""
+    return [_settled(row, [one for one in rows if (one["set"], one["form"]) == (row["set"], "plain")]) for row in rows]
+
+
+def _settled(row: Row, plain: Sequence[Row]) -> Row:
+    without = {key: value for key, value in row.items() if key != "parts"}
+    said = beside(row, plain) if "parts" in row and row["form"] != "plain" else None
+    if said is None:
+        return without
+    against = {name: one.to_json() for name, one in said.baselines.items()}
+    return without | {"versus": said.versus.to_json(), "against": against}
+
+
+def _stored(row: Row) -> tuple[Compared, dict[str, Compared]] | None:
+    if "versus" not in row:
+        return None
+    return _read(row["versus"]), {name: _read(one) for name, one in row["against"].items()}
+
+
+def _read(one: Row) -> Compared:
+    return Compared(**one | {"high": math.inf if one["high"] is None else one["high"]})
+
+
+def _compared(row: Row, ours: Blocks, theirs: Blocks) -> tuple[Compared, dict[str, Compared]]:
+    without = [name for name in row["by_split"] if name not in row["attends"]]
+    cells = {name: _cell(row["by_split"][name], row.get("parts", {}).get(name)) for name in without}
+    baselines = {
+        name: compare(theirs, {s: parts for s, (_, parts) in cell.items()}, ("plain", name))
+        for name, cell in cells.items()
+    }
+    return compare(ours, theirs, ("ours", "plain")), baselines
 
 
 def mean_outer(row: Row) -> float:
     """The mean of a plain encoder's outer errors over its splits."""
-    return mean_error(_outer(row["by_split"]).values())
+    return mean_error(_infinite(pair[0]) for pair in row["by_split"].values())
 
 
-def _outer(pairs: Pairs) -> dict[int, float]:
-    return {int(split): math.inf if pair[0] is None else pair[0] for split, pair in pairs.items()}
+def _infinite(value: float | None) -> float:
+    return math.inf if value is None else value
 
 
-def _preferred(cells: Sequence[Pairs]) -> dict[int, float]:
+def _cell(pairs: Pairs, parts: Mapping[str, Sequence[float | None]] | None) -> dict[int, tuple[float, list[float]]]:
+    """By split: the inner error, and the outer one in its parts."""
+    return {
+        int(split): (_infinite(inner), [_infinite(one) for one in (parts[split] if parts else [outer])])
+        for split, (outer, inner, *_) in pairs.items()
+    }
+
+
+def _preferred(cells: Sequence[Mapping[int, tuple[float, list[float]]]]) -> dict[int, list[float]]:
     """In every split the outer error of the one with the least inner error."""
-    found: dict[int, tuple[float, float]] = {}
-    for pairs in cells:
-        for split, (outer, inner, *_) in pairs.items():
-            rank = (math.inf if inner is None else inner, math.inf if outer is None else outer)
-            found[int(split)] = min(found.get(int(split), (math.inf, math.inf)), rank)
-    return {split: outer for split, (_, outer) in found.items()}
+    splits = {split for cell in cells for split in cell}
+    return {split: min((cell[split] for cell in cells if split in cell), key=lambda one: one[0])[1] for split in splits}

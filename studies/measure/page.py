@@ -14,7 +14,7 @@ from typing import Any
 from headcount.files import whole
 from headcount.numerals import counted
 from studies.measure.bench import KEPT, LONGER, REAL_SECONDS
-from studies.measure.beside import NEAR, Beside, beside, mean_outer
+from studies.measure.beside import NEAR, Beside, beside, mean_outer, with_comparisons
 from studies.measure.picture import picture
 from studies.measure.pool import read_rows, write_rows
 from studies.measure.runs import Row
@@ -328,6 +328,7 @@ def main() -> None:
     rows = read_rows(KEPT)
     for name in sys.argv[1:]:
         rows = taken_in(rows, read_rows(Path(name)))
+    rows = with_comparisons(rows)
     write_rows(KEPT, rows)
     docs = KEPT.parents[1]
     for path, words in ((docs / "measure.md", page(KEPT.parent)), (docs / FIGURE_FILE, picture(rows).standalone())):

@@ -24,7 +24,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_
 
 @dataclass
 class Lane:
-    """Runs of one kind: how many at once, on which cores, with which words on the command line."""
+    """Runs of one kind: how many at once (of those that ask, cores), where, with which words on the command line."""
 
     kind: Literal["ask", "busy", "plain"]
     at_once: int
@@ -60,8 +60,9 @@ class Pool:
                 mine = [run for run in todo if run.kind == lane.kind]
                 if lane.kind == "busy" and bool(mine or self.of("busy")) != bool(loops):
                     loops = _ended(loops) if loops else _endless(lane.cores)
-                for run in mine[: max(0, lane.at_once - len(self.of(lane.kind)))]:
-                    self.start(run, lane)
+                for run in mine:
+                    if _needs(run) <= lane.at_once - sum(_needs(one.run) for one in self.of(lane.kind)):
+                        self.start(run, lane)
             if not self.going:
                 break
             time.sleep(0.3)
@@ -145,6 +146,10 @@ def described(row: Mapping[str, Any]) -> str:
         return f"{row['set']}, plain {row['heads']} x {row['layers']}: {mean:.4g} in {row['seconds']} s"
     times = f"wall {row['wall_seconds']}, CPU {row['cpu_seconds']} s"
     return f"{row['set']} ({row['form']}; {times}): {row['advice'][:160]}"
+
+
+def _needs(run: Run) -> int:
+    return run.workers if run.kind == "ask" else 1
 
 
 def _endless(cores: Sequence[int]) -> list[subprocess.Popen[bytes]]:

@@ -26,7 +26,7 @@ from studies.measure.sets import BenchSet
 __all__ = ["PLAIN_STEPS", "QUICK", "WORKERS", "PlainWay", "Row", "Run", "asked", "plain_rows"]
 
 QUICK = StudyPlan(layers=1, steps=600, splits=5)
-PLAIN_LAYERS, PLAIN_STEPS, PLAIN_SPLITS = (1, 2), 1500, 5
+PLAIN_LAYERS, PLAIN_STEPS, PLAIN_SPLITS = (1, 2), 1500, 10
 WORKERS = 2  # processes of a run, each of one thread
 Row = dict[str, Any]  # Any: a line of JSON
 
@@ -48,6 +48,7 @@ class Run:
     draw: int = 0
     heads: tuple[int, ...] = ()
     splits: int | None = None
+    workers: int = WORKERS
 
     @property
     def form(self) -> str:
@@ -57,6 +58,7 @@ class Run:
         if self.splits is not None:
             return f"{self.steps} steps, {self.splits} splits"
         how = "quick" if self.steps == QUICK.steps else f"{self.steps} steps" if self.steps else f"{self.budget:g} s"
+        how += "" if self.workers == WORKERS else f" of {self.workers} cores"
         return how + (", busy" if self.kind == "busy" else "") + (f", draw {self.draw}" if self.draw else "")
 
     def missing(self, rows: Iterable[Row]) -> list[tuple[int, int]]:
@@ -90,7 +92,7 @@ def asked(run: Run, one: BenchSet) -> Row:
     began = time.monotonic()
     with TemporaryDirectory() as folder:
         model = Path(folder, "model.hc")
-        found = measure(data, plan=plan, budget=run.budget, model=model, workers=WORKERS)
+        found = measure(data, plan=plan, budget=run.budget, model=model, workers=run.workers)
         wall = time.monotonic() - began
         cpu = sum(row.get("cpu_seconds", 0.0) for row in found.study)
         kept = saved_gap(found, data, model)
@@ -102,7 +104,6 @@ def asked(run: Run, one: BenchSet) -> Row:
         "truth": one.heads,
         "steps": found.study.spec["steps"],
         "splits": len(found.study.spec["complete"]),
-        "overlap": round(found.study.spec["overlap"], 5),
         **{k: v for k, v in answer.to_json().items() if k != "claims"},
         "one_layer": None if 1 not in counts else [counts[1].heads, counts[1].low, counts[1].high],
         "advice": found.advice,
@@ -111,6 +112,7 @@ def asked(run: Run, one: BenchSet) -> Row:
             s.name: {str(n): [_short(s.outer[n]), _short(s.inner[n]), _short(s.short[n])] for n in sorted(s.outer)}
             for s in found.scores
         },
+        "parts": {s.name: {str(n): _shorts(s.blocks[n]) for n in sorted(s.outer)} for s in found.scores},
         "attends": [s.name for s in found.scores if s.attends],
         "budget": run.budget,
         "wall_seconds": round(wall, 1),
@@ -141,12 +143,22 @@ def _short(value: float) -> float | None:
     return float(f"{value:.5g}") if math.isfinite(value) else None
 
 
+def _shorts(values: Iterable[float]) -> list[float | None]:
+    return [None if (one := _short(value)) is None else float(f"{one:.4g}") for value in values]
+
+
 def plain_rows(run: Run, one: BenchSet, kept: Iterable[Row], how: PlainWay) -> Iterator[Row]:
     """A row for each head count and depth of the plain encoder that is not kept: errors by split, outer and inner."""
     data = run.made(one)
-    folds = [prepare(data, split) for split in outer_splits(data, PLAIN_SPLITS)]
-    plain = [PlainFold(*(_tensors(part, fold.classes) for part in (fold.training, fold.inner, fold.outer)))
-             for fold in folds]  # fmt: skip
+    splits = outer_splits(data, PLAIN_SPLITS)
+    folds = [prepare(data, split) for split in splits]
+    plain = [
+        PlainFold(
+            *(_tensors(part, fold.classes) for part in (fold.training, fold.inner, fold.outer)),
+            torch.as_tensor(split.blocks[split.outer]),
+        )
+        for fold, split in zip(folds, splits, strict=True)
+    ]
     x, _, y = plain[0].training
     features = 0 if data.letters else x.shape[2]
     for heads, layers in run.missing(kept):
@@ -155,11 +167,15 @@ def plain_rows(run: Run, one: BenchSet, kept: Iterable[Row], how: PlainWay) -> I
         levels = search_plain(sizes, plain, how.steps, how.device, how.graphs)
         by_split = {
             str(n): [_short(outer / fold.constants[2]), _short(inner / fold.constants[1])]
-            for n, ((inner, outer), fold) in enumerate(zip(levels, folds, strict=True))
+            for n, ((inner, outer, _), fold) in enumerate(zip(levels, folds, strict=True))
+        }
+        parts = {
+            str(n): _shorts(part / fold.constants[2] for part in blocks)
+            for n, ((*_, blocks), fold) in enumerate(zip(levels, folds, strict=True))
         }
         yield {
             "set": run.set, "form": "plain", "heads": heads, "layers": layers, "steps": how.steps,
-            "by_split": by_split, "device": how.device, "seconds": round(time.monotonic() - began, 1),
+            "by_split": by_split, "parts": parts, "device": how.device, "seconds": round(time.monotonic() - began, 1),
         }  # fmt: skip
 
 
