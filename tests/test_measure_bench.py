@@ -1,5 +1,6 @@
 """The bench of `measure`: plain encoders side by side are those of a loop; rows are kept once; how both are judged."""
 
+import json
 import math
 
 import pytest
@@ -7,7 +8,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from studies.measure.bench import runs_of
-from studies.measure.beside import beside
+from studies.measure.beside import beside, with_comparisons
+from studies.measure.coverage import KEPT as KEPT_COVERAGE
+from studies.measure.coverage import Design, covered, designs
 from studies.measure.page import taken_in
 from studies.measure.plain import Plain, PlainEncoder, PlainFold, PlainSetting, search_plain, train_plain
 from studies.measure.pool import Pool
@@ -105,7 +108,7 @@ def test_runs_are_made_once_and_undecided_sets_again():
     assert {run.set for run in first if run.kind == "plain"} == {one.name for one in REAL}
     assert {run.set for run in first if run.kind == "busy"} == {one.name for one in PLANTED}
     more = set(runs_of([row(verdict="cannot say yet")])) - set(first)
-    assert [(run.set, run.budget) for run in more] == [("wine", 300.0)] and [run.workers for run in more] == [4]
+    assert [(run.set, run.budget) for run in more] == [("wine", 270.0)] and [run.workers for run in more] == [4]
     run = Run("wine", "plain", heads=(1, 2))
     assert run.missing([plain(1, 0.3)]) == [(1, 2), (2, 1), (2, 2)]
     assert Run("wine", budget=270.0).missing([row()]) == []
@@ -127,3 +130,25 @@ def test_a_series_file_is_read_with_gaps_and_several_channels():
     series, labels = read_ts("#words\n@classLabel true 1 2\n@Data\n1.0,?,3:4,5,6:1\n7,8:9,10:2\n")
     assert [one.shape for one in series] == [(3, 2), (2, 2)] and labels == ["1", "2"]
     assert math.isnan(series[0][1, 0])
+
+
+def test_the_interval_holds_as_often_as_its_page_says():
+    kept = json.loads(KEPT_COVERAGE.read_text())
+    assert [(r["sequences"], r["splits"], r["classes"]) for r in kept] == [
+        (d.sequences, d.splits, d.classes) for d in designs()
+    ]
+    shares = [row["blocks and splits"][of] for row in kept for of in ("of new data", "of these networks")]
+    assert min(shares) >= 0.8 and sum(shares) / len(shares) >= 0.9
+    assert all(r["blocks and splits"]["half width"] < r["corrected t-test"]["half width"] for r in kept)
+    small = covered(Design(60, 5, False), studies=6)
+    assert small == covered(Design(60, 5, False), studies=6) and 0 < small["blocks and splits"]["half width"] < 1
+
+
+def test_comparisons_stay_when_parts_go():
+    rows = [row(parts={n: {s: [e[0] / 2] * 2 for s, e in by.items()} for n, by in row()["by_split"].items()})]
+    theirs = plain(2, 0.21)
+    rows += [theirs | {"parts": {s: [e[0] / 2] * 2 for s, e in theirs["by_split"].items()}}]
+    kept = with_comparisons(rows)
+    assert all("parts" not in one for one in kept)
+    before, after = beside(rows[0], rows[1:]), beside(kept[0], kept[1:])
+    assert before.versus == after.versus and before.baselines == after.baselines and before.ours == after.ours

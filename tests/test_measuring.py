@@ -255,6 +255,15 @@ def test_more_layers_with_a_smaller_error_on_too_few_splits_are_named_beside_the
     assert alike.deeper == "" and "2 layers" not in alike.advice
 
 
+def test_a_short_training_does_not_say_that_attention_is_not_worth_it():
+    """Eight rows of digits in twenty seconds: a hundred steps, and an error that has just been more than halved."""
+    linear, late = scores("linear", 0, [0.043, 0.044, 0.044]), [0.18, 0.17, 0.19]
+    found = answer([linear, scores("6 heads", 6, late, short=[0.42, 0.41, 0.42])])
+    assert (found.verdict, found.missing) == ("cannot say yet", "steps")
+    settled = answer([linear, scores("6 heads", 6, late, short=[0.2, 0.19, 0.2])])
+    assert settled.verdict == "not worth it"
+
+
 @pytest.mark.parametrize("noise", NOISES)
 def test_where_both_sides_are_equal_worth_it_is_rarely_said_and_a_gain_of_a_fifth_is_found(noise):
     equal, better = verdicts(0.0, noise), verdicts(0.2, noise)

@@ -41,11 +41,11 @@ class Side:
         """Their parts."""
         return {split: self.chosen(split).blocks[split] for split in splits}
 
-    def further(self, splits: Sequence[int]) -> float:
-        """What the mean would be if four times the steps brought as much again as the last four times did."""
+    def further(self, splits: Sequence[int], times: int) -> float:
+        """What the mean would be if four times the steps, so many times, brought as much as the last four times did."""
         level = self.level(splits)
         before = mean_error(self.chosen(split).short[split] for split in splits)
-        return level * min(1.0, level / before)
+        return level * min(1.0, level / before) ** times
 
     def usual(self, splits: Sequence[int]) -> str:
         """Who is preferred most often."""
@@ -94,8 +94,9 @@ class TwoSides:
 
     @property
     def may_turn(self) -> bool:
-        """Whether more steps, if they bring as much again, turn the verdict over."""
-        attention, without = self.attention.further(self.splits), self.without.further(self.splits)
+        """Whether four times the steps turn a gain over, or sixteen times an absent one: attention may learn late."""
+        times = 1 if self.better else 2
+        attention, without = (side.further(self.splits, times) for side in (self.attention, self.without))
         if self.better:
             return attention >= without
         return attention < (1 - LEAD) * without and without - attention > FLOOR

@@ -1,0 +1,152 @@
+"""How often the interval of two errors' ratio holds: learners that are trained, on data whose law is known.
+
+    python -m studies.measure.coverage        200 studies of every size, some minutes of one core
+
+Two learners, each with a search on an inner part: a linear one, and one on random features drawn anew in every split.
+The true ratio is that of their mean losses on sequences nobody has seen, over all studies (data drawn anew), or of the
+networks of one study.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.special import expit, stdtrit
+
+from headcount.files import whole
+from headcount.measuring.paired_ratios import CONFIDENCE, paired_ratio
+
+__all__ = ["KEPT", "Design", "corrected", "covered", "designs"]
+
+KEPT = Path(__file__).parents[2] / "docs/data/measure_coverage.json"
+STUDIES, SEED = 200, 29
+FEATURES, BLOCKS, FOLDS, FRESH = 6, 32, 5, 4000
+PENALTIES = (0.1, 1.0, 10.0)
+
+Predictor = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Design:
+    """Sequences of a study, splits, and whether targets are classes."""
+
+    sequences: int
+    splits: int
+    classes: bool
+
+    def drawn(self, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Points and targets: a plane and half a product, with heavy noise, or its sign."""
+        x = rng.normal(size=(count, FEATURES))
+        plane = np.random.default_rng(5).normal(size=FEATURES) / 2
+        level = x @ plane + 0.5 * np.maximum(x[:, 0] * x[:, 1], 0)
+        if self.classes:
+            return x, (level + 0.25 * rng.logistic(size=count) > 0).astype(float)
+        return x, level + 0.5 * rng.standard_t(4, size=count)
+
+    def losses(self, said: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Cross-entropy of a logit, or the square of a gap."""
+        return np.logaddexp(0, said) - y * said if self.classes else (said - y) ** 2
+
+    def fitted(self, x: np.ndarray, y: np.ndarray, penalty: float) -> Predictor:
+        """Ridge regression in closed form, or logistic regression by Newton's steps."""
+        wide, steps = np.hstack([x, np.ones((len(x), 1))]), 15 if self.classes else 1
+        weights = np.zeros(wide.shape[1])
+        for _ in range(steps):
+            share = expit(wide @ weights) if self.classes else wide @ weights
+            curved = share * (1 - share) if self.classes else np.ones(len(x))
+            slope = wide.T @ (share - y) + penalty * weights
+            weights = weights - np.linalg.solve(
+                (wide * curved[:, None]).T @ wide + penalty * np.eye(len(weights)), slope
+            )
+        return lambda new: np.hstack([new, np.ones((len(new), 1))]) @ weights
+
+
+def _searched(design: Design, parts: list[tuple[np.ndarray, np.ndarray]], rng: np.random.Generator | None) -> Predictor:
+    """The penalty that the inner part prefers; with a generator, on 25 random features beside the given ones."""
+    (x, y), (inner, target) = parts
+    best: tuple[float, Predictor] | None = None
+    for penalty in PENALTIES:
+        lift = _lifted(rng) if rng is not None else (lambda points: points)
+        fitted = design.fitted(lift(x), y, penalty)
+        level = float(design.losses(fitted(lift(inner)), target).mean())
+        if best is None or level < best[0]:
+            best = level, (lambda new, fitted=fitted, lift=lift: fitted(lift(new)))
+    assert best is not None
+    return best[1]
+
+
+def _lifted(rng: np.random.Generator) -> Predictor:
+    weights, level = rng.normal(size=(FEATURES, 25)), rng.normal(size=25)
+    return lambda x: np.hstack([np.maximum(x @ weights + level, 0), x])
+
+
+def _study(design: Design, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Parts of both outer errors (learner, split, block), and both mean losses on fresh points."""
+    x, y = design.drawn(design.sequences, rng)
+    fresh, truth = design.drawn(FRESH, rng)
+    blocks = rng.permutation(len(x)) % BLOCKS
+    parts, levels, fold = [], [], np.zeros(0, dtype=int)
+    for number in range(design.splits):
+        fold = rng.permutation(len(x)) % FOLDS if number % FOLDS == 0 else fold
+        outer, rest = np.flatnonzero(fold == number % FOLDS), rng.permutation(np.flatnonzero(fold != number % FOLDS))
+        some = [(x[rows], y[rows]) for rows in (rest[len(rest) // 6 :], rest[: len(rest) // 6])]
+        learners = _searched(design, some, rng), _searched(design, some, None)
+        lost = [design.losses(one(x[outer]), y[outer]) / len(outer) for one in learners]
+        parts.append([np.bincount(blocks[outer], weights=one, minlength=BLOCKS) for one in lost])
+        levels.append([design.losses(one(fresh), truth).mean() for one in learners])
+    return np.array(parts).swapaxes(0, 1), np.array(levels).mean(axis=0)
+
+
+def corrected(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
+    """The corrected resampled t-test of relative differences by split, an outer part a quarter of the rest.
+
+    Source: Nadeau and Bengio, "Inference for the generalization error", Machine Learning 52 (2003).
+    """
+    mine, theirs = one.sum(axis=1), other.sum(axis=1)
+    gaps = 2 * (mine - theirs) / (mine + theirs)
+    reach = stdtrit(len(gaps) - 1, (1 + CONFIDENCE) / 2) * np.std(gaps, ddof=1) * math.sqrt(1 / len(gaps) + 0.25)
+    low, high = (np.clip(gaps.mean() + side * reach, -1.999, 1.999) for side in (-1, 1))
+    return mine.sum() / theirs.sum(), (2 + low) / (2 - low), (2 + high) / (2 - high)
+
+
+def covered(design: Design, studies: int = STUDIES, seed: int = SEED) -> dict[str, object]:
+    """Shares of studies whose interval holds the true ratio, and half of its width in logarithms."""
+    rng = np.random.default_rng([seed, design.sequences, design.splits, design.classes])
+    made = [_study(design, rng) for _ in range(studies)]
+    levels = np.array([level for _, level in made])
+    truth, own = levels[:, 0].mean() / levels[:, 1].mean(), levels[:, 0] / levels[:, 1]
+    row: dict[str, object] = {"sequences": design.sequences, "splits": design.splits, "classes": design.classes}
+    for name, interval in (("blocks and splits", paired_ratio), ("corrected t-test", corrected)):
+        ends = np.array([interval(*parts)[1:] for parts, _ in made])
+        row[name] = {
+            "of new data": float(np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1]))),
+            "of these networks": float(np.mean((ends[:, 0] <= own) & (own <= ends[:, 1]))),
+            "half width": round(float(np.median(np.log(ends[:, 1] / ends[:, 0])) / 2), 4),
+        }
+    return row
+
+
+def designs() -> Iterator[Design]:
+    """Every size."""
+    for classes in (False, True):
+        for sequences in (80, 200, 600):
+            yield from (Design(sequences, splits, classes) for splits in (5, 10, 20))
+
+
+def main() -> None:
+    """All of them, kept."""
+    rows = []
+    for design in designs():
+        rows.append(covered(design))
+        print(json.dumps(rows[-1]), flush=True)
+    with whole(KEPT) as scratch:
+        Path(scratch).write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
