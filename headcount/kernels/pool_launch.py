@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from jaxtyping import Float, Float16
 from torch import Tensor
@@ -62,7 +60,7 @@ class PoolLaunch:
         self.inputs = (data, batch.which, batch.rows.contiguous(), lengths)
         self.sizes = (samples, self.batch, longest, self.heads, self.width)
         room = lanes(features) if half else max(16, power(features + 1))
-        self.constants: dict[str, Any] = {
+        self.constants: dict[str, object] = {
             "FEATURES": features,
             "LANES": room,
             "SLOTS": room // 2 if half else room,
@@ -72,7 +70,7 @@ class PoolLaunch:
             "num_stages": tile.stages,
         }
 
-    def _cut(self) -> tuple[tuple[int, int], dict[str, Any]]:
+    def _cut(self) -> tuple[tuple[int, int], dict[str, object]]:
         """The grid of a pass and all its constants."""
         longest = self.sizes[2]
         cut = self.tile.cut(longest, self.heads, self.width)

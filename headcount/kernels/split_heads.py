@@ -10,7 +10,7 @@ A step is maps, pool, tail, pool backwards, heads' parameters, shared parameters
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -85,7 +85,7 @@ class _Cut:
         self.groups = -(-self.heads // self.group)
         self.exact = "ieee" if tile.precision == "ieee" else "tf32x3"  # what is folded once is read by every sample
         self.sizes = {"heads": self.heads, "head_dim": self.head_dim, "embed": self.embed, "width": self.width}
-        self.rows: dict[str, Any] = {
+        self.rows: dict[str, object] = {
             "GROUP": self.group, "ROWS": rows, "CHUNK": min(tile.chunk, max(16, power(self.embed))),
             "WIDTH": self.wide, "num_warps": 4, "num_stages": 1,
         }  # fmt: skip

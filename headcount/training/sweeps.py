@@ -67,7 +67,7 @@ def sweep(
     store: str | Path | None = None,
     save: Save = "all",
     start: Start | None = None,
-    shapes: dict[str, Any] | None = None,
+    shapes: Mapping[str, object] | None = None,
     on_progress: OnProgress = automatic,
 ) -> Study:
     """Train every architecture on the task at every length and seed, and return the study.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import product
-from typing import Any
 
 from headcount.numerals import counted, outward
 from headcount.refusals import at_least_one, positive
@@ -173,7 +172,7 @@ def bites_from(*, retrievals: int, heads: int, head_dim: int) -> int:
 
 def few_heads_table(
     lengths: Iterable[int], heads: Iterable[int], *, retrievals: int, head_dim: int
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """A row for every number of heads, with the exponent at each length under `T=...`.
 
     >>> few_heads_table([64, 128], [1], retrievals=4, head_dim=2)

@@ -126,7 +126,7 @@ def _grid(name: str, setting: Setting) -> Grid:
     return GRIDS[name].quick() if setting.quick else GRIDS[name]
 
 
-def _setup(grid: Grid, study: Study) -> dict[str, Any]:
+def _setup(grid: Grid, study: Study) -> dict[str, object]:
     recipe = grid.recipe
     return {
         "seeds": grid.seeds,

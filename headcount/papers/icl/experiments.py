@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from statistics import median
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import torch
 from jaxtyping import Float
@@ -344,6 +344,6 @@ def _short(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def recipe_row(recipe: ReaderRecipe) -> dict[str, Any]:
+def recipe_row(recipe: ReaderRecipe) -> dict[str, object]:
     """The recipe as it is kept beside the rows."""
     return asdict(recipe)
