@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float, Float16
 from torch import Tensor
@@ -11,7 +13,7 @@ from headcount.kernels.plain import Batch
 from headcount.kernels.tiles import Tile, lanes, power
 from headcount.kernels.triton import pool_backward, pool_forward
 
-__all__ = ["PoolLaunch", "packed", "places"]
+__all__ = ["PoolLaunch", "ScaledSlopes", "packed", "places"]
 
 FULL, FEW = 1024, 16  # programs that keep a device busy, and the most of a member where members are few
 
@@ -38,6 +40,15 @@ def places(bank: Bank) -> dict[str, int]:
     for name, shape in bank.shapes.items():
         begins[name], total = total, total + shape.numel()
     return {"row": total, **{f"at_{short}": begins[name] for short, name in names.items()}}
+
+
+class ScaledSlopes(NamedTuple):
+    """Slopes of the pooled values and of the levels over their `sizes`, each shared by so many `rows` of samples."""
+
+    slope: Tensor
+    delta: Tensor
+    sizes: Tensor
+    rows: int
 
 
 class PoolLaunch:
@@ -91,16 +102,15 @@ class PoolLaunch:
 
     def backward(
         self,
-        weight: Tensor, bias: Tensor, directions: Tensor, level: Tensor, slope: Tensor, delta: Tensor, sizes: Tensor,
-        size_rows: int,
+        weight: Tensor, bias: Tensor, directions: Tensor, level: Tensor, slopes: ScaledSlopes,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """The programs' shares of the gradients of weight, bias and directions; `slope`, `delta` come over `sizes`."""
+        """The programs' shares of the gradients of weight, bias and directions."""
         grid, constants = self._cut()
         shapes = (weight.shape[1:], bias.shape[1:], directions.shape[1:])
         d_weight, d_bias, d_directions = (weight.new_empty(*grid, *shape) for shape in shapes)
         rows = (weight.stride(0), bias.stride(0))
         pool_backward[grid](
-            *self.inputs, weight, bias, directions, level, slope, delta, sizes, d_weight, d_bias, d_directions,
-            sizes.shape[1], size_rows, *rows, *self.sizes, **constants, maxnreg=self.tile.registers,
+            *self.inputs, weight, bias, directions, level, *slopes[:3], d_weight, d_bias, d_directions,
+            slopes.sizes.shape[1], slopes.rows, *rows, *self.sizes, **constants, maxnreg=self.tile.registers,
         )  # fmt: skip
         return d_weight, d_bias, d_directions

@@ -174,7 +174,6 @@ class Sweep:
         cls,
         task: Task | Sequence[Task],
         archs: Sequence[Architecture | Network],
-        lengths: Sequence[int] | None,
         seeds: int | Sequence[int],
         recipe: Recipe,
         *,
@@ -182,12 +181,10 @@ class Sweep:
         weight_decay: float = 1e-4,
         base: Architecture | None = None,
     ) -> Sweep:
-        """The sweep over every task and length, architecture, rate and seed; `lr="best"` looks for the rate first."""
+        """The sweep over every task, architecture, rate and seed; `lr="best"` looks for the rate first."""
         tasks = list(task) if isinstance(task, Sequence) else [task]
         if recipe == Recipe() and isinstance(tasks[0], OnLengths):
             recipe = string_recipe()
-        if lengths is not None:
-            tasks = [dataclasses.replace(t, length=n) for t in tasks for n in lengths]  # pyright: ignore[reportArgumentType]
         search, rates = _asked(lr)
         members = tuple(
             Member(t, arch, seed=seed, data_seed=seed, lr=rate, weight_decay=weight_decay, base=base)
