@@ -35,7 +35,7 @@ def asked(banks: int, epochs: int) -> Sweep:
     """A sweep of so many banks of four small networks."""
     recipe = Recipe(samples=512, validation=64, epochs=epochs, batch=64)
     lengths = list(range(4, 4 + banks))
-    return Sweep.of(KthLargest(1, 4), [Architecture(layers=((2, 4),), width=16)], lengths, 4, recipe)
+    return Sweep.of([KthLargest(1, n) for n in lengths], [Architecture(layers=((2, 4),), width=16)], 4, recipe)
 
 
 def spent(sweep: Sweep, workers: int) -> tuple[float, float]:

@@ -194,7 +194,7 @@ def class_named(name: Any) -> Any:
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, object]:
     return get_type_hints(kind)
 
 

@@ -153,7 +153,7 @@ class Structure:
         """The highest order of comparison."""
         return max(r.order for r in self.retrievals)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary, with every field spelt out."""
         return asdict(self)
 

@@ -87,7 +87,7 @@ def test_masks_are_those_of_the_formula_in_plain_integers():
     for step in (0, 1, 99_999):
         keys = dropping_keys(seeds, step)
         for layer, site in ((0, WEIGHTS), (2, 3)):
-            found = factors(keys, layer, site, samples, 6, units, rate, torch.float64)
+            found = factors(keys, (layer, site), samples, 6, units, rate, torch.float64)
             for _ in range(50):
                 k, b, t, u = (draw.randrange(n) for n in found.shape)
                 true = kept_by_hand(seeds[k], step, layer, site, int(samples[k, b]), t, int(units[u]), rate)
@@ -97,7 +97,7 @@ def test_masks_are_those_of_the_formula_in_plain_integers():
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_masks_leave_out_their_share_and_no_axis_follows_another(rate):
     keys = dropping_keys(range(6), 17)
-    kept = factors(keys, 1, 2, torch.arange(30).expand(6, -1), 12, torch.arange(96), rate, torch.float64) > 0
+    kept = factors(keys, (1, 2), torch.arange(30).expand(6, -1), 12, torch.arange(96), rate, torch.float64) > 0
     share = 1 - kept.double().mean()
     spread = (rate * (1 - rate)) ** 0.5
     assert abs(share - rate) < 4 * spread / kept.numel() ** 0.5
@@ -106,7 +106,7 @@ def test_masks_leave_out_their_share_and_no_axis_follows_another(rate):
         for lag in (1, 2, 4):
             moved = centred.roll(lag, dims=dim)
             assert abs((centred * moved).mean()) < 4.5 * spread**2 / kept.numel() ** 0.5, (dim, lag)
-    later = factors(dropping_keys(range(6), 18), 1, 2, torch.arange(30).expand(6, -1), 12, torch.arange(96), rate,
+    later = factors(dropping_keys(range(6), 18), (1, 2), torch.arange(30).expand(6, -1), 12, torch.arange(96), rate,
                     torch.float64) > 0  # fmt: skip
     assert abs((centred * (later.double() - (1 - rate))).mean()) < 4.5 * spread**2 / kept.numel() ** 0.5
 
@@ -126,9 +126,9 @@ def test_with_dropout_a_member_is_its_plain_network_with_these_masks(monkeypatch
                 keys, rows = batch.keys[k : k + 1], batch.rows[k : k + 1]
                 if site == WEIGHTS:  # batch, heads, queries, keys
                     units = weight_units(y.shape[1], y.shape[3], y.device)
-                    drawn = factors(keys, layer, site, rows, y.shape[2], units, rate, y.dtype)[0]
+                    drawn = factors(keys, (layer, site), rows, y.shape[2], units, rate, y.dtype)[0]
                     return y * drawn.unflatten(-1, (y.shape[1], -1)).transpose(1, 2)
-                return y * factors(keys, layer, site, rows, y.shape[1], torch.arange(y.shape[2]), rate, y.dtype)[0]
+                return y * factors(keys, (layer, site), rows, y.shape[1], torch.arange(y.shape[2]), rate, y.dtype)[0]
 
             monkeypatch.setattr(plain_network, "dropout", masked)
             alone = bank.module(k)(x[k], None if present is None else present[k])

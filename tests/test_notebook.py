@@ -115,7 +115,7 @@ def test_a_notebook_shows_one_line_that_is_cleared_at_the_end(monkeypatch):
     assert in_notebook()
     recipe = hc.Recipe(samples=64, validation=32, epochs=10, batch=64, evaluations=1)
     arch = hc.Architecture(layers=((1, 4),), width=8)
-    asked = Sweep.of(hc.tasks.KthLargest(rank=1, length=4), [arch], None, 2, recipe)
+    asked = Sweep.of(hc.tasks.KthLargest(rank=1, length=4), [arch], 2, recipe)
     stream = io.StringIO()
     with contextlib.redirect_stderr(stream), automatic(asked, [asked.members], 0) as progress:
         progress.every = 0.0

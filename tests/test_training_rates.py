@@ -58,7 +58,7 @@ def test_the_cosine_is_the_one_it_was():
         (lambda: Schedule("cosine", 0.2), "decay has no meaning"),
         (lambda: RateSearch(rates=(0.1,)), "three positive rates"),
         (lambda: RateSearch(share=2.0), "share is the part of the steps"),
-        (lambda: Sweep.of(TASK, [SMALL], None, 1, SHORT, lr="bets"), 'lr is a rate, several, or "best"'),
+        (lambda: Sweep.of(TASK, [SMALL], 1, SHORT, lr="bets"), 'lr is a rate, several, or "best"'),
         (lambda: widths(SMALL).of(Architecture(layers=((1, 4),) * 2, width=8)), "only widths may differ"),
     ],
 )
@@ -215,5 +215,5 @@ def test_the_best_rate_is_searched_for_every_shape_and_its_cost_is_stated(tmp_pa
 
 
 def test_best_is_a_word_for_the_usual_search():
-    asked = Sweep.of(LinearMax.random(1, 4, 4, seed=0), [SMALL], None, 3, SHORT, lr="best")
+    asked = Sweep.of(LinearMax.random(1, 4, 4, seed=0), [SMALL], 3, SHORT, lr="best")
     assert asked.search == RateSearch() and len(RateSearch().trials(asked.members)) == 7

@@ -113,7 +113,7 @@ def test_running_again_trains_nothing_and_more_seeds_train_only_the_new_ones(tmp
 def test_banks_hold_every_member_once_and_stay_in_memory():
     recipe = Recipe(samples=64, validation=32, epochs=2, batch=32)
     archs = [Architecture(layers=((h, 4),), width=w) for h in (1, 2, 16) for w in (8, 64)]
-    asked = Sweep.of(KthLargest(1, 4), archs, [4, 8], 3, recipe)
+    asked = Sweep.of([KthLargest(1, length) for length in (4, 8)], archs, 3, recipe)
     groups = list(banks(asked, "cpu"))
     assert sorted(m.run(recipe) for g in groups for m in g) == sorted(m.run(recipe) for m in asked.members)
     assert all(len({m.task.length for m in g}) == 1 for g in groups)

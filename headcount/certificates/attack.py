@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -58,7 +58,7 @@ class Check:
         verdict = "holds" if self.holds else "is BROKEN"
         return f"the promise {self.error:.4g} {verdict}: worst gap {self.gap:.4g} over {inputs} inputs, found by {by}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary, without the worst input."""
         tried = [{"name": t.name, "inputs": t.inputs, "gap": t.gap} for t in self.tried]
         return {"error": self.error, "gap": self.gap, "holds": self.holds, "tried": tried}

@@ -89,10 +89,10 @@ class Built:
         write_program(program, path, self._promise())
         return path
 
-    def _promise(self) -> dict[str, Any]:
+    def _promise(self) -> dict[str, object]:
         return {"certificate": self.certificate.to_json(), "task": plain(self.task), "domain": plain(self.domain)}
 
-    def _metadata(self) -> dict[str, Any]:
+    def _metadata(self) -> dict[str, object]:
         shape = getattr(self.net, "shape", None)
         if shape is None:
             raise ValueError(f"{type(self.net).__name__} has no `shape` to be rebuilt from, so it cannot be saved")
@@ -127,7 +127,7 @@ def _network(data: Any) -> nn.Module:
     return cls(checked(shape, field_of(data, "shape", "the network"), "shape", "the network"))
 
 
-def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
     if not path.is_file():
         raise FileNotFoundError(2, "No such file", str(path))
     try:

@@ -147,7 +147,7 @@ class Certificate:
             shortly += f" ({100 * self.coverage.share:.3g}% of the task's samples)"
         return Hypothesis(self.where, short=shortly)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary; numbers survive exactly."""
         return {
             "error": self.error,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,8 +63,9 @@ def rounding_error(
     assert isinstance(attention, Attention)
     cls = net.cls.detach().numpy()
     state = KnownBounds(np.abs(cls), np.zeros_like(cls))
+    averaging = _Averaging(net.shape.betas[0], length, spread, leak)
     for head in range(attention.query.shape[0]):
-        state = _plus(state, _attended(attention, head, cls, seen, net.shape.betas[0], length, spread, leak))
+        state = _plus(state, _attended(attention, head, cls, seen, averaging))
     return float(state.through(net.read_out).error[0])
 
 
@@ -80,16 +82,19 @@ def moved_by(wobble: float, beta: float, length: int, leak: float = 0.0) -> floa
     return wobble * (sway(length - 1) + beta * wobble + leak * math.exp(min(700.0, 2 * beta * wobble)))
 
 
+class _Averaging(NamedTuple):
+    """What a head averages by, over how many tokens, and how far its values lie apart."""
+
+    beta: float
+    length: int
+    spread: float
+    leak: float
+
+
 def _attended(
-    attention: Attention,
-    head: int,
-    cls: np.ndarray,
-    encoded: KnownBounds,
-    beta: float,
-    length: int,
-    spread: float,
-    leak: float,
+    attention: Attention, head: int, cls: np.ndarray, encoded: KnownBounds, averaging: _Averaging
 ) -> KnownBounds:
+    beta, length, spread, leak = averaging
     query, key, value, out = (
         p[head].detach().numpy() for p in (attention.query, attention.key, attention.value, attention.output)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -118,9 +118,9 @@ def _progress() -> Callable[[int, int], None] | None:
 
 def _looked(
     worst: Worst, net: Any, task: Task, *, balls: bool, above: float | None
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, object], list[str]]:
     """The recheck and the share above an error, where they are wanted: for programs, and for people."""
-    facts: dict[str, Any] = {}
+    facts: dict[str, object] = {}
     told: list[str] = []
     if balls:
         from headcount.certificates.worst_case.leaf_recheck import recheck_leaves
@@ -151,7 +151,7 @@ def _problems(out: Path, net: Any, task: Task, worst: Worst) -> list[Path]:
     return write_problems(out, [ErrorProblem("error", net, task, worst.domain, worst.lower, worst.upper)])
 
 
-def _networks(rows: list[dict[str, Any]]) -> list[str | Listing]:
+def _networks(rows: Sequence[Mapping[str, object]]) -> list[str | Listing]:
     if not rows:
         return []
     return [Listing(rows, NETWORK), f"\n{counted(len(rows), 'network')}; the one of smallest NMSE:"]

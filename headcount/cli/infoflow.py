@@ -179,7 +179,7 @@ def _advice_told(title: str, advice: Advice, assumed: str) -> list[str | Listing
     return told if best.prediction.cheap else [*told, f"Nothing tried is cheap for {title}."]
 
 
-def _ranked(advice: Advice) -> list[dict[str, Any]]:
+def _ranked(advice: Advice) -> list[dict[str, object]]:
     return [
         {
             **c.as_row(),

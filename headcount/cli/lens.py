@@ -65,7 +65,7 @@ def lens(options: LensOptions) -> Printout:
     return Printout(view.as_dict(), told, view.sentence, files)
 
 
-def _words(model: str, options: dict[str, Any]) -> str:
+def _words(model: str, options: dict[str, object]) -> str:
     """The command's own words, for the page."""
     given = {name: value for name, value in options.items() if value not in ("", None, False)}
     return " ".join([model, *(f"--{n}" if v is True else f"--{n} {shlex.quote(str(v))}" for n, v in given.items())])

@@ -69,7 +69,7 @@ def task_of(name: str, length: int | None, fields: list[str] | None = None, **si
     return named(name, length=(64 if name in LONG else 8) if length is None else length, **typical(name, given))
 
 
-def fields_of(texts: list[str]) -> dict[str, Any]:
+def fields_of(texts: list[str]) -> dict[str, object]:
     """The fields of a task, each given as name=value."""
     return dict(_field(text) for text in texts)
 

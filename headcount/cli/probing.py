@@ -84,7 +84,7 @@ def _in_context(code: str, name: str, length: int, samples: int, shots: int, out
     return Printout(facts, [Listing([facts], ANSWERS)], so, _written(out, facts))
 
 
-def _written(out: Path | None, facts: dict[str, Any]) -> list[Path]:
+def _written(out: Path | None, facts: dict[str, object]) -> list[Path]:
     from headcount.files import write_text
 
     return [] if out is None else [write_text(out / "probe.json", json.dumps(facts, indent=2) + "\n")]

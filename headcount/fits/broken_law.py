@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -35,7 +35,7 @@ class Transition:
             return f"no break: one piece is as good (slope {self.slopes[0]:.3g}, advantage {self.advantage:.2g})"
         return f"break at {self.place}: slope {self.slopes[0]:.3g} before, {self.slopes[1]:.3g} after"
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The verdict as one flat machine-readable row."""
         ends = (None,) * 3 if self.place is None else (self.place.value, self.place.low, self.place.high)
         named = dict(zip(("place", "place_low", "place_high"), ends, strict=True))

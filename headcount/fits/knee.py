@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -178,7 +177,7 @@ class Knee:
         verdict = self.verdict
         return f"{self.finding}." if verdict is None else f"{self.finding}; {verdict}."
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The knee as one flat machine-readable row."""
         verdict = self.verdict
         return {

@@ -101,7 +101,7 @@ class PowerLaw:
             read = Verdict("unresolved", self.predicted, few)
         return judged("the exponent", read, seen, compared or Comparison(f"{self.predicted:g}", "asked"))
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The law as one flat machine-readable row."""
         verdict = self.verdict
         numbers = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class StartVerdict:
             return f"{self.outcome}, {where}, from a built one {self.built:.2g}"
         return f"{self.outcome}, {where}, and {(self.outcome != 'unknown' and self.said) or UNKNOWN}"
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The verdict as one flat machine-readable row."""
         return {**asdict(self), "outcome": self.outcome}
 

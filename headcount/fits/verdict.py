@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from headcount.results.claim import Claim
 from headcount.results.hypothesis import Hypothesis
@@ -58,7 +58,7 @@ class Verdict:
         }
         return cls(words[claim.predicate], predicted, claim.reason)
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The verdict as one flat machine-readable row."""
         return {"outcome": self.outcome, "predicted": self.predicted, "reason": self.reason}
 

@@ -38,8 +38,7 @@ def dropping_keys(seeds: Sequence[int] | Int[Tensor, " models"], step: Tensor | 
 
 def factors(
     keys: Int[Tensor, " models"],
-    layer: int,
-    site: int,
+    place: tuple[int, int],
     samples: Int[Tensor, "models batch"],
     tokens: int,
     units: Int[Tensor, " units"],
@@ -48,11 +47,14 @@ def factors(
 ) -> Float[Tensor, "models batch tokens units"]:
     """What every unit of every token is multiplied by: 0 where it is left out, 1 / (1 - dropout) where it stays.
 
+    A place is a layer and a site in it.
+
     >>> where, sample = torch.arange(10_000), torch.tensor([[5]])
-    >>> drawn = factors(dropping_keys([7], 3), 0, HIDDEN, sample, 20, where, 0.25, torch.float64)
+    >>> drawn = factors(dropping_keys([7], 3), (0, HIDDEN), sample, 20, where, 0.25, torch.float64)
     >>> round((drawn == 0).double().mean().item(), 2), sorted(set((drawn * 3).flatten().tolist()))
     (0.25, [0.0, 4.0])
     """
+    layer, site = place
     stream = _mix(_mix(keys + 4 * layer + site)[:, None] + samples)
     row = _mix(stream[..., None] + torch.arange(tokens, device=keys.device))
     return (_mix(row[..., None] + units) >= dropping_limit(dropout)).to(dtype) / (1 - dropout)

@@ -111,7 +111,7 @@ class _Dropping:
 
     def _factors(self, site: int, units: Tensor, dtype: torch.dtype) -> Tensor:
         assert self.batch.keys is not None
-        given = (self.batch.keys, self.layer, site, self.batch.rows, self.tokens, units)
+        given = (self.batch.keys, (self.layer, site), self.batch.rows, self.tokens, units)
         return factors(*given, self.shape.dropout, dtype)
 
 

@@ -27,7 +27,7 @@ from headcount.kernels.class_token import ClassToken
 from headcount.kernels.loss import squared
 from headcount.kernels.optimiser import BETA1, BETA2, EPS, AdamW
 from headcount.kernels.plain import Batch, collapsed
-from headcount.kernels.pool_launch import PoolLaunch, packed, places
+from headcount.kernels.pool_launch import PoolLaunch, ScaledSlopes, packed, places
 from headcount.kernels.split_heads import gradient_by_heads, splits
 from headcount.kernels.tiles import Tile, power
 from headcount.kernels.triton import (
@@ -221,7 +221,7 @@ def _shares(
         HEADS=padded, WIDTH=wide, SAMPLES=count, PRECISION=tile.precision,
         num_warps=8 if max(count, wide) * padded * wide > 4096 else 4, num_stages=1,
     )  # fmt: skip
-    first = launch.backward(weight, bias, directions, level, slope, delta, sizes, count)
+    first = launch.backward(weight, bias, directions, level, ScaledSlopes(slope, delta, sizes, count))
     return Shares(*first, d_mix, d_shift, d_out_weight, d_out_bias)
 
 
@@ -244,7 +244,7 @@ class _Pool(torch.autograd.Function):
             slope, pooled, level[1], scaled, delta, sizes, *slope.stride(), samples, heads, width,
             SAMPLES=SIZED, WIDTH=max(16, power(width)), num_warps=4,
         )  # fmt: skip
-        shares = ctx.launch.backward(weight, bias, directions, level, scaled, delta, sizes, SIZED)
+        shares = ctx.launch.backward(weight, bias, directions, level, ScaledSlopes(scaled, delta, sizes, SIZED))
         d_weight, d_bias, d_directions = (share.sum(dim=1) for share in shares)
         return d_weight, d_bias, d_directions, None  # pyright: ignore[reportReturnType]
 

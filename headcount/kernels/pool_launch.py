@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Float16
@@ -13,7 +13,7 @@ from headcount.kernels.plain import Batch
 from headcount.kernels.tiles import Tile, lanes, power
 from headcount.kernels.triton import pool_backward, pool_forward
 
-__all__ = ["PoolLaunch", "packed", "places"]
+__all__ = ["PoolLaunch", "ScaledSlopes", "packed", "places"]
 
 FULL, FEW = 1024, 16  # programs that keep a device busy, and the most of a member where members are few
 
@@ -42,6 +42,15 @@ def places(bank: Bank) -> dict[str, int]:
     return {"row": total, **{f"at_{short}": begins[name] for short, name in names.items()}}
 
 
+class ScaledSlopes(NamedTuple):
+    """Slopes of the pooled values and of the levels over their `sizes`, each shared by so many `rows` of samples."""
+
+    slope: Tensor
+    delta: Tensor
+    sizes: Tensor
+    rows: int
+
+
 class PoolLaunch:
     """One batch cut into tiles, for the forward kernel and the backward one."""
 
@@ -62,7 +71,7 @@ class PoolLaunch:
         self.inputs = (data, batch.which, batch.rows.contiguous(), lengths)
         self.sizes = (samples, self.batch, longest, self.heads, self.width)
         room = lanes(features) if half else max(16, power(features + 1))
-        self.constants: dict[str, Any] = {
+        self.constants: dict[str, object] = {
             "FEATURES": features,
             "LANES": room,
             "SLOTS": room // 2 if half else room,
@@ -72,7 +81,7 @@ class PoolLaunch:
             "num_stages": tile.stages,
         }
 
-    def _cut(self) -> tuple[tuple[int, int], dict[str, Any]]:
+    def _cut(self) -> tuple[tuple[int, int], dict[str, object]]:
         """The grid of a pass and all its constants."""
         longest = self.sizes[2]
         cut = self.tile.cut(longest, self.heads, self.width)
@@ -93,16 +102,15 @@ class PoolLaunch:
 
     def backward(
         self,
-        weight: Tensor, bias: Tensor, directions: Tensor, level: Tensor, slope: Tensor, delta: Tensor, sizes: Tensor,
-        size_rows: int,
+        weight: Tensor, bias: Tensor, directions: Tensor, level: Tensor, slopes: ScaledSlopes,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """The programs' shares of the gradients of weight, bias and directions; `slope`, `delta` come over `sizes`."""
+        """The programs' shares of the gradients of weight, bias and directions."""
         grid, constants = self._cut()
         shapes = (weight.shape[1:], bias.shape[1:], directions.shape[1:])
         d_weight, d_bias, d_directions = (weight.new_empty(*grid, *shape) for shape in shapes)
         rows = (weight.stride(0), bias.stride(0))
         pool_backward[grid](
-            *self.inputs, weight, bias, directions, level, slope, delta, sizes, d_weight, d_bias, d_directions,
-            sizes.shape[1], size_rows, *rows, *self.sizes, **constants, maxnreg=self.tile.registers,
+            *self.inputs, weight, bias, directions, level, *slopes[:3], d_weight, d_bias, d_directions,
+            slopes.sizes.shape[1], slopes.rows, *rows, *self.sizes, **constants, maxnreg=self.tile.registers,
         )  # fmt: skip
         return d_weight, d_bias, d_directions

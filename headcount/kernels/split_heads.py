@@ -10,7 +10,7 @@ A step is maps, pool, tail, pool backwards, heads' parameters, shared parameters
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from headcount.kernels.bank import Bank
 from headcount.kernels.plain import Batch
-from headcount.kernels.pool_launch import PoolLaunch, places
+from headcount.kernels.pool_launch import PoolLaunch, ScaledSlopes, places
 from headcount.kernels.tiles import Tile, power
 from headcount.kernels.triton import maps_backward, maps_forward, states_backward, tail_by_heads
 
@@ -66,9 +66,9 @@ def gradient_by_heads(bank: Bank, batch: Batch, tile: Tile) -> Float[Tensor, "mo
     maps = _maps(bank, cut)
     launch = PoolLaunch(batch, maps.directions, tile)
     pooled, level = launch.forward(weight, bias, maps.directions, launch.kind)
-    slope, delta = torch.empty_like(pooled, dtype=launch.slope_kind), torch.empty_like(level[0])
-    sizes, samples, shares = _tail(bank, cut, maps, pooled, level[1], batch.target.contiguous(), slope, delta)
-    first = launch.backward(weight, bias, maps.directions, level, slope, delta, sizes, samples)
+    slope = torch.empty_like(pooled, dtype=launch.slope_kind)
+    slopes, shares = _tail(bank, cut, maps, pooled, level, batch.target.contiguous(), slope)
+    first = launch.backward(weight, bias, maps.directions, level, slopes)
     return _unfolded(bank, cut, maps, shares, *first)
 
 
@@ -85,7 +85,7 @@ class _Cut:
         self.groups = -(-self.heads // self.group)
         self.exact = "ieee" if tile.precision == "ieee" else "tf32x3"  # what is folded once is read by every sample
         self.sizes = {"heads": self.heads, "head_dim": self.head_dim, "embed": self.embed, "width": self.width}
-        self.rows: dict[str, Any] = {
+        self.rows: dict[str, object] = {
             "GROUP": self.group, "ROWS": rows, "CHUNK": min(tile.chunk, max(16, power(self.embed))),
             "WIDTH": self.wide, "num_warps": 4, "num_stages": 1,
         }  # fmt: skip
@@ -108,9 +108,9 @@ def _maps(bank: Bank, cut: _Cut) -> HeadMaps:
 
 
 def _tail(
-    bank: Bank, cut: _Cut, maps: HeadMaps, pooled: Tensor, inverse: Tensor, target: Tensor, slope: Tensor, delta: Tensor
-) -> tuple[Tensor, int, TailShares]:
-    """Sizes of the slopes, how many samples share one, and the shares; `slope` and `delta` are filled."""
+    bank: Bank, cut: _Cut, maps: HeadMaps, pooled: Tensor, level: Tensor, target: Tensor, slope: Tensor
+) -> tuple[ScaledSlopes, TailShares]:
+    """The slopes, written into `slope`, and the shares."""
     models, samples, heads, width = pooled.shape
     out_weight, out_bias = bank.named()["read_out.outer.weight"], bank.named()["read_out.outer.bias"]
     count = max(16, min(power(samples), cut.tile.tail_rows))
@@ -118,15 +118,15 @@ def _tail(
     thin = (models, parts, heads, cut.head_dim)
     before, after, wide = new(*thin, width), new(*thin, width), new(models, parts, width)
     shares = TailShares(before, after, new(thin), wide, torch.empty_like(wide), new(models, parts))
-    loss, sizes = new(models, parts), new(models, parts)
+    loss, sizes, delta = new(models, parts), new(models, parts), torch.empty_like(level[0])
     tail_by_heads[(models, parts)](
-        pooled, inverse, target, maps.before, maps.after, maps.still, maps.largest, maps.shift, out_weight, out_bias,
+        pooled, level[1], target, maps.before, maps.after, maps.still, maps.largest, maps.shift, out_weight, out_bias,
         loss, slope, delta, sizes, *shares,
         cut.places["row"], samples, heads, cut.head_dim, width, cut.groups,
         DIM=max(16, power(cut.head_dim)), WIDTH=cut.wide, SAMPLES=count, PRECISION=cut.tile.precision,
         num_warps=cut.tile.tail_warps, num_stages=1, maxnreg=cut.tile.tail_registers if cut.wide <= 64 else None,
     )  # fmt: skip
-    return sizes, count, shares
+    return ScaledSlopes(slope, delta, sizes, count), shares
 
 
 def _unfolded(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headcount.measuring.clock import Clock, OutOfTime
 from headcount.measuring.contest_trials import Trials, data_sizes
-from headcount.measuring.contest_workers import ContestWorkers
+from headcount.measuring.contest_workers import Unit, contest_pool
 from headcount.measuring.contestants import Contestant, without_attention
 from headcount.measuring.head_counts import within
 from headcount.measuring.paired_ratios import SplitErrors, compare, split_errors
@@ -28,6 +28,7 @@ from headcount.results import Study
 from headcount.results.journal import Journal
 from headcount.results.study import Row
 from headcount.training.bank_jobs import environment
+from headcount.training.workers import ProcessPool
 
 __all__ = ["Contest", "Say", "facts", "notes", "quiet"]
 
@@ -35,7 +36,6 @@ USUAL_SPLITS = 5  # where neither a number nor a time is asked for
 WORTH_WORKERS = 20.0  # seconds of one core for each, by the reckoning: a process takes some to begin
 
 Say = Callable[[str], None]
-Unit = tuple[Contestant, int]  # who, and the number of a split
 
 
 def quiet(line: str) -> None:
@@ -71,10 +71,10 @@ class Contest:
         judging: dict[int, list[Unit]] = {}
         done: set[Unit] = set()
         stopped = ""
-        with contextlib.closing(ContestWorkers(self.trials, self.workers)) as workers:
+        with contextlib.closing(contest_pool(self.trials, self.workers)) as pool:
             try:
                 for units in self.turns(rows, judging):
-                    for unit, row in zip(units, self.kept(units, journal, workers), strict=False):
+                    for unit, row in zip(units, self.kept(units, journal, pool), strict=False):
                         done.add(unit)
                         if row.get("status") != "left out":
                             rows.append(row)
@@ -107,10 +107,11 @@ class Contest:
             judging |= {split: [(one, split) for one in alive] for split in some}
             yield [unit for split in some for unit in judging[split]]
 
-    def kept(self, units: list[Unit], journal: Journal, workers: ContestWorkers) -> Iterator[Row]:
+    def kept(self, units: list[Unit], journal: Journal, pool: ProcessPool[Unit, Row | None]) -> Iterator[Row]:
         """The rows of these in their order: found in the journal, or trained by workers and kept there."""
         addresses = [self.trials.address(*unit) for unit in units]
-        new = workers.rows([unit for unit, of in zip(units, addresses, strict=True) if journal.find(of) is None])
+        left = [unit for unit, of in zip(units, addresses, strict=True) if journal.find(of) is None]
+        new = pool.in_order(left) if pool.seats else (self.trials.row(*unit) for unit in left)
         for (contestant, number), of in zip(units, addresses, strict=True):
             row = journal.find(of)
             if row is None:

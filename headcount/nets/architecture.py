@@ -119,7 +119,7 @@ class Architecture:
         """The network that reads tokens of this dimension."""
         return ClassTokenShape(self, token_dim)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The fields, ready for JSON; what is usual from `outputs` on goes without saying.
 
         >>> Architecture(layers=((4, 8),)).as_dict()

@@ -8,7 +8,7 @@ import logging
 import shutil
 import signal
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -32,7 +32,7 @@ def traced(net: nn.Module, inputs: tuple[Tensor, ...], shapes: Any) -> torch.exp
 
 
 def write_program(
-    program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any], outputs: Sequence[str] = ()
+    program: torch.export.ExportedProgram, path: Path, facts: Mapping[str, object], outputs: Sequence[str] = ()
 ) -> None:
     """Write a program as its file's ending says, in one file, with facts as text in the metadata `headcount`.
 
@@ -49,7 +49,7 @@ def write_program(
 
 
 def _write_onnx(
-    program: torch.export.ExportedProgram, path: Path, facts: dict[str, Any], outputs: Sequence[str]
+    program: torch.export.ExportedProgram, path: Path, facts: Mapping[str, object], outputs: Sequence[str]
 ) -> None:
     chatter = logging.getLogger("torch.onnx")  # the exporter speaks of packages we do not use, and of its own future
     level = chatter.level

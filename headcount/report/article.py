@@ -80,7 +80,7 @@ def write_article(path: Path, text: str) -> Path:
     return path
 
 
-def _part(number: int, section: Passage) -> dict[str, Any]:
+def _part(number: int, section: Passage) -> dict[str, object]:
     rows = section.rows
     columns = section.columns or ({name: name.replace("_", " ") for name in rows[0]} if rows else {})
     kinds = [_kind([row.get(name) for row in rows]) for name in columns]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from headcount.papers.allocation.reproduce import ALLOCATION
 from headcount.papers.attention_svm.reproduce import ATTENTION_SVM
@@ -52,7 +51,7 @@ def named(name: str) -> Reproduction:
     return found[name]
 
 
-def listing() -> list[dict[str, Any]]:
+def listing() -> list[dict[str, object]]:
     """Every reproduction: what it makes again, what it takes, and the files in which its results would be.
 
     >>> listing()[0]["name"]

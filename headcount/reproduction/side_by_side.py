@@ -140,7 +140,7 @@ class ComparedRecords:
     shown: frozenset[str] | None = None
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """A row for each verdict."""
         return [
             {"name": e.reproduction.name, "table": table, "verdict": v.outcome, "reason": v.reason, "run": e.size}

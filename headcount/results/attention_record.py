@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from headcount.numerals import counted, spelt
 
@@ -71,6 +70,6 @@ class AttentionRecord:
         """A row for each head: how often it finds each retrieval."""
         return [{"head": i + 1, **dict(zip(self.retrievals, row, strict=True))} for i, row in enumerate(self.hits)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The fields, ready for JSON."""
         return {**asdict(self), "found": list(self.found)}

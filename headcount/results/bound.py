@@ -105,7 +105,7 @@ class Bound:
         word = Predicate.NOTHING if self.vacuous else side
         return Claim(subject or self.quantity, word, self, basis, self.source, self.given, reason=self.meaning)
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The bound as one flat machine-readable row; a value that is not finite is null."""
         return {
             "quantity": self.quantity,

@@ -55,7 +55,7 @@ class Promise(Protocol):
     def value(self) -> float: ...
     @property
     def given(self) -> tuple[Hypothesis, ...]: ...
-    def as_row(self) -> dict[str, Any]: ...
+    def as_row(self) -> dict[str, object]: ...
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Claim:
             return f"Between {spelt(inside[0])} and {spelt(inside[-1])} heads are enough"
         return "One head is enough" if high == 1 else f"{spelt(int(high)).capitalize()} heads are enough"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The same fields, and the sentence."""
         value = self.value.as_row() if isinstance(self.value, Promise) else self.value
         return {

@@ -26,7 +26,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.cells: dict[str, Any] = {}
+        self.cells: dict[str, object] = {}
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 try:

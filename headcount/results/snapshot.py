@@ -52,7 +52,7 @@ class Snapshot:
     path: Path
     file: tuple[int, int] | None
     spec: StatedSpec
-    about: dict[str, Any]
+    about: dict[str, object]
     environments: dict[str, bytes]
     last: int
     wait: float | None = None
@@ -87,12 +87,12 @@ class Snapshot:
             used.setdefault(env)
         return Study(tuple(rows), self.told(len(rows)), self.environment(used), self.spec.name)
 
-    def told(self, sound: int) -> dict[str, Any]:
+    def told(self, sound: int) -> dict[str, object]:
         """The spec with how many networks it asked for, and how many of those kept are not as they were written."""
         told = {**self.about, "asked": self.spec.wanted}
         return told if sound >= self.spec.trained else {**told, "damaged": self.spec.trained - sound}
 
-    def environment(self, used: Iterable[str]) -> dict[str, Any]:
+    def environment(self, used: Iterable[str]) -> dict[str, object]:
         """The environment of the first of these addresses, with those of others beside it; none of a damaged one."""
         known = []
         for text in (self.environments[env] for env in used if env in self.environments):

@@ -215,7 +215,7 @@ class Store:
         """The finished rows of a spec in its order, one by one, each with the address of its environment."""
         return self.snapshot(spec).rows()
 
-    def content(self, run: str) -> dict[str, Any]:
+    def content(self, run: str) -> dict[str, object]:
         """Everything that determined a row, as it was when it was trained."""
         with reading(self.path, self.wait) as db:
             found = db.execute("SELECT member FROM rows WHERE run = ?", (run,)).fetchone()

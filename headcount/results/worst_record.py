@@ -86,6 +86,6 @@ class WorstRecord:
             {"error": "worst, at most", "size": self.upper, "basis": f"{PROVED} on {self.boxes:,} boxes"},
         ]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
         return asdict(self)

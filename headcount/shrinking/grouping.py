@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from headcount.papers.allocation.lowrank import Factors, shared_factors
+from headcount.papers.allocation.moments import diagonal_block
 from headcount.papers.allocation.units import Survey, Unit
 
 __all__ = ["Grouping", "best_grouping"]
@@ -47,7 +48,7 @@ def _shared(layer: int, a: tuple[Unit, int], b: tuple[Unit, int], survey: Survey
     rank = min(now // cost, dim)
     moments = survey.moments[layer]
     where = torch.cat([torch.arange(u.index * dim, (u.index + 1) * dim) for u in pair])
-    worth = [_exchange(u, r, moments.query[u.heads[0]], _cut(moments.key, u.index, dim)) for u, r in (a, b)]
+    worth = [_exchange(u, r, moments.query[u.heads[0]], diagonal_block(moments.key, u.index, dim)) for u, r in (a, b)]
     left = torch.stack([moments.query[u.heads[0]] * w for u, w in zip(pair, worth, strict=True)])
     found = shared_factors(left, moments.key[where][:, where], torch.eye(2 * dim, dtype=left.dtype))
     apart = sum(u.errors[r] for u, r in zip(pair, ranks, strict=True))
@@ -64,7 +65,3 @@ def _exchange(unit: Unit, rank: int, query: Tensor, key: Tensor) -> float:
     if logits > 1e-9 * whole:
         return unit.errors[rank] / logits
     return unit.errors[0] / max(whole, torch.finfo(query.dtype).tiny)
-
-
-def _cut(matrix: Tensor, index: int, size: int) -> Tensor:
-    return matrix[index * size : (index + 1) * size, index * size : (index + 1) * size]

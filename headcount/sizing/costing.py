@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from headcount.refusals import at_least_one
 from headcount.sizing.model_shape import LayerShape, ModelShape
@@ -82,7 +81,7 @@ class Footprint:
         """Tokens a second that a memory of `bandwidth` bytes a second allows, one sequence at a time."""
         return bandwidth / self.decode_bytes
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         return {
             "parameters": self.parameters,
             "training FLOPs per token": self.training_flops,

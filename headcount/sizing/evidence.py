@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Literal
 
 from headcount.frozen import decode
 
@@ -84,7 +84,7 @@ class EvidenceRow:
         """Whether the row may enter a fit: a loss on language, read in the source's own text."""
         return self.percent is not None and self.checked == "quoted" and self.domain == "language"
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The row for people and programs: a flat mapping."""
         return {
             "change": self.change,
@@ -186,6 +186,6 @@ def parsed(texts: Iterable[str]) -> EvidenceTable:
     return EvidenceTable(tuple(rows), tuple(noise), paired)
 
 
-def _row(entry: dict[str, Any]) -> EvidenceRow:
+def _row(entry: dict[str, object]) -> EvidenceRow:
     renamed = {{"from": "before", "to": "after"}.get(key, key): value for key, value in entry.items()}
     return decode(EvidenceRow, renamed, f"row {entry.get('id', '?')}")

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import Any
 
 from headcount.results.verdicts import Basis
 from headcount.sizing.evidence import EvidenceTable
@@ -44,7 +43,7 @@ class ExpectedPart:
     reason: str = ""
     ours: bool = False  # one of the sources is our own grid
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         mark = _marked(self.sources, self.ours) if self.basis == ELSEWHERE else self.basis.mark
         ends = None if self.low is None else [self.low, self.high]
         return {"change": self.change, "steps": self.steps, "percent": self.percent, "interval": ends, "basis": mark}

@@ -9,7 +9,7 @@ from headcount.sizing.model_configs import config_shape
 from headcount.sizing.model_shape import ModelShape
 
 
-def _llama(layers: int, embed: int, heads: int, shared: int, width: int, vocab: int, **more: Any) -> dict[str, Any]:
+def _llama(layers: int, embed: int, heads: int, shared: int, width: int, vocab: int, **more: Any) -> dict[str, object]:
     return {
         "model_type": "llama",
         "num_hidden_layers": layers,
@@ -23,12 +23,12 @@ def _llama(layers: int, embed: int, heads: int, shared: int, width: int, vocab: 
     }
 
 
-def _pythia(layers: int, embed: int, heads: int, vocab: int) -> dict[str, Any]:
+def _pythia(layers: int, embed: int, heads: int, vocab: int) -> dict[str, object]:
     small = _llama(layers, embed, heads, heads, 4 * embed, vocab)
     return {**small, "model_type": "gpt_neox", "tie_word_embeddings": False}
 
 
-KNOWN: dict[str, dict[str, Any]] = {
+KNOWN: dict[str, dict[str, object]] = {
     "SmolLM2-135M": _llama(30, 576, 9, 3, 1536, 49152),
     "SmolLM2-360M": _llama(32, 960, 15, 5, 2560, 49152),
     "SmolLM2-1.7B": _llama(24, 2048, 32, 32, 8192, 49152),

@@ -52,7 +52,7 @@ class PooledChange:
         signs = {math.copysign(1, e.value) for e in self.effects if abs(e.value) > 2 * e.error}
         return len(signs) > 1
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         return {
             "change": self.change,
             "sources": self.sources,

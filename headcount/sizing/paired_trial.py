@@ -67,11 +67,11 @@ class TrialRows:
     """The rows of a trial on disk: written whole after every bank."""
 
     path: Path
-    facts: dict[str, Any]
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    facts: dict[str, object]
+    rows: list[dict[str, object]] = field(default_factory=list)
 
     @classmethod
-    def open(cls, path: Path, facts: dict[str, Any]) -> TrialRows:
+    def open(cls, path: Path, facts: dict[str, object]) -> TrialRows:
         """What is there already, if it was made with the same facts."""
         if not path.exists():
             return cls(path, facts)
@@ -86,7 +86,7 @@ class TrialRows:
         there = {(row["shape"], row["seed"], row["rate"]) for row in self.rows}
         return all((shape, seed, rate) in there for seed, rate in members)
 
-    def add(self, rows: Sequence[dict[str, Any]], **more: Any) -> None:
+    def add(self, rows: Sequence[dict[str, object]], **more: Any) -> None:
         new = {(row["shape"], row["seed"], row["rate"]) for row in rows}
         self.rows = [r for r in self.rows if (r["shape"], r["seed"], r["rate"]) not in new] + list(rows)
         made = {"date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", "torch": torch.__version__, **more}

@@ -63,7 +63,7 @@ class RankedShape:
     broken: tuple[str, ...]
     price: float  # percent of loss, what it saves counted at its worth
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         one = self.shape.layers[0]
         ends = self.expectation.interval
         return {
@@ -120,7 +120,7 @@ class ShapeAnswer:
         return [*map(str, self.bounds), *said]
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         return [one.as_row() for one in self.ranked]
 
     @property
@@ -149,20 +149,20 @@ class ShapeAnswer:
         return f"Against {_layer_words(self.reference.layers[0])}: {self.first.expectation}."
 
     @property
-    def short_rows(self) -> list[dict[str, Any]]:
+    def short_rows(self) -> list[dict[str, object]]:
         """The rows in six columns."""
-        return [_short(row) for row in self.rows]
+        return [_short(one) for one in self.ranked]
 
     @property
-    def marks(self) -> list[dict[str, Any]]:
+    def marks(self) -> list[dict[str, str]]:
         """What each part of the first shape rests on."""
         depth = {"part": "layers and embed_dim", "basis": HABIT.mark, "why": "what models of this size have"}
         expected = self.first.expectation.parts
-        parts = [{"part": p.change, "basis": p.as_row()["basis"], "why": p.reason} for p in expected]
+        parts = [{"part": p.change, "basis": str(p.as_row()["basis"]), "why": p.reason} for p in expected]
         sizes = {"part": "costs", "basis": COUNTED.mark, "why": "counted; equal to the built models'"}
         return [depth, *parts, sizes]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
         return {
             "question": self.question,
@@ -182,7 +182,7 @@ class ShapeAnswer:
         shown = self.first if self.first.expectation.parts else self.second
         return shown.expectation.mark
 
-    def beside(self) -> list[dict[str, Any]]:
+    def beside(self) -> list[dict[str, object]]:
         """What a model of about this size of each known family chose, and how that differs from the first shape."""
         size = self.first.cost.parameters
         found = []
@@ -192,7 +192,7 @@ class ShapeAnswer:
             found.append(self._beside(name, known_shape(name)))
         return found
 
-    def _beside(self, name: str, other: ModelShape) -> dict[str, Any]:
+    def _beside(self, name: str, other: ModelShape) -> dict[str, object]:
         theirs, ours = other.layers[0], self.first.shape.layers[0]
         cost = footprint(other, self.context)
         return {
@@ -322,14 +322,15 @@ def _differs(other: ModelShape, theirs: LayerShape, ours: LayerShape, answer: Sh
     return "; ".join(words) or "the same heads"
 
 
-def _short(row: dict[str, Any]) -> dict[str, Any]:
+def _short(one: RankedShape) -> dict[str, object]:
+    row = one.as_row()
     return {
         "heads": row["by layer"] or row["heads"],
         "head_dim": row["head_dim"],
         "kv": row["key-value heads"],
         "feed": row["feed-forward"],
-        "cache/token": spoken_bytes(row["cache bytes per token"]),
-        "expected": row["why"] + (f"; breaks {'; '.join(row['broken'])}" if row["broken"] else ""),
+        "cache/token": spoken_bytes(one.cost.cache_per_token),
+        "expected": f"{one.expectation}" + (f"; breaks {'; '.join(one.broken)}" if one.broken else ""),
     }
 
 

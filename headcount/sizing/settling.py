@@ -121,7 +121,7 @@ class _Trial:
     seeds: tuple[int, ...]
     batch: int
     steps: int
-    shapes: tuple[dict[str, Any], ...]
+    shapes: tuple[dict[str, object], ...]
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def settle(
     return planned, found
 
 
-def settled_row(planned: SettlingExperiment, found: PairedDifference) -> dict[str, Any]:
+def settled_row(planned: SettlingExperiment, found: PairedDifference) -> dict[str, object]:
     """What was promised and what was reached, side by side."""
     low, high = found.interval()
     return {

@@ -54,7 +54,7 @@ class EvidenceSummary:
         return [pooled_change(self.table, change) for change in self.table.changes]
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         return [row.as_row() for row in self.table.rows]
 
     @property
@@ -65,7 +65,7 @@ class EvidenceSummary:
         read = f"{len(self.rows)} rows from {len(self.table.sources)} sources, {quoted} of them read in the"
         return f"{read} source's own text; {firm} of {len(self.pooled)} kinds of change have three sources and a number"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
         return {"rows": self.rows, "pooled": [p.as_row() for p in self.pooled], "left out": left_out(self.table)}
 
@@ -74,12 +74,12 @@ class EvidenceSummary:
         return write_evidence(self.table, out, command)
 
 
-def evidence_rows(table: EvidenceTable) -> list[dict[str, Any]]:
+def evidence_rows(table: EvidenceTable) -> list[dict[str, object]]:
     """The rows for people: what was found, in one cell."""
     return [{**row.as_row(), "found": _found(row)} for row in table.rows]
 
 
-def pooled_rows(pooled: Sequence[PooledChange]) -> list[dict[str, Any]]:
+def pooled_rows(pooled: Sequence[PooledChange]) -> list[dict[str, object]]:
     """A line for each kind of change; without a number where fewer than three sources have measured it."""
     return [
         {
@@ -236,13 +236,13 @@ def _ranged(mean: float, ends: tuple[float, float] | None) -> str:
     return f"{mean:+.2f}" + ("" if ends is None else "\n[{:+.2f}, {:+.2f}]".format(*ends))
 
 
-def _listed(row: EvidenceRow) -> dict[str, Any]:
+def _listed(row: EvidenceRow) -> dict[str, object]:
     found = _found(row)
     below = row.says if row.says and row.says != found else row.note
     return {**row.as_row(), "found": f"{found}\n{below}" if below else found}
 
 
-def _ranked(row: Mapping[str, Any]) -> dict[str, Any]:
+def _ranked(row: Mapping[str, Any]) -> dict[str, object]:
     return {
         "heads": row["by layer"] or row["heads"],
         "head_dim": row["head_dim"],
@@ -257,7 +257,7 @@ def _ranked(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _beside(row: Mapping[str, Any]) -> dict[str, Any]:
+def _beside(row: Mapping[str, Any]) -> dict[str, object]:
     sizes = {"cache a token": spoken_bytes(row["cache bytes per token"]), "cache": spoken_bytes(row["cache bytes"])}
     names = ("model", "parameters", "layers", "embed_dim", "heads")
     return {**{name: row[name] for name in names}, **sizes, "why it differs": row["why it differs"]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Integer, Shaped
@@ -47,7 +46,7 @@ class TokenWindows:
             found.update(np.ascontiguousarray(part, dtype=np.int64).tobytes())
         return found.hexdigest()[:16]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         return {
             "train_windows": len(self.train),
             "valid_windows": len(self.valid),

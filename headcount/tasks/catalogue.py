@@ -30,7 +30,7 @@ LETTERS = (Neighbour, Copy, Alternation, Majority, Dyck, Parity, Spoken)
 TOKENS = {"gaussian": Gaussian(), "sphere": UnitSphere()}
 
 # What a task is taken with where only its name is given: its fields, or the sizes of a drawn one.
-TYPICAL: dict[str, dict[str, Any]] = {
+TYPICAL: dict[str, dict[str, object]] = {
     "Wells": {"retrievals": 4, "token_dim": 2, "seed": 0},
     "LinearMax": {"retrievals": 4, "token_dim": 2, "seed": 0},
     "PairMax": {"retrievals": 1, "token_dim": 2, "seed": 0},
@@ -40,7 +40,7 @@ TYPICAL: dict[str, dict[str, Any]] = {
 }
 
 
-def typical(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def typical(name: str, given: Mapping[str, Any]) -> dict[str, object]:
     """What is given, and for what is left open the values of `TYPICAL`; a task given by its fields is not drawn.
 
     >>> typical("KthLargest", {}), typical("LinearMax", {"retrievals": 2})
@@ -103,14 +103,14 @@ def on_lengths(
     return OnLengths(letter_task_of(_made(make, parameters, name), name), train, tests, offsets)
 
 
-def _made(make: Any, parameters: dict[str, Any], name: str) -> Any:
+def _made(make: Any, parameters: dict[str, object], name: str) -> Any:
     try:
         return make(**_typed(make, parameters, name))
     except TypeError as problem:
         raise ValueError(f"task {name}: {problem}") from None
 
 
-def describe(task: Any) -> dict[str, Any]:
+def describe(task: Any) -> dict[str, object]:
     """Everything that makes a task what it is, ready for JSON: its class and the values of its fields.
 
     >>> describe(KthLargest(rank=2, length=8))
@@ -131,7 +131,7 @@ def sentence(task: Task | OnLengths) -> str:
     return re.split(r"(?<=[^.])\.(?:\s|$)", text)[0]
 
 
-def catalogue() -> list[dict[str, Any]]:
+def catalogue() -> list[dict[str, object]]:
     """A row for each task that ships: its name, its target, what it looks up and how it is given."""
     examples = (
         LinearMax.random(4, 4, 32),
@@ -172,12 +172,12 @@ def _class(name: str, known: tuple[type, ...] = SHIPPED) -> Any:
     return found
 
 
-def _maker(cls: Any, parameters: dict[str, Any]) -> Callable[..., Task]:
+def _maker(cls: Any, parameters: dict[str, object]) -> Callable[..., Task]:
     drawn = getattr(cls, "random", None)
     return drawn if drawn is not None and "retrievals" in parameters else cls
 
 
-def _typed(make: Callable[..., Task], parameters: dict[str, Any], name: str) -> dict[str, Any]:
+def _typed(make: Callable[..., Task], parameters: dict[str, object], name: str) -> dict[str, object]:
     """The parameters with the types that the class or its `random` states."""
     try:
         hints = get_type_hints(make)

@@ -50,9 +50,10 @@ def _source(function: Callable[..., Any]) -> str:
         return hashlib.sha256(repr(function).encode()).hexdigest()[:16]
     closed = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else vars(function)
     told = (repr(sorted(closed.items(), key=str)), repr(getattr(function, "__defaults__", None)))
-    return hashlib.sha256(b"\0".join([_compiled(code), *(text.encode() for text in told)])).hexdigest()[:16]
+    return hashlib.sha256(b"\0".join([compiled_bytes(code), *(text.encode() for text in told)])).hexdigest()[:16]
 
 
-def _compiled(code: CodeType) -> bytes:
-    inner = [_compiled(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts]
+def compiled_bytes(code: CodeType) -> bytes:
+    """What a function does: its instructions, the names they use and its constants, other functions among them."""
+    inner = [compiled_bytes(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts]
     return b"\0".join([code.co_code, *(name.encode() for name in code.co_names), *inner])

@@ -9,23 +9,18 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-__all__ = ["CACHES", "private_caches", "use_caches"]
+__all__ = ["CACHES", "caches_below", "private_caches"]
 
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 
-def use_caches(folder: Path) -> None:
-    """Let Triton and Inductor keep what they compile below this folder; to be said before either is loaded.
+def caches_below(folder: Path) -> dict[str, str]:
+    """The environment in which Triton and Inductor keep what they compile below this folder, as they are loaded.
 
-    >>> import tempfile
-    >>> from unittest.mock import patch
-    >>> with patch.dict(os.environ):
-    ...     use_caches(Path("/scratch/one"))
-    ...     os.environ["TRITON_CACHE_DIR"]
+    >>> caches_below(Path("/scratch/one"))["TRITON_CACHE_DIR"]
     '/scratch/one/triton'
     """
-    for name in CACHES:
-        os.environ[name] = str(folder / name.split("_")[0].lower())
+    return {name: str(folder / name.split("_")[0].lower()) for name in CACHES}
 
 
 @cache
@@ -36,5 +31,5 @@ def private_caches() -> Path:
         Path(named).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="headcount-compiled-", dir=named or None))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    use_caches(folder)
+    os.environ.update(caches_below(folder))
     return folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,9 +21,30 @@ from headcount.tasks import Task
 from headcount.training.member import Member, Recipe
 from headcount.training.shuffling import Orders, seed_of
 
-__all__ = ["Means", "Resident", "BatchSource", "Samples", "Visited", "drawn_part", "longest_chunk", "target_scale"]
+__all__ = [
+    "BatchSource",
+    "Curve",
+    "Evaluation",
+    "Means",
+    "Resident",
+    "Samples",
+    "Visited",
+    "drawn_part",
+    "longest_chunk",
+    "target_scale",
+]
 
 Means = Callable[[str], Mapping[str, Tensor]]  # a part of the data -> the mean of every score on it, by member
+
+
+class Evaluation(NamedTuple):
+    """An evaluation on the way: after which step, and every level and score by member."""
+
+    step: int
+    levels: Mapping[str, list[float]]
+
+
+Curve = Sequence[Evaluation]
 
 
 @runtime_checkable
@@ -51,7 +72,7 @@ class BatchSource(Protocol):
         """What an evaluation finds of each member: the "level" to make small, "training", "right" where it may end."""
         ...
 
-    def columns(self, final: dict[str, list[float]], means: Means, curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def columns(self, final: dict[str, list[float]], means: Means, curve: Curve) -> list[dict[str, object]]:
         """What a member's row says of its training: from what was kept of its levels, or measured now."""
         ...
 
@@ -171,7 +192,7 @@ class Visited:
         training = means("training")["loss"] * self.to_training_level
         return {"level": means("validation")["loss"] * self.to_level, "training": training}
 
-    def columns(self, final: dict[str, list[float]], means: Means, curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def columns(self, final: dict[str, list[float]], means: Means, curve: Curve) -> list[dict[str, object]]:
         """The smallest level, the last one, and the training level at the smallest."""
         names = {"nmse": "best", "final_nmse": "final", "train_nmse": "training"}
         return [{column: final[name][k] for column, name in names.items()} for k in range(len(self.which))]

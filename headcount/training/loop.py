@@ -18,7 +18,7 @@ from headcount.nets.causal import DecoderShape
 from headcount.results.store import address
 from headcount.results.study import Row
 from headcount.training.checkpoints import BankState, Checkpoint
-from headcount.training.data import Resident, Samples
+from headcount.training.data import Evaluation, Resident, Samples
 from headcount.training.member import Member, Recipe
 from headcount.training.strings import LetterStrings
 from headcount.training.width_factors import stacked_factors
@@ -263,7 +263,7 @@ class _Run:
         if self.recipe.keep == "best":
             self.bank.theta = self.best_theta
         final = {name: getattr(self, name).tolist() for name in ("best", "final", "training")}
-        curve = [{"step": step, **{k: v.tolist() for k, v in values.items()}} for step, values in self.curve]
+        curve = [Evaluation(step, {k: v.tolist() for k, v in values.items()}) for step, values in self.curve]
         measured = self.source.columns(final, self.means, curve)
         rows = tuple(
             cast(
@@ -285,7 +285,7 @@ class _Run:
 
 def _curve(tensors: Mapping[str, Tensor], device: torch.device) -> list[tuple[int, dict[str, Tensor]]]:
     """The evaluations that a kept state has behind it, in their order."""
-    steps: dict[int, dict[str, Any]] = {}
+    steps: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith("curve "):
             _, step, column = name.split(" ", 2)

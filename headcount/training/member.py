@@ -93,7 +93,7 @@ class Recipe:
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype must be float32 or float64, got {self.dtype!r}")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The fields, ready for JSON; what is usual from `schedule` on goes without saying.
 
         >>> {"schedule", "noise", "read_out", "clip"} & set(Recipe().as_dict())
@@ -177,7 +177,7 @@ class Member:
             task = task.task if isinstance(task, OnLengths) else task.language
         return source_of(type(task))
 
-    def content(self, recipe: Recipe) -> dict[str, Any]:
+    def content(self, recipe: Recipe) -> dict[str, object]:
         """Everything that determines this member's row, ready for JSON: also the source of a task of one's own."""
         source = self._source
         return {
@@ -253,7 +253,7 @@ _described = lru_cache(4096)(describe)
 
 
 @lru_cache(4096)
-def _sizes(net: Architecture | Network) -> dict[str, Any]:
+def _sizes(net: Architecture | Network) -> dict[str, object]:
     """A network as an address states it; kinds other than the class-token network by name."""
     return net.as_dict() if isinstance(net, Architecture) else plain(net, attrgetter("__name__"))
 

@@ -31,7 +31,7 @@ class ChosenRates:
         found = dict(self.rates)
         return tuple(replace(member, lr=found[shape_of(member)]) for member in members)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """What the spec says about the search: the rates, and the networks and steps that finding them took."""
         chosen = [
             {"length": m.task.length, "layers": m.net.name, "width": m.net.width, "lr": rate} for m, rate in self.rates

@@ -8,7 +8,7 @@ import math
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,11 +61,11 @@ class _Grid:
 class _Spec:
     """The sections of a spec as they stand in its file."""
 
-    task: dict[str, Any]
+    task: dict[str, object]
     grid: _Grid
     name: str = ""
     seeds: Counts = 1
-    training: dict[str, Any] = dataclasses.field(default_factory=dict)
+    training: dict[str, object] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Sweep:
     source: str = ""
     search: RateSearch | None = None
     chosen: ChosenRates | None = None
-    shapes: dict[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    shapes: Mapping[str, object] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -109,7 +109,7 @@ class Sweep:
         found = {dataclasses.replace(task.structure, length=1_000_000) for task in tasks}
         return self.members[0].drawn.structure if len(found) == 1 else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The spec as it is stored beside the rows."""
         structure, first = self.structure, self.members[0]
         task = first.task if isinstance(first.task, OnLengths) else first.drawn
@@ -124,7 +124,7 @@ class Sweep:
             **({"shapes": self.shapes} if self.shapes else {}),
         }
 
-    def started(self, start: Callable[[Task, Architecture], Any], shapes: dict[str, Any]) -> Sweep:
+    def started(self, start: Callable[[Task, Architecture], Any], shapes: Mapping[str, object]) -> Sweep:
         """The sweep with every member once more that `start` knows a network for, beginning from it."""
         known = {(m.drawn, m.arch): start(m.drawn, m.arch) is not None for m in self.members}
         built = [dataclasses.replace(m, start="built") for m in self.members if known[m.drawn, m.arch]]
@@ -174,7 +174,6 @@ class Sweep:
         cls,
         task: Task | Sequence[Task],
         archs: Sequence[Architecture | Network],
-        lengths: Sequence[int] | None,
         seeds: int | Sequence[int],
         recipe: Recipe,
         *,
@@ -182,12 +181,10 @@ class Sweep:
         weight_decay: float = 1e-4,
         base: Architecture | None = None,
     ) -> Sweep:
-        """The sweep over every task and length, architecture, rate and seed; `lr="best"` looks for the rate first."""
+        """The sweep over every task, architecture, rate and seed; `lr="best"` looks for the rate first."""
         tasks = list(task) if isinstance(task, Sequence) else [task]
         if recipe == Recipe() and isinstance(tasks[0], OnLengths):
             recipe = string_recipe()
-        if lengths is not None:
-            tasks = [dataclasses.replace(t, length=n) for t in tasks for n in lengths]  # pyright: ignore[reportArgumentType]
         search, rates = _asked(lr)
         members = tuple(
             Member(t, arch, seed=seed, data_seed=seed, lr=rate, weight_decay=weight_decay, base=base)
@@ -244,7 +241,7 @@ def _refuse_pairs(shapes: Any) -> None:
         raise RefusalError(f"shapes in [grid] is one bracket short, got {str(shapes)[:60]}; {right}")
 
 
-def _tasks(section: dict[str, Any], lengths: list[int]) -> list[Task]:
+def _tasks(section: dict[str, object], lengths: list[int]) -> list[Task]:
     if "name" not in section:
         raise ValueError('[task] lacks a name, such as name = "LinearMax" (see `headcount tasks`)')
     if not isinstance(section["name"], str):
@@ -263,7 +260,7 @@ def _letter_task(spec: _Spec) -> OnLengths:
     ranges = checked(Lengths, spec.task["train"], "train", "[task]")
     tests = checked(tuple[Lengths, ...], spec.task.get("tests", []), "tests", "[task]")
     offsets = checked(bool, spec.task.get("offsets", True), "offsets", "[task]")
-    return on_lengths(spec.task.get("name", ""), train=ranges, tests=tests, offsets=offsets, **rest)
+    return on_lengths(str(spec.task.get("name", "")), train=ranges, tests=tests, offsets=offsets, **rest)
 
 
 def _networks(grid: _Grid, task: Task | OnLengths) -> Sequence[Architecture | Network]:
@@ -319,7 +316,7 @@ def _layers(shape: str | tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], 
     return Architecture.parse(shape).layers if isinstance(shape, str) else shape
 
 
-def _rates(grid: _Grid, training: dict[str, Any]) -> list[dict[str, float]]:
+def _rates(grid: _Grid, training: dict[str, object]) -> list[dict[str, float]]:
     choices = {}
     for key in RATES:
         given = getattr(grid, key)

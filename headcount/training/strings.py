@@ -14,7 +14,7 @@ from headcount.kernels.next_letter import NextLetter, StringBatch
 from headcount.nets.causal import DecoderShape
 from headcount.refusals import at_least_one
 from headcount.tasks.letters import OnLengths
-from headcount.training.data import Means, longest_chunk
+from headcount.training.data import Curve, Means, longest_chunk
 from headcount.training.member import Member, Recipe
 from headcount.training.shuffling import seed_of
 
@@ -116,7 +116,7 @@ class LetterStrings:
         found = means("0")
         return {"level": found["loss"], "right": found["string_accuracy"] >= 1, **found}
 
-    def columns(self, final: dict[str, list[float]], means: Means, curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def columns(self, final: dict[str, list[float]], means: Means, curve: Curve) -> list[dict[str, object]]:
         """The level, loss and accuracies on the training lengths, on every range, and the curve of the first."""
         most = max(len(task.ranges) for task in self.tasks)
         ranges = [{name: value.tolist() for name, value in means(str(i)).items()} for i in range(most)]
@@ -135,7 +135,7 @@ class LetterStrings:
                     {"lengths": list(lengths), **{name: ranges[i][name][k] for name in names}}
                     for i, lengths in enumerate(task.ranges)
                 ],
-                "curve": [{"step": at["step"], **{name: at[name][k] for name in names}} for at in curve],
+                "curve": [{"step": at.step, **{name: at.levels[name][k] for name in names}} for at in curve],
             }
             for k, task in enumerate(self.tasks)
         ]

@@ -67,7 +67,7 @@ def sweep(
     store: str | Path | None = None,
     save: Save = "all",
     start: Start | None = None,
-    shapes: dict[str, Any] | None = None,
+    shapes: Mapping[str, object] | None = None,
     on_progress: OnProgress = automatic,
 ) -> Study:
     """Train every architecture on the task at every length and seed, and return the study.
@@ -85,7 +85,10 @@ def sweep(
     >>> len(study)
     2
     """
-    asked = Sweep.of(task, archs, lengths, seeds, recipe or Recipe(), lr=lr, weight_decay=weight_decay, base=base)
+    if lengths is not None:
+        tasks: list[Any] = list(task) if isinstance(task, Sequence) else [task]
+        task = [replace(one, length=n) for one in tasks for n in lengths]
+    asked = Sweep.of(task, archs, seeds, recipe or Recipe(), lr=lr, weight_decay=weight_decay, base=base)
     if start is not None:
         asked = asked.started(start, shapes or {})
     train = partial(run, asked, device=device, on_progress=on_progress, save=save, start=start)

@@ -8,7 +8,9 @@ import inspect
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import FunctionType
+
+from headcount.tasks.sourced import compiled_bytes
 
 __all__ = ["source_of"]
 
@@ -39,12 +41,7 @@ def _text(kind: type) -> bytes:
         return Path(inspect.getfile(kind)).read_bytes()
     except (OSError, TypeError):
         methods = [value for _, value in sorted(vars(kind).items()) if isinstance(value, FunctionType)]
-        return b"\0".join(_compiled(method.__code__) for method in methods)
-
-
-def _compiled(code: CodeType) -> bytes:
-    inner = [_compiled(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts]
-    return b"\0".join([code.co_code, *(name.encode() for name in code.co_names), *inner])
+        return b"\0".join(compiled_bytes(method.__code__) for method in methods)
 
 
 # What a task imports from beside it ----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headcount.kernels.backend import Pack
 from headcount.kernels.next_token import NextToken, WindowBatch
-from headcount.training.data import Means, longest_chunk
+from headcount.training.data import Curve, Means, longest_chunk
 from headcount.training.member import Member, Recipe
 
 __all__ = ["WindowedText", "WindowsInOrder"]
@@ -89,17 +89,17 @@ class WindowsInOrder:
         """The loss on the held-out windows."""
         return {"level": means(EVERY)["loss"]}
 
-    def columns(self, final: dict[str, list[float]], means: Means, curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def columns(self, final: dict[str, list[float]], means: Means, curve: Curve) -> list[dict[str, object]]:
         """That loss at the end, on every source, and at every evaluation."""
         by_source = {name: means(name)["loss"].tolist() for name in self.groups}
         return [
             {
-                "nmse": curve[-1]["level"][k],  # the level of the study
+                "nmse": curve[-1].levels["level"][k],  # the level of the study
                 "final_nmse": final["final"][k],
                 "train_nmse": final["training"][k],
-                "loss": curve[-1]["level"][k],
+                "loss": curve[-1].levels["level"][k],
                 **{f"loss on {name}": losses[k] for name, losses in by_source.items()},
-                "curve": [[at["step"], at["level"][k]] for at in curve],
+                "curve": [[at.step, at.levels["level"][k]] for at in curve],
             }
             for k in range(len(self.which))
         ]

@@ -1,4 +1,4 @@
-"""Who trains banks besides this process: other processes of this machine, on CUDA each with a GPU of its own."""
+"""Who works besides this process: other processes of this machine; banks on CUDA have a GPU of their own each."""
 
 from __future__ import annotations
 
@@ -8,30 +8,34 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 
 from headcount.limits import is_refused_memory
 from headcount.refusals import RefusalError
 from headcount.training.bank_jobs import BankJob, TrainedBank, train_bank_job
-from headcount.training.checkpoints import Terminated, heeding_termination
-from headcount.training.compile_caches import use_caches
+from headcount.training.checkpoints import Terminated, Termination, heeding_termination
+from headcount.training.compile_caches import caches_below
 
-__all__ = ["LocalWorkers", "Lost", "Result", "Workers", "gpu_names"]
+__all__ = ["LocalWorkers", "Lost", "ProcessPool", "Result", "Workers", "gpu_names"]
 
-PARTING = 30.0  # seconds that a worker has to keep the state of its bank when the sweep ends
+PARTING = 30.0  # seconds that a worker has to keep the state of its job when the pool ends
+
+JobT = TypeVar("JobT", bound=Hashable)
+DoneT = TypeVar("DoneT")
+Begin = Callable[[], Callable[[JobT, Termination], DoneT]]  # called once in the process: what it does with every job
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A worker ended before its bank was finished; the bank may be tried again."""
+    """A worker ended before its job was finished; the job may be tried again."""
 
     why: str
 
@@ -50,21 +54,21 @@ class Workers(Protocol):
 
 
 @dataclass(eq=False)
-class _Seat:
+class _Seat(Generic[JobT, DoneT]):
     """One place to work: a process that is started when first needed, and again after it died."""
 
-    gpu: str | None
-    caches: Path
+    begin: Begin[JobT, DoneT]
+    settings: Mapping[str, str]
     process: BaseProcess | None = None
     line: Connection | None = None
-    job: BankJob | None = None
+    job: JobT | None = None
 
-    def give(self, job: BankJob) -> None:
+    def give(self, job: JobT) -> None:
         if self.process is None or not self.process.is_alive():
             context = multiprocessing.get_context("spawn")
             ends: Any = context.Pipe()  # its type depends on the system
             self.line, far = ends
-            self.process = context.Process(target=_serve, args=(far, self.gpu, self.caches), daemon=True)
+            self.process = context.Process(target=_serve, args=(far, self.begin, self.settings), daemon=True)
             self.process.start()
             far.close()
         self.job = job
@@ -72,7 +76,7 @@ class _Seat:
         with contextlib.suppress(OSError):  # it died in the meantime: `take` finds its line closed
             self.line.send(job)
 
-    def take(self) -> tuple[BankJob, Result]:
+    def take(self) -> tuple[JobT, DoneT | Lost | Exception]:
         """What the worker sent; that it is gone, if its line is closed."""
         assert self.line is not None and self.job is not None and self.process is not None
         job, self.job = self.job, None
@@ -96,41 +100,77 @@ class _Seat:
             self.process.kill()
 
 
-class LocalWorkers:
-    """So many processes on this machine; with `device="cuda"`, one for each of as many GPUs."""
+class ProcessPool(Generic[JobT, DoneT]):
+    """A process for each of these settings of its environment; `parting` is the time that each has to end."""
 
-    def __init__(self, count: int, device: str = "cpu") -> None:
-        if count < 1:
-            raise RefusalError(f"workers must be at least 1, got {count}")
-        gpus: Sequence[str | None] = [None] * count
-        if torch.device(device).type == "cuda":
-            gpus = gpu_names(count, torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES"))
-        self.compiled = TemporaryDirectory(prefix="headcount-compiled-", ignore_cleanup_errors=True)
-        self.seats = [_Seat(gpu, Path(self.compiled.name, str(number))) for number, gpu in enumerate(gpus)]
+    def __init__(
+        self, begin: Begin[JobT, DoneT], settings: Sequence[Mapping[str, str]], parting: float = PARTING
+    ) -> None:
+        self.seats = [_Seat(begin, own) for own in settings]
+        self.parting = parting
 
     def free(self) -> int:
         """How many more jobs would begin at once."""
         return sum(seat.job is None for seat in self.seats)
 
-    def submit(self, job: BankJob) -> None:
+    def submit(self, job: JobT) -> None:
         """Give the job to a free worker."""
         next(seat for seat in self.seats if seat.job is None).give(job)
 
-    def finished(self, timeout: float) -> list[tuple[BankJob, Result]]:
+    def finished(self, timeout: float) -> list[tuple[JobT, DoneT | Lost | Exception]]:
         """The results that are there, after waiting for the first of them no longer than `timeout`."""
         busy = {seat.line: seat for seat in self.seats if seat.job is not None and seat.line is not None}
         if not busy:
             time.sleep(timeout)
         return [busy[line].take() for line in wait(list(busy), timeout) if isinstance(line, Connection)]
 
+    def in_order(self, jobs: Sequence[JobT]) -> Iterator[DoneT]:
+        """The results of different jobs in their order; what went wrong with one is raised in its place."""
+        left = list(jobs)
+        results: dict[JobT, DoneT | Lost | Exception] = {}
+        for job in jobs:
+            while job not in results:
+                while left and self.free():
+                    self.submit(left.pop(0))
+                results |= self.finished(PARTING)
+            result = results.pop(job)
+            if isinstance(result, Exception):
+                raise result
+            if isinstance(result, Lost):
+                raise RefusalError(f"{result.why}; all that was finished is kept, run the same command to try again")
+            yield result
+
     def close(self) -> None:
-        """End all workers; who is training keeps its state first, where there is a checkpoint."""
+        """End all workers; who is at work keeps its state first, where its job does and there is time."""
         for seat in self.seats:
             seat.close()
-        until = time.monotonic() + PARTING
+        until = time.monotonic() + self.parting
         for seat in self.seats:
             seat.join(until)
+
+
+class LocalWorkers(ProcessPool[BankJob, TrainedBank]):
+    """So many processes on this machine; with `device="cuda"`, one for each of as many GPUs."""
+
+    def __init__(self, count: int, device: str = "cpu") -> None:
+        if count < 1:
+            raise RefusalError(f"workers must be at least 1, got {count}")
+        gpus: list[dict[str, str]] = [{}] * count
+        if torch.device(device).type == "cuda":
+            names = gpu_names(count, torch.cuda.device_count(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+            gpus = [{"CUDA_VISIBLE_DEVICES": name} for name in names]
+        self.compiled = TemporaryDirectory(prefix="headcount-compiled-", ignore_cleanup_errors=True)
+        folder = Path(self.compiled.name)
+        super().__init__(_bank_trainer, [gpu | caches_below(folder / str(n)) for n, gpu in enumerate(gpus)])
+
+    def close(self) -> None:
+        """End all workers; who is training keeps its state first, where there is a checkpoint."""
+        super().close()
         self.compiled.cleanup()
+
+
+def _bank_trainer() -> Callable[[BankJob, Termination], TrainedBank]:
+    return lambda job, termination: train_bank_job(job, termination=termination)
 
 
 def gpu_names(count: int, there: int, visible: str | None) -> list[str]:
@@ -149,18 +189,17 @@ def gpu_names(count: int, there: int, visible: str | None) -> list[str]:
     return names[:count]
 
 
-def _serve(line: Connection, gpu: str | None, caches: Path) -> None:
-    """Train job after job until the line is closed. Ctrl-C is the driver's business."""
-    if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before the first look at a device
-    use_caches(caches)
+def _serve(line: Connection, begin: Begin[Any, Any], settings: Mapping[str, str]) -> None:
+    """Do job after job until the line is closed. Ctrl-C is the driver's business."""
+    os.environ.update(settings)  # before the first look at a device
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_driver, daemon=True).start()
     with heeding_termination() as termination, contextlib.suppress(EOFError, OSError, Terminated):
+        work = begin()
         while True:
             job = line.recv()
             try:
-                result: Result = train_bank_job(job, termination=termination)
+                result = work(job, termination)
             except Exception as problem:
                 result = _sendable(problem)
             line.send(result)

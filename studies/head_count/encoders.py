@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy, gelu, layer_norm, one_hot, scaled
 from headcount.kernels.backend import Pack, eager
 from headcount.kernels.bank import Bank, Stacked
 from headcount.kernels.optimiser import AdamW
-from headcount.training.data import Means, longest_chunk
+from headcount.training.data import Curve, Means, longest_chunk
 from headcount.training.loop import train
 from headcount.training.member import Given, Member, Recipe
 from headcount.training.shuffling import Orders, seed_of
@@ -246,7 +246,7 @@ class LabelledExamples:
         """The share of unseen examples that is labelled wrong."""
         return {"level": 1 - means("validation")["accuracy"]}
 
-    def columns(self, final: dict[str, list[float]], means: Means, curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def columns(self, final: dict[str, list[float]], means: Means, curve: Curve) -> list[dict[str, object]]:
         """The accuracy on what was trained on, and on what was not."""
         both = zip(*(means(part)["accuracy"].tolist() for part in ("training", "validation")), strict=True)
         return [{"train_accuracy": seen, "accuracy": unseen} for seen, unseen in both]

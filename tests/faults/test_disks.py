@@ -152,8 +152,8 @@ def test_workers_on_cuda_see_one_gpu_each(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     workers = LocalWorkers(3, "cuda")
-    assert [seat.gpu for seat in workers.seats] == ["4", "5", "6"]
-    assert len({seat.caches for seat in workers.seats}) == 3
+    assert [seat.settings["CUDA_VISIBLE_DEVICES"] for seat in workers.seats] == ["4", "5", "6"]
+    assert len({seat.settings["TRITON_CACHE_DIR"] for seat in workers.seats}) == 3
     workers.close()
     assert not os.path.exists(workers.compiled.name)  # noqa: PTH110
     with pytest.raises(ValueError, match="5 workers were asked for, one per GPU, and this machine has 4"):

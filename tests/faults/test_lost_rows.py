@@ -94,5 +94,6 @@ def test_a_store_says_in_which_bank_a_row_was_trained_unless_it_is_damaged(tmp_p
     first, *rest = said
     lose(store, [first], "changed")
     assert list(store.trained_in(said)) == rest
-    store.add([("odd", ["x"], {"run": "odd"}), ("none", {}, {"run": "none"}), ("no", {"bank": 1}, {"run": "no"})], {})
+    odd = [("odd", ["x"], {"run": "odd"}), ("none", {}, {"run": "none"}), ("no", {"bank": 1}, {"run": "no"})]
+    store.add(iter(odd), {})  # one by one: a checker of types draws an item of a list
     assert store.trained_in(["odd", "none", "no", "nowhere"]) == {}

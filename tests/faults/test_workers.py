@@ -1,5 +1,6 @@
 """Many processes and many machines: rows bit for bit those of one process, whatever is killed on the way."""
 
+import contextlib
 import importlib.util
 import os
 import select
@@ -23,7 +24,7 @@ from headcount.training.bank_jobs import BankJob, train_bank_job
 from headcount.training.kept_networks import network_of
 from headcount.training.sharing import RETRIES
 from headcount.training.sweeps import banks, run
-from headcount.training.workers import LocalWorkers, Lost
+from headcount.training.workers import LocalWorkers, Lost, ProcessPool
 from tests.faults.sweep_specs import LIMIT, rows_of, start, wait_until, with_
 
 SPEC = with_(("lengths = [4, 6]", "lengths = [4, 5, 6, 7]"), ("heads = [1, 2]", "heads = [1]"))
@@ -59,6 +60,26 @@ class FakeWorkers:
 
     def close(self):
         self.closed = True
+
+
+def squares():
+    def square(number, termination):
+        if number == 3:
+            raise ValueError("three is refused")
+        if number == 5:
+            os._exit(7)
+        return number**2
+
+    return square
+
+
+def test_a_pool_does_any_job_in_order_and_says_what_was_refused_and_lost():
+    with contextlib.closing(ProcessPool(squares, [{}, {}], parting=0.0)) as pool:
+        assert list(pool.in_order([2, 1, 4])) == [4, 1, 16]
+        for wrong, words in ((3, "three is refused"), (5, "its worker ended with exit code 7; all that was finished")):
+            with pytest.raises(RefusalError, match=words):
+                list(pool.in_order([wrong]))
+        assert list(pool.in_order([6])) == [36]
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.soak)])

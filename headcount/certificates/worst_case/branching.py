@@ -12,6 +12,7 @@ from torch import Tensor
 
 from headcount.certificates.worst_case.compiled_bounds import CompiledBounds
 from headcount.certificates.worst_case.error_bounds import ErrorBounds, Provable, error_bounds
+from headcount.certificates.worst_case.met_errors import Met
 from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 
 __all__ = ["Boxes", "Leaves", "SearchLimits", "Progress", "Search", "bounds_of", "chunk_of", "sorted_hull", "tiles"]
@@ -131,18 +132,16 @@ class Search:
         self,
         net: Provable,
         target: SlopedTarget,
-        low: float,
-        high: float,
+        ends: tuple[float, float],
+        met: Met,
         *,
         ratio: float,
-        lower: Float[Tensor, " models"],
-        worst: Float[Tensor, "models length token_dim"],
         leaves: Leaves | None = None,
         sort: bool | None = None,
     ) -> None:
         self.net, self.target, self.ratio = net, target, ratio
-        self.lower, self.worst = lower.clone(), worst.clone()
-        shape, device = worst.shape, worst.device
+        self.lower, self.worst = met.error[:, 0].clone(), met.x[:, 0].clone()
+        (low, high), shape, device = ends, self.worst.shape, self.worst.device
         self.sort = net.same_places and target.exchangeable if sort is None else sort
         self.done = torch.zeros_like(self.lower)
         self.looked = torch.zeros(len(net), dtype=torch.int64, device=device)

@@ -31,7 +31,7 @@ class CertifiedRow:
     open: int
 
     @property
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, object]:
         """What a row of a study takes."""
         return {"worst_lower": self.worst_lower, "worst_upper": self.worst_upper}
 

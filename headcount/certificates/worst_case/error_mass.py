@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -45,7 +44,7 @@ class Mass:
             f"{low:.3g} to {high:.3g} measured"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary, and the sentence."""
         ends = {"low": self.low, "high": self.high, "measured": self.measured}
         return {"above": self.threshold, **ends, "said": str(self)}

@@ -223,7 +223,7 @@ def fold_stacked(
 
 def _products(
     arch: Architecture, d: int, given: Mapping[str, Any], scale: tuple[Any, Any], places: Any, beta: float
-) -> dict[str, Any]:
+) -> dict[str, np.ndarray]:
     """The folded numbers of every member, in the precision of what is given."""
     mean, spread = scale
     first, outer = ("encoder", None) if arch.embedding == "linear" else ("encoder.inner", "encoder.outer")

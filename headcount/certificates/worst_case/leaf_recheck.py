@@ -48,7 +48,7 @@ class RecheckedLeaves:
         held = f"{self.held:,} of {self.leaves:,} leaves hold, at most {self.upper:.6g}"
         return f"In ball arithmetic: {held}; the domain is {'covered' if self.covers else 'NOT covered'}."
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
         return {**asdict(self), "holds": self.holds}
 

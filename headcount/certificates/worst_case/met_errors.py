@@ -14,6 +14,7 @@ from headcount.certificates.worst_case.sloped_targets import SlopedTarget
 __all__ = ["Met", "ascend", "errors_at", "few_valued", "largest_of", "meet", "sampled_errors"]
 
 AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 26}  # numbers of hidden units in one evaluation
+MOST, STEPS = 4096, 40  # sequences that are tried before any proof, and steps of ascent from the worst of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,21 +114,11 @@ def _direction(net: Provable, target: SlopedTarget, x: Tensor) -> Tensor:
     return (slope / slope.abs().amax((2, 3), keepdim=True).clamp_min(1e-300)).nan_to_num()
 
 
-def meet(
-    net: Provable,
-    target: SlopedTarget,
-    low: float,
-    high: float,
-    *,
-    keep: int = 8,
-    steps: int = 40,
-    most: int = 4096,
-    seed: int = 0,
-) -> Met:
+def meet(net: Provable, target: SlopedTarget, low: float, high: float, *, keep: int = 8, seed: int = 0) -> Met:
     """The worst sequences found before any proof: random ones, few-valued ones, and ascent from the worst of both."""
     generator = torch.Generator().manual_seed(seed)
-    shape = (most // 2, net.length, net.token_dim)
+    shape = (MOST // 2, net.length, net.token_dim)
     drawn = low + (high - low) * torch.rand(shape, generator=generator, dtype=torch.float64)
-    planned = few_valued(net.length, net.token_dim, low, high, most=most, generator=generator)
+    planned = few_valued(net.length, net.token_dim, low, high, most=MOST, generator=generator)
     first = largest_of(net, target, torch.cat([drawn, planned]).to(net.device), keep)
-    return ascend(net, target, first.x, low, high, steps)
+    return ascend(net, target, first.x, low, high, STEPS)

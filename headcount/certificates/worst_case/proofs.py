@@ -61,9 +61,7 @@ def prove(
         raise ValueError(f"ratio must be above 1: a bound cannot fall below the largest error met, got {ratio}")
     start = time.perf_counter()
     first = meet(net, target, low, high, seed=seed)
-    search = Search(
-        net, target, low, high, ratio=ratio, lower=first.error[:, 0], worst=first.x[:, 0], leaves=leaves, sort=sort
-    )
+    search = Search(net, target, (low, high), first, ratio=ratio, leaves=leaves, sort=sort)
     search.run(budget or SearchLimits(), on_progress)
     last = ascend(net, target, search.worst[:, None], low, high, 20)
     better = last.error[:, 0] > search.lower

@@ -94,7 +94,7 @@ class Worst:
     def _repr_html_(self) -> str:
         return f"<p>{escape(str(self))}</p>"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary; `where` is the input at which `lower` is met."""
         names = ("lower", "upper", "ratio", "boxes", "open", "seconds", "rms", "sampled", "road", "arithmetic")
         known = {name: getattr(self, name) for name in names}

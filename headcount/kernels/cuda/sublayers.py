@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -106,7 +105,7 @@ class Feeding(FeedPlace):
     def _sizes(self, count: int, back: bool) -> tuple[int, ...]:
         return count, -(-self.hidden // self._cut(back)["CHUNK"]), self.inputs, self.hidden, self.outputs
 
-    def _options(self, back: bool) -> dict[str, Any]:
+    def _options(self, back: bool) -> dict[str, object]:
         return {
             **self._cut(back), "RESIDUAL": self.residual, "GELU": self.gelu, "NORM": self.norm > 0, "EPS": self.norm,
             "FINE": False, "PRECISION": "fine", "num_stages": 1,
@@ -156,7 +155,7 @@ class Folding:
     def _places(self) -> tuple[int, ...]:
         return tuple(self.attending.at[name] for name in ("query", "key", "value", "output"))
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, object]:
         a = self.attending
         return {
             "EMBED": max(16, power(a.embed)), "DIM": max(16, power(a.dim)), "PRECISION": "fine", "num_warps": 4,

@@ -28,14 +28,14 @@ Readout = Callable[[nn.Module, TextBatch], Tensor]
 
 def pooled(model: nn.Module, batch: TextBatch) -> Float[Tensor, "batch embed"]:
     """The sentence embedding: the mean of the real tokens' last states, scaled to length one."""
-    states = _base(model)(**batch.inputs).last_hidden_state
+    states = base_of(model)(**batch.inputs).last_hidden_state
     here = batch.present[:, :, None].to(states.dtype)
     return nn.functional.normalize((states * here).sum(1) / here.sum(1), dim=-1)
 
 
 def states(model: nn.Module, batch: TextBatch) -> Float[Tensor, "batch length embed"]:
     """Every real token's last state, over the root of their number."""
-    found = _base(model)(**batch.inputs).last_hidden_state
+    found = base_of(model)(**batch.inputs).last_hidden_state
     here = batch.present[:, :, None].to(found.dtype)
     return found * here / here.sum(1, keepdim=True).sqrt()
 
@@ -91,5 +91,6 @@ def _padded(rows: list[list[int]], pad: int) -> TextBatch:
     return TextBatch({"input_ids": ids, "attention_mask": present.long()}, present)
 
 
-def _base(model: Any) -> Any:
+def base_of(model: Any) -> Any:
+    """The model without its head, where it has one."""
     return getattr(model, "base_model", model)

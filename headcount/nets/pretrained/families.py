@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from headcount.nets import Transformer
+from headcount.nets.pretrained.batches import base_of
 from headcount.nets.pretrained.layout import HeadLayout
 from headcount.nets.pretrained.ragged_heads import Heads, Weights
 from headcount.nets.pretrained.rewritten import BertHeads, Gpt2Heads, OwnHeads, RotaryHeads
@@ -49,7 +50,7 @@ class Bert:
     name, causal = "bert", False
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
-        return list(_base(model).encoder.layer)
+        return list(base_of(model).encoder.layer)
 
     def heads(self, layer: Any) -> Heads | None:
         return layer.attention.self if isinstance(layer.attention.self, Heads) else None
@@ -102,7 +103,7 @@ class Gpt2:
     name, causal = "gpt2", True
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
-        return list(_base(model).h)
+        return list(base_of(model).h)
 
     def heads(self, layer: Any) -> Heads | None:
         return layer.attn.heads if isinstance(layer.attn, Gpt2Heads) else None
@@ -145,7 +146,7 @@ class Rotary:
         self.name = name
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
-        return list(_base(model).layers)
+        return list(base_of(model).layers)
 
     def heads(self, layer: Any) -> Heads | None:
         return layer.self_attn.heads if isinstance(layer.self_attn, RotaryHeads) else None
@@ -312,7 +313,3 @@ def padded(w: Weights, head_dim: int) -> tuple[Tensor, Tensor | None, Tensor, Te
         if bias is not None and w.query_bias is not None:
             bias[to] = w.query_bias[first : first + layout.ranks[group]]
     return query, bias, key, value, output
-
-
-def _base(model: Any) -> Any:
-    return getattr(model, "base_model", model)

@@ -255,7 +255,7 @@ def _refuse_index_outside(folder: Path) -> None:
                 raise RefusalError(f"{index} leads to {str(file)[:80]!r}; weights must stand beside it")
 
 
-def _json_table(path: Path) -> dict[str, Any]:
+def _json_table(path: Path) -> dict[str, object]:
     try:
         data = json.loads(text_in(path))
     except (ValueError, RecursionError) as problem:

@@ -98,7 +98,7 @@ class HeadLayout:
         """The first output column of each living head."""
         return _starts([self.widths[self.sharing[i]] for i in self.alive])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "ranks": list(self.ranks),
             "groups": list(self.groups),

@@ -42,14 +42,34 @@ class FrozenPass(Protocol):
     def site(self, kind: str, value: Tensor) -> None: ...
 
 
-Call = Callable[..., Any]
-Do = Callable[[FrozenPass, Call, Sequence[Any], dict[str, Any]], Any]
+class TorchCall(NamedTuple):
+    """A call of torch as a forward pass makes it, by its plain name."""
+
+    name: str
+    func: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+    def made(self) -> Any:
+        """What the call returns."""
+        return self.func(*self.args, **self.kwargs)
+
+    def of(self, *args: Any) -> TorchCall:
+        """The same call of other arguments."""
+        return self._replace(args=args)
+
+    def given(self, *names: str, **usual: Any) -> dict[str, Any]:
+        """What follows the first argument, by its name, whether it was given by place or by name."""
+        return {**usual, **dict(zip(names, self.args[1:], strict=False)), **self.kwargs}
+
+
+Do = Callable[[FrozenPass, TorchCall], Any]
 
 
 class Handler(NamedTuple):
     """When a call has to be frozen, and what is computed in its place."""
 
-    when: Callable[[Sequence[Any], Mapping[str, Any]], bool]
+    when: Callable[[TorchCall], bool]
     do: Do
 
 
@@ -68,77 +88,78 @@ def ratio(phi: Callable[[Tensor], Tensor], z: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(z == 0, slope, (phi(z) - start) / torch.where(z == 0, 1, z)), start
 
 
-def _activation(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    z, rest = args[0], args[1:]
-    kwargs = {**kwargs, "inplace": False} if "inplace" in kwargs else kwargs
-    phi = _out_of_place(func)
+def _activation(p: FrozenPass, call: TorchCall) -> Any:
+    z, rest = call.args[0], call.args[1:]
+    kwargs = {**call.kwargs, "inplace": False} if "inplace" in call.kwargs else call.kwargs
+    phi = _out_of_place(call.func)
     whole: list[Tensor] = []
-    kind = "power" if func.__name__.strip("_") == "pow" else "activation ratio"
+    kind = "power" if call.func.__name__.strip("_") == "pow" else "activation ratio"
     factor = p.take(lambda: whole.extend(ratio(lambda t: phi(t, *rest, **kwargs), z)) or whole[0], kind)
     start = p.take(lambda: whole[1] if whole[1].any() else None)
     out = z * factor if start is None else z * factor + start
     p.site("feed-forward", out)
-    return mark(_in_place(func, z, out), "gate")
+    return mark(_in_place(call.func, z, out), "gate")
 
 
-def _out_of_place(func: Call) -> Call:
+def _out_of_place(func: Callable[..., Any]) -> Callable[..., Any]:
     name = func.__name__
     if name.endswith("_") and not name.endswith("__"):
         return getattr(F, name[:-1], None) or getattr(torch, name[:-1])
     return func
 
 
-def _in_place(func: Call, target: Tensor, out: Tensor) -> Tensor:
+def _in_place(func: Callable[..., Any], target: Tensor, out: Tensor) -> Tensor:
     name = func.__name__
     changes = (name.endswith("_") and not name.endswith("__")) or (name.startswith("__i") and name != "__invert__")
     return target.copy_(out) if changes else out
 
 
-def _power(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _power(p: FrozenPass, call: TorchCall) -> Any:
     """A root below the line is a norm's scale; any other power is an activation."""
-    return (_whole("norm scale") if args[1] < 0 or args[1] == 0.5 else _activation)(p, func, args, kwargs)
+    return (_whole("norm scale") if call.args[1] < 0 or call.args[1] == 0.5 else _activation)(p, call)
 
 
 def _whole(kind: str) -> Do:
-    def freeze(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        kept = p.take(lambda: _out_of_place(func)(*args, **kwargs), kind)
-        alike = kept.dim() == args[0].dim() > 0 and len(kept) == 1
-        return kept.expand(len(args[0]), *kept.shape[1:]) if alike and len(args[0]) > 1 else kept
+    def freeze(p: FrozenPass, call: TorchCall) -> Any:
+        x = call.args[0]
+        kept = p.take(call._replace(func=_out_of_place(call.func)).made, kind)
+        alike = kept.dim() == x.dim() > 0 and len(kept) == 1
+        return kept.expand(len(x), *kept.shape[1:]) if alike and len(x) > 1 else kept
 
     return freeze
 
 
-def _product(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _product(p: FrozenPass, call: TorchCall) -> Any:
     """The gate of a gated unit is frozen (or, where asked, the branch that it multiplies)."""
-    one, other = args[:2]
+    one, other = call.args[:2]
     gate_first = mark_of(one) == "gate" or one is other
     first = p.take(lambda: gate_first == (p.branch == "gate"))
     kind = "square" if one is other else p.branch
     factor = p.take(lambda: one if first else other, kind)
     out = (other if first else one) * factor
     p.site("feed-forward", out)
-    return mark(_in_place(func, one, out), "gate")
+    return mark(_in_place(call.func, one, out), "gate")
 
 
-def _quotient(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _quotient(p: FrozenPass, call: TorchCall) -> Any:
     """What is divided by is a scale; an exponential over a sum of exponentials is a softmax."""
-    above, below = args[:2]
+    above, below = call.args[:2]
     weights = p.take(lambda: mark_of(above) == "exp" or not is_live(above))
     if weights:
         kind = "softmax" if mark_of(above) == "exp" else "norm scale"
         return p.take(lambda: torch.div(above, below), kind)
-    return _in_place(func, above, above / p.take(lambda: below, "norm scale"))
+    return _in_place(call.func, above, above / p.take(lambda: below, "norm scale"))
 
 
-def _under_number(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _under_number(p: FrozenPass, call: TorchCall) -> Any:
     """A number over what depends on the tokens: a scale, or the gate 1 / (1 + exp(-z)) spelt out."""
-    below, above = args[:2]
-    return _whole("norm scale")(p, lambda t: above / t, (below,), kwargs)
+    below, above = call.args[:2]
+    return _whole("norm scale")(p, call._replace(func=lambda t: above / t, args=(below,)))
 
 
-def _exponential(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _exponential(p: FrozenPass, call: TorchCall) -> Any:
     p.take(lambda: None)
-    return mark(func(*args, **kwargs), "exp")
+    return mark(call.made(), "exp")
 
 
 def _layer_norm(
@@ -168,9 +189,9 @@ def _scaled(p: FrozenPass, x: Tensor, dims: tuple[int, ...], eps: float, weight:
     return out if bias is None else out + bias
 
 
-def _normalize(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    given = {"p": 2.0, "dim": 1, "eps": 1e-12, **dict(zip(("p", "dim", "eps"), args[1:], strict=False)), **kwargs}
-    x, dim = args[0], given["dim"]
+def _normalize(p: FrozenPass, call: TorchCall) -> Any:
+    given = call.given("p", "dim", "eps", p=2.0, dim=1, eps=1e-12)
+    x, dim = call.args[0], given["dim"]
     return x / p.take(lambda: x.norm(given["p"], dim, keepdim=True).clamp_min(given["eps"]), "norm scale")
 
 
@@ -267,15 +288,13 @@ def _added(mask: Tensor, q: Tensor) -> Tensor:
     return torch.zeros(mask.shape, dtype=q.dtype).masked_fill(mask, -torch.inf) if mask.dtype == torch.bool else mask
 
 
-def _chosen(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _chosen(p: FrozenPass, call: TorchCall) -> Any:
     """Top-k and sorting: the places are frozen, the values are read there."""
-    x = args[0]
-    named = ("k", "dim") if func.__name__ == "topk" else ("dim", "descending")
-    given = {**dict(zip(named, args[1:], strict=False)), **kwargs}
-    dim = given.get("dim", -1)
-    where = p.take(lambda: func(*args, **kwargs).indices, "choices")
-    kind = torch.return_types.topk if func.__name__ == "topk" else torch.return_types.sort
-    return kind((_read_at(x, dim if dim is not None else -1, where), where))
+    top = call.func.__name__ == "topk"
+    dim = call.given(*(("k", "dim") if top else ("dim", "descending")), dim=-1)["dim"]
+    where = p.take(lambda: call.made().indices, "choices")
+    kind = torch.return_types.topk if top else torch.return_types.sort
+    return kind((_read_at(call.args[0], dim if dim is not None else -1, where), where))
 
 
 def _read_at(x: Tensor, dim: int, where: Tensor) -> Tensor:
@@ -284,34 +303,34 @@ def _read_at(x: Tensor, dim: int, where: Tensor) -> Tensor:
     return x.gather(dim, where.expand(len(x), *where.shape[1:]) if alike else where)
 
 
-def _extreme(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _extreme(p: FrozenPass, call: TorchCall) -> Any:
     """The larger or smaller of two: with one that is given an activation, of two that depend on the tokens a choice."""
-    one, other = args[:2]
+    one, other = call.args[:2]
     if p.take(lambda: is_live(one) and is_live(other)):
-        first = p.take(lambda: func(one, other) == one, "choices")
+        first = p.take(lambda: call.func(one, other) == one, "choices")
         return torch.where(first, one, other)
     if p.take(lambda: is_live(other)):
         one, other = other, one
-    return _activation(p, func, (one, other), kwargs)
+    return _activation(p, call.of(one, other))
 
 
-def _extreme_along(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _extreme_along(p: FrozenPass, call: TorchCall) -> Any:
     """The largest along an axis: its place is frozen, the value is read there."""
-    if len(args) > 1 and isinstance(args[1], Tensor):
-        return _extreme(p, func, args, kwargs)
-    given = {"keepdim": False, **dict(zip(("dim", "keepdim"), args[1:], strict=False)), **kwargs}
-    where = p.take(lambda: func(args[0], given["dim"], keepdim=True).indices, "choices")
-    pair = _read_at(args[0], given["dim"], where), where
-    kind = torch.return_types.max if func.__name__ == "max" else torch.return_types.min
+    if len(call.args) > 1 and isinstance(call.args[1], Tensor):
+        return _extreme(p, call)
+    x, given = call.args[0], call.given("dim", "keepdim", keepdim=False)
+    where = p.take(lambda: call.func(x, given["dim"], keepdim=True).indices, "choices")
+    pair = _read_at(x, given["dim"], where), where
+    kind = torch.return_types.max if call.func.__name__ == "max" else torch.return_types.min
     values, places = pair if given["keepdim"] else (pair[0].squeeze(given["dim"]), pair[1].squeeze(given["dim"]))
     return kind((values, places))
 
 
-def _pooled(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _pooled(p: FrozenPass, call: TorchCall) -> Any:
     """The largest of each window: its place is frozen, the value is read there."""
-    x, name = args[0], func.__name__
+    x, name = call.args[0], call.func.__name__
     dims = int(name[-2])
-    where = p.take(lambda: getattr(F, name)(*args, **{**kwargs, "return_indices": True})[1], "choices")
+    where = p.take(lambda: getattr(F, name)(*call.args, **{**call.kwargs, "return_indices": True})[1], "choices")
     flat, places = x.flatten(-dims), where.flatten(-dims)
     return _read_at(flat, -1, places).unflatten(-1, where.shape[-dims:])
 
@@ -362,53 +381,53 @@ def _instance_norm(
     return _group_norm(p, x, x.shape[1], weight, bias, eps)
 
 
-def _moved(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _moved(p: FrozenPass, call: TorchCall) -> Any:
     """Frozen weights times values: attention spelt out; nothing to freeze, a place to look at."""
-    parts = list(tensors(args))
+    parts = list(tensors(call.args))
     at = p.take(lambda: next(i for i, t in enumerate(parts) if is_live(t)))
     p.site("attention", parts[at])
-    return _mixed(*parts) if func.__name__.strip("_") == "matmul" and at == 1 else func(*args, **kwargs)
+    return _mixed(*parts) if call.func.__name__.strip("_") == "matmul" and at == 1 else call.made()
 
 
 def _opened(part: Callable[..., Any]) -> Do:
     """The part in place of the call, with torch's own names for what is given by name."""
 
-    def opened(p: FrozenPass, func: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        first = [kwargs[name] for name in ("input",) if name in kwargs]
-        return part(p, *first, *args, **{name: value for name, value in kwargs.items() if name != "input"})
+    def opened(p: FrozenPass, call: TorchCall) -> Any:
+        first = [call.kwargs[name] for name in ("input",) if name in call.kwargs]
+        return part(p, *first, *call.args, **{name: value for name, value in call.kwargs.items() if name != "input"})
 
     return opened
 
 
-def _first_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return is_live(args[0] if args else kwargs.get("input"))
+def _first_live(call: TorchCall) -> bool:
+    return is_live(call.args[0] if call.args else call.kwargs.get("input"))
 
 
-def _any_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return any(is_live(t) for t in tensors([args, kwargs]))
+def _any_live(call: TorchCall) -> bool:
+    return any(is_live(t) for t in tensors([call.args, call.kwargs]))
 
 
-def _both_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    gated = any(mark_of(t) == "gate" for t in args[:2]) or (len(args) > 1 and args[0] is args[1])
-    return all(is_live(t) for t in args[:2]) and gated
+def _both_live(call: TorchCall) -> bool:
+    gated = any(mark_of(t) == "gate" for t in call.args[:2]) or (len(call.args) > 1 and call.args[0] is call.args[1])
+    return all(is_live(t) for t in call.args[:2]) and gated
 
 
-def _below_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return len(args) > 1 and is_live(args[1])
+def _below_live(call: TorchCall) -> bool:
+    return len(call.args) > 1 and is_live(call.args[1])
 
 
-def _by_number(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return _first_live(args, kwargs) and len(args) > 1 and isinstance(args[1], int | float)
+def _by_number(call: TorchCall) -> bool:
+    return _first_live(call) and len(call.args) > 1 and isinstance(call.args[1], int | float)
 
 
-def _along_or_two(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+def _along_or_two(call: TorchCall) -> bool:
     """Along an axis, or the larger of two; the largest of all numbers mixes the texts of a batch."""
-    two = len(args) > 1 and isinstance(args[1], Tensor)
-    return _any_live(args, kwargs) if two else _first_live(args, kwargs) and (len(args) > 1 or "dim" in kwargs)
+    two = len(call.args) > 1 and isinstance(call.args[1], Tensor)
+    return _any_live(call) if two else _first_live(call) and (len(call.args) > 1 or "dim" in call.kwargs)
 
 
-def _weights_times_live(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    parts = list(tensors(args))
+def _weights_times_live(call: TorchCall) -> bool:
+    parts = list(tensors(call.args))
     return len(parts) == 2 and {is_live(t) for t in parts} == {True, False} and "softmax" in map(mark_of, parts)
 
 

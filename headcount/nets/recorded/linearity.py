@@ -7,8 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
+from headcount.nets.recorded.frozen_calls import TorchCall
 from headcount.nets.recorded.node_kinds import is_linear, kind_of, spoken_kind
-from headcount.nets.recorded.tape import NotAffine, Tape, Untried
+from headcount.nets.recorded.tape import NotAffine, Tape
 from headcount.nets.recorded.trials import is_affine
 
 
@@ -44,7 +45,7 @@ def reached(out: Tensor) -> dict[Any, None]:
     return seen
 
 
-def nonlinear(nodes: Iterable[Any], calls: Mapping[Any, Untried]) -> list[str]:
+def nonlinear(nodes: Iterable[Any], calls: Mapping[Any, TorchCall]) -> list[str]:
     """The operations that are not linear, in the order of the forward pass: by name, or tried.
 
     A call that is not known is made again on other numbers, and is linear if its answers are.

@@ -41,17 +41,8 @@ def _mapped(t: Tensor, weights: Sequence[Tensor], which: int) -> Tensor:
 def written_out(cell: Cell) -> Callable[..., tuple[Tensor, ...]]:
     """Torch's call of a recurrent layer, of as many layers and directions as it has."""
 
-    def run(
-        x: Tensor,
-        hx: Any,
-        weights: Sequence[Tensor],
-        biased: bool,
-        layers: int,
-        dropout: float,
-        training: bool,
-        bidirectional: bool,
-        batch_first: bool,
-    ) -> tuple[Tensor, ...]:
+    def run(x: Tensor, hx: Any, weights: Sequence[Tensor], *sizes: Any) -> tuple[Tensor, ...]:
+        biased, layers, dropout, training, bidirectional, batch_first = sizes
         if training and dropout:
             raise ValueError("a recurrent layer that drops units at random is another map each time; call eval()")
         each, ways, ends = 4 if biased else 2, 2 if bidirectional else 1, list[State]()

@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from headcount.nets.recorded.frozen_calls import HANDLERS, SHAPES_ONLY
+from headcount.nets.recorded.frozen_calls import HANDLERS, SHAPES_ONLY, TorchCall
 from headcount.nets.recorded.marks import freeze_mark, frozen_by, is_live, mark, pass_on, plain_name, tensors
 from headcount.nets.recorded.node_kinds import is_linear
 from headcount.nets.recorded.recurrent_cells import WRITTEN_OUT
@@ -39,15 +39,6 @@ BOUNDS = frozenset(
 )  # handled, and may be given numbers
 LOOKED_UP = ("getitem", "index_select", "gather", "embedding", "take", "repeat_interleave")  # by a place
 LIKE = ("to", "type_as", "expand_as", "view_as", "reshape_as")  # the second tensor lends its shape or kind only
-
-
-class Untried(NamedTuple):
-    """A call as it was made, to be tried on other numbers."""
-
-    name: str
-    func: Callable[..., Any]
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
 
 
 class NotAffine(ValueError):
@@ -77,7 +68,7 @@ class Tape:
     handled: set[int] = field(default_factory=set)
     frozen: Counter[str] = field(default_factory=Counter)
     added: Counter[str] = field(default_factory=Counter)
-    unknown: dict[Any, Untried] = field(default_factory=dict)
+    unknown: dict[Any, TorchCall] = field(default_factory=dict)
     dtypes: set[torch.dtype] = field(default_factory=set)
     products: list[Any] = field(default_factory=list)
     idle: set[int] = field(default_factory=set)
@@ -102,58 +93,57 @@ class Frozen(TorchFunctionMode):
     ) -> Any:
         """The call as it is or with something frozen; `no_grad` inside a model does not change what it computes."""
         with torch.set_grad_enabled(self.followed):
-            return self.called(func, args, dict(kwargs or {}))
+            return self.called(TorchCall(plain_name(func), func, args, kwargs or {}))
 
-    def called(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def called(self, call: TorchCall) -> Any:
         """One call, by its name."""
-        name = plain_name(func)
-        if name in SHAPES_ONLY:
-            return func(*args, **kwargs)
-        if name in WRITTEN_OUT:
+        if call.name in SHAPES_ONLY:
+            return call.made()
+        if call.name in WRITTEN_OUT:
             with self:
-                return WRITTEN_OUT[name](*args, **kwargs)
-        if name == "__get__":  # an attribute: a shape is no call, a transpose is
-            name = getattr(getattr(func, "__self__", None), "__name__", name)
-            found = func(*args, **kwargs)
+                return WRITTEN_OUT[call.name](*call.args, **call.kwargs)
+        if call.name == "__get__":  # an attribute: a shape is no call, a transpose is
+            call = call._replace(name=getattr(getattr(call.func, "__self__", None), "__name__", call.name))
+            found = call.made()
             if not isinstance(found, Tensor):
                 return found
-        if name in SAME and is_live(args[0]):
-            return args[0].view_as(args[0])
-        if getattr(func, "__name__", "") in PYTHON:
-            self.read_by_python(name, args)
-        self.func, self.name = func, name
-        if name in PRODUCTS:
+        if call.name in SAME and is_live(call.args[0]):
+            return call.args[0].view_as(call.args[0])
+        if getattr(call.func, "__name__", "") in PYTHON:
+            self.read_by_python(call)
+        self.name = call.name
+        if call.name in PRODUCTS:
             self.product += 1
-            self.look(name, func, args, kwargs)
-            return self.weighed(func, name, args, kwargs)
-        if name not in COUNTED:  # what prepares masks may differ with the number of rows
-            self.look(name, func, args, kwargs)
-            return self.uncounted(func(*args, **kwargs), name, args, kwargs)
+            self.look(call)
+            return self.weighed(call)
+        if call.name not in COUNTED:  # what prepares masks may differ with the number of rows
+            self.look(call)
+            return self.uncounted(call.made(), call)
         self.call += 1
-        self.look(name, func, args, kwargs)
-        if self.enter(name, args, kwargs):
-            return HANDLERS[name].do(self, func, args, kwargs)
-        return self.leave(func(*args, **kwargs), name, args, kwargs)
+        self.look(call)
+        if self.enter(call):
+            return HANDLERS[call.name].do(self, call)
+        return self.leave(call.made(), call)
 
-    def look(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def look(self, call: TorchCall) -> None:
         """A call before it is made."""
 
-    def enter(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    def enter(self, call: TorchCall) -> bool:
         """Whether this call is computed in another way, with something frozen."""
         raise NotImplementedError
 
-    def leave(self, out: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def leave(self, out: Any, call: TorchCall) -> Any:
         """The result of a call that was left as it is."""
         raise NotImplementedError
 
-    def uncounted(self, out: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def uncounted(self, out: Any, call: TorchCall) -> Any:
         """The result of a call that freezes nothing."""
         return out
 
-    def read_by_python(self, name: str, args: Sequence[Any]) -> None:
+    def read_by_python(self, call: TorchCall) -> None:
         """A number that leaves torch cannot be followed."""
 
-    def weighed(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def weighed(self, call: TorchCall) -> Any:
         """The product with a matrix of weights."""
         raise NotImplementedError
 
@@ -169,25 +159,26 @@ class Frozen(TorchFunctionMode):
 class Recording(Frozen):
     """Watch one forward pass, and write the tape."""
 
-    def enter(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        self.tape.calls.append(name)
-        handled = name in HANDLERS and HANDLERS[name].when(args, kwargs)
+    def enter(self, call: TorchCall) -> bool:
+        self.tape.calls.append(call.name)
+        handled = call.name in HANDLERS and HANDLERS[call.name].when(call)
         if handled:
             self.tape.handled.add(self.call)
         return handled
 
-    def read_by_python(self, name: str, args: Sequence[Any]) -> None:
-        t = args[0]
+    def read_by_python(self, call: TorchCall) -> None:
+        t = call.args[0]
         if is_live(t) or (frozen_by(t) and t.is_floating_point()):
-            raise NotAffine(f"{name}() hands a number that depends on the tokens to Python, where it is not followed")
+            words = "hands a number that depends on the tokens to Python, where it is not followed"
+            raise NotAffine(f"{call.name}() {words}")
 
-    def look(self, name: str, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        inputs = list(tensors([args[:1] if name in LIKE else args, kwargs]))
+    def look(self, call: TorchCall) -> None:
+        name, inputs = call.name, _inputs(call)
         self.before = {t.grad_fn for t in inputs if t.requires_grad}
         by = next((origin for t in inputs if (origin := frozen_by(t))), "")
         if not (by and self.before) or name in FACTORS or (name in HANDLERS and name not in BOUNDS):
             return
-        if adds_frozen(func, args, kwargs, integers=name in SUMS):
+        if adds_frozen(call.func, call.args, call.kwargs, integers=name in SUMS):
             self.tape.added[by] += 1
 
     def take(self, make: Callable[[], Any], kind: str = "") -> Any:
@@ -203,8 +194,8 @@ class Recording(Frozen):
     def site(self, kind: str, value: Tensor) -> None:
         self._size(value)
 
-    def leave(self, out: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        inputs, outputs = list(tensors([args[:1] if name in LIKE else args, kwargs])), list(tensors(out))
+    def leave(self, out: Any, call: TorchCall) -> Any:
+        name, inputs, outputs = call.name, _inputs(call), list(tensors(out))
         live = any(t.requires_grad for t in inputs)
         for t in outputs:
             self._size(t)
@@ -216,17 +207,17 @@ class Recording(Frozen):
             by = ""
         for t in (outputs or inputs[:1]) if by else ():  # a tensor that is written into is frozen as well
             freeze_mark(t, by)
-        self._unknown(outputs, name, args, kwargs)
+        self._unknown(outputs, call)
         if lost and name not in COUNTED:
             self.tape.frozen[f"{name}, frozen whole"] += 1
             return out
         return self._choices(out, name) if lost else out
 
-    def uncounted(self, out: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return self.leave(out, name, args, kwargs)
+    def uncounted(self, out: Any, call: TorchCall) -> Any:
+        return self.leave(out, call)
 
-    def weighed(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        out = self.leave(func(*args, **kwargs), name, args, kwargs)
+    def weighed(self, call: TorchCall) -> Any:
+        out = self.leave(call.made(), call)
         self.tape.products.append(out.grad_fn)
         return out
 
@@ -235,10 +226,10 @@ class Recording(Frozen):
         read = name in LOOKED_UP and bool(outputs) and outputs[0].is_floating_point()
         return read and not any(frozen_by(t) and t.is_floating_point() for t in inputs)
 
-    def _unknown(self, outputs: Sequence[Tensor], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def _unknown(self, outputs: Sequence[Tensor], call: TorchCall) -> None:
         """Keep a call in which there is a node that is not known to be linear."""
         stack = [t.grad_fn for t in outputs if t.requires_grad]
-        seen, call = set(self.before), Untried(name, self.func, args, kwargs)
+        seen = set(self.before)
         while stack:
             node = stack.pop()
             if node is not None and node not in seen:
@@ -260,17 +251,19 @@ class Recording(Frozen):
 class Replay(Frozen):
     """Run the same pass on other inputs with everything frozen taken from the tape."""
 
-    def enter(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    def enter(self, call: TorchCall) -> bool:
         self._next: Iterator[Any] = iter(self.tape.values.get(self.call, ()))
         was = self.tape.calls[self.call] if self.call < len(self.tape.calls) else "the end"
-        if was != name:
-            raise NotAffine(f"the forward pass takes another path on another input: {name} where {was} was recorded")
+        if was != call.name:
+            other = f"{call.name} where {was} was recorded"
+            raise NotAffine(f"the forward pass takes another path on another input: {other}")
         return self.call in self.tape.handled
 
-    def weighed(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def weighed(self, call: TorchCall) -> Any:
+        args = call.args
         if self.product not in self.tape.idle or len(args) < 2:
-            return func(*args, **kwargs)
-        x, width = (args[0], len(args[1])) if name == "linear" else (args[1], args[2].shape[1])
+            return call.made()
+        x, width = (args[0], len(args[1])) if call.name == "linear" else (args[1], args[2].shape[1])
         return x.new_zeros(*x.shape[:-1], width)
 
     def take(self, make: Callable[[], Any], kind: str = "") -> Any:
@@ -280,12 +273,17 @@ class Replay(Frozen):
         if value.requires_grad:
             self.sites.append(Site(kind, value))
 
-    def leave(self, out: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def leave(self, out: Any, call: TorchCall) -> Any:
         if self.call not in self.tape.values:
             return out
         if isinstance(out, Tensor):
             return next(self._next)
         return _rebuilt(out, [next(self._next) if _is_choice(p) else p for p in out])
+
+
+def _inputs(call: TorchCall) -> list[Tensor]:
+    """The tensors that a call reads."""
+    return list(tensors([call.args[:1] if call.name in LIKE else call.args, call.kwargs]))
 
 
 def _is_choice(part: Any) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -87,7 +86,7 @@ class Allocation:
         shares = ", ".join(f"{h:,} x {n:,}" for h, n in zip(self.heads, self.head_dims, strict=True))
         return self.bound.claim(f"the {self.bound.quantity} with heads x head_dim of {shares}")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
         return {
             "heads": self.heads,
@@ -101,7 +100,7 @@ class Allocation:
         }
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """One row a lag."""
         return [
             {"lag": m, "weight": w, "heads": h, "head_dim": n, "closed form": r, "heads it needs": h == 0 or h > m}

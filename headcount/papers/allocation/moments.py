@@ -158,7 +158,7 @@ def input_metrics(weights: Weights, moments: Moments, *, centred: bool) -> dict[
     out: dict[str, list[Pair]] = {}
     if not layout.rotary:
         out["query-key"] = [
-            Pair(moments.query[list(m)] * weights.scale**2, _block(moments.key, g, dim))
+            Pair(moments.query[list(m)] * weights.scale**2, diagonal_block(moments.key, g, dim))
             for g, m in enumerate(members(layout, "query-key"))
         ]
     o = weights.output.double().mT.unflatten(0, (-1, dim))
@@ -304,5 +304,6 @@ def _rows(present: Bool[Tensor, "batch length"], count: int) -> Tensor:
     return torch.ones(present.shape[0], count)
 
 
-def _block(matrix: Tensor, index: int, size: int) -> Tensor:
+def diagonal_block(matrix: Tensor, index: int, size: int) -> Tensor:
+    """The block of a matrix that stands on its diagonal at this index."""
     return matrix[index * size : (index + 1) * size, index * size : (index + 1) * size]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +63,7 @@ class Survey:
         """Parameters that the stock model spends on the units' products."""
         return sum(u.stock for u in self.units)
 
-    def rows(self, share: float = 0.99) -> list[dict[str, Any]]:
+    def rows(self, share: float = 0.99) -> list[dict[str, object]]:
         """The dimension every unit really uses: the rank that keeps `share` of what rank 0 would lose."""
         return [
             {"layer": u.layer, "part": u.part, "heads": u.heads, "of": u.full, "used": used_rank(u.errors, share)}

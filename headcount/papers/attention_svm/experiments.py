@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 import torch
 
@@ -79,7 +78,7 @@ def _direction(data: Instances, path: SelectionPath, i: int, one: MaxMargin, oth
     )
 
 
-def summary(training: str, rows: Sequence[Direction]) -> dict[str, Any]:
+def summary(training: str, rows: Sequence[Direction]) -> dict[str, object]:
     """Means over instances, with the smallest cosine, and how many lie nearer to which solution."""
     return {
         "training": training,

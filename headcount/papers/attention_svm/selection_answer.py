@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class SelectionAnswer:
         least = f"none with a norm smaller by {off:.0e} of it does"
         return f"a matrix of {self.norm} norm {self.one.norm:.6g} puts every chosen token first by 1; {least}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
         (row,) = solution_rows({self.norm: self.one})
         found = row | {"feasible": True, "chosen": self.instance.chosen.tolist()}

@@ -203,7 +203,7 @@ class LengthStudy:
             return Claim(subject, Predicate.NOTHING, reason=known.why)
         return Claim(subject, Predicate.HOLDS, None, Basis("proved"), known.source, (LEARNER,))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Everything, ready for JSON."""
         verdict = {"proved": self.verdict.proved, "why": self.verdict.why, "source": str(self.verdict.source)}
         setting = asdict(self.setting)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -73,7 +72,7 @@ class Decay:
             return "not settled"
         return of_our_reading(one_sided(self.exponent, claimed))
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The decay as one flat machine-readable row, claimed and minimax rates beside it."""
         d = self.case.dimension
         ends = {"exponent": self.exponent.value, "low": self.exponent.low, "high": self.exponent.high}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -127,19 +127,40 @@ def trained_error(length: int, curvature: float, seed: int, recipe: BallRecipe) 
     return after, before
 
 
-def curvature_rows(recipe: BallRecipe) -> list[dict[str, Any]]:
+class CurvatureRow(TypedDict):
+    """The errors at one curvature, a line for each seed, and how they decay with the length."""
+
+    curvature: float
+    lengths: list[int]
+    errors: list[list[float]]
+    exponent: float
+    low: float
+    high: float
+
+
+class CurvatureVerdict(TypedDict):
+    """By curvature the difference of its decay to that of flat space, with its interval, and whether it is none."""
+
+    difference: dict[str, list[float]]
+    made_a_difference: dict[str, bool]
+    any: bool
+
+
+def curvature_rows(recipe: BallRecipe) -> list[CurvatureRow]:
     """For each curvature the errors by length and seed, and the decay with its interval over seeds."""
-    made = []
+    made: list[CurvatureRow] = []
     for c in recipe.curvatures:
         errors = np.array([trained_errors(t, c, recipe.seeds, recipe)[0] for t in recipe.lengths]).T
         found = decay_of(errors, recipe.lengths)
-        ends = {"exponent": found.value, "low": found.low, "high": found.high}
         shown = [[float(f"{v:.5g}") for v in line] for line in errors]
-        made.append({"curvature": c, "lengths": list(recipe.lengths), "errors": shown, **ends})
+        made.append({
+            "curvature": c, "lengths": list(recipe.lengths), "errors": shown,
+            "exponent": found.value, "low": found.low, "high": found.high,
+        })  # fmt: skip
     return made
 
 
-def curvature_verdict(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def curvature_verdict(rows: Sequence[CurvatureRow]) -> CurvatureVerdict:
     """Whether curvature moved the decay: the interval of each difference to flat space, seed by seed.
 
     The seeds share their functions, so the differences are paired.

@@ -66,7 +66,7 @@ class InterpolationReport:
         return cls(built, facts)
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """Layers and blocks beside what is at most needed."""
         known = self.facts
         layers = {"count": "layers", "built": known["layers"], "at most": known["layers_at_most"], "published": None}
@@ -74,7 +74,7 @@ class InterpolationReport:
         return [layers, blocks | {"published": known["published_blocks"]}]
 
     @property
-    def terms(self) -> list[dict[str, Any]]:
+    def terms(self) -> list[dict[str, object]]:
         """The terms of the certificate."""
         return [{"term": t.name, "at most": t.value, "because": t.why} for t in self.built.certificate.terms]
 

@@ -25,7 +25,7 @@ class SequenceMemoriser:
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         """The arguments it was made with."""
         return {"seed": self.seed}
 

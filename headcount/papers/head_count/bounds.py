@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import product
-from typing import Any
 
 from headcount.numerals import counted, outward
 from headcount.refusals import at_least_one, positive
@@ -65,7 +64,7 @@ def few_heads_exponent(
     if not 2 <= read_out_layers <= 5:
         raise ValueError(f"read_out_layers must lie in 2..5, as in the theorem and its remark, got {read_out_layers}")
     # The proof has T_0 = T/4 - s - D + 1 free positions, and the pigeonhole needs T_0 >= (k + 1)(n + 1)s + (k + 1).
-    k = _pigeonhole(length / 4 - heads - retrievals + 1, heads, head_dim)
+    k = pigeonhole(length / 4 - heads - retrievals + 1, heads, head_dim)
     k = k if read_out_layers == 2 else k / 4
     sizes = {"length": length, "retrievals": retrievals, "heads": heads, "head_dim": head_dim}
     if heads < retrievals:
@@ -120,7 +119,7 @@ def linear_max_exponent(
     3.357...
     """
     at_least_one(length=length, retrievals=retrievals, heads=heads, head_dim=head_dim)
-    k = _pigeonhole(length - heads - retrievals + 1, heads, head_dim)
+    k = pigeonhole(length - heads - retrievals + 1, heads, head_dim)
     sizes = {"length": length, "retrievals": retrievals, "heads": heads, "head_dim": head_dim}
     if heads < retrievals:
         sizes["bites_from"] = (head_dim + 1) * heads + heads + retrievals + 1
@@ -135,7 +134,8 @@ def linear_max_exponent(
     return Bound(QUANTITY, k, "lower", LINEAR_MAX, hypotheses, k <= 0, _meaning(k, sizes), sizes)
 
 
-def _pigeonhole(free: float, heads: int, head_dim: int) -> float:
+def pigeonhole(free: float, heads: int, head_dim: int) -> float:
+    """The exponent that `free` varying tokens force: (n + 1) numbers per head remain, and one for the target."""
     return free / ((head_dim + 1) * heads + 1) - 1
 
 
@@ -173,7 +173,7 @@ def bites_from(*, retrievals: int, heads: int, head_dim: int) -> int:
 
 def few_heads_table(
     lengths: Iterable[int], heads: Iterable[int], *, retrievals: int, head_dim: int
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """A row for every number of heads, with the exponent at each length under `T=...`.
 
     >>> few_heads_table([64, 128], [1], retrievals=4, head_dim=2)

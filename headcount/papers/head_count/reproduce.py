@@ -61,7 +61,7 @@ class Grid:
         """Everything that is trained for the table."""
         archs = [self.arch(h, w) for h in self.heads for w in self.widths]
         tasks = [LinearMax.random(self.retrievals, 4, length, seed=self.directions) for length in self.lengths]
-        sweep = Sweep.of(tasks, archs, None, self.seeds, self.recipe, lr=self.lr)
+        sweep = Sweep.of(tasks, archs, self.seeds, self.recipe, lr=self.lr)
         return replace(sweep, name=self.name)
 
     def quick(self) -> Grid:
@@ -126,7 +126,7 @@ def _grid(name: str, setting: Setting) -> Grid:
     return GRIDS[name].quick() if setting.quick else GRIDS[name]
 
 
-def _setup(grid: Grid, study: Study) -> dict[str, Any]:
+def _setup(grid: Grid, study: Study) -> dict[str, object]:
     recipe = grid.recipe
     return {
         "seeds": grid.seeds,

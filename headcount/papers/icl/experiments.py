@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from statistics import median
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import torch
 from jaxtyping import Float
@@ -17,7 +17,7 @@ from headcount.papers.icl.contexts import InContext, Spectrum
 from headcount.papers.icl.readers import Answering, ContextBatch, ReaderShape
 from headcount.results import Study
 from headcount.results.study import as_row
-from headcount.training.data import Means, longest_chunk
+from headcount.training.data import Curve, Means, longest_chunk
 from headcount.training.loop import train
 from headcount.training.member import Member, Recipe
 from headcount.training.shuffling import seed_of
@@ -251,7 +251,7 @@ class Contexts:
         """The relative error on the validation contexts."""
         return {"level": _relative(means("validation"))}
 
-    def columns(self, final: dict[str, list[float]], means: Means, curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def columns(self, final: dict[str, list[float]], means: Means, curve: Curve) -> list[dict[str, object]]:
         """The relative errors of the validation and of the test contexts, to five digits."""
         both = zip(*(_relative(means(part)).tolist() for part in ("validation", "test")), strict=True)
         return [{"validation_nmse": _short(half), "nmse": _short(whole)} for half, whole in both]
@@ -344,6 +344,6 @@ def _short(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def recipe_row(recipe: ReaderRecipe) -> dict[str, Any]:
+def recipe_row(recipe: ReaderRecipe) -> dict[str, object]:
     """The recipe as it is kept beside the rows."""
     return asdict(recipe)

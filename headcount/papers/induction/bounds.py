@@ -135,7 +135,6 @@ def information_table(
     power: int = 2,
     kernels: int = 400,
     seed: int = 0,
-    mixing: float = MIXING,
 ) -> dict[Lags, np.ndarray]:
     """I_p of every set of lags of a window, kernel by kernel, on the same random kernels."""
     positive(concentration=concentration)
@@ -146,7 +145,7 @@ def information_table(
     rows = (kernels, vocab ** len(parents))
     kernel = np.random.default_rng(seed).dirichlet([concentration] * vocab, rows)
     chosen = subsets(window)
-    return dict(zip(chosen, _informations(kernel, chosen, power, parents, mixing), strict=True))
+    return dict(zip(chosen, _informations(kernel, chosen, power, parents, MIXING), strict=True))
 
 
 def _informations(

@@ -18,6 +18,7 @@ from headcount.tasks.ngrams import ChainSample, NGram, dirichlet_posterior
 TOGETHER = (Stage(GROUPS, 100),)
 PARENTS: tuple[Lags, ...] = ((1, 2), (1, 3), (2, 3), (2,))
 CONCENTRATIONS = (0.1, 0.3, 1.0)
+WINDOW = 3  # lags among which training and the information set choose
 LENGTHS = (10, 20, 50, 100, 200, 400)
 
 
@@ -171,11 +172,9 @@ def selection_rows(
     steps: int = 60,
     seed: int = 0,
     training: int = 2000,
-    window: int = 3,
     parents: Sequence[Lags] = PARENTS,
     concentrations: Sequence[float] = CONCENTRATIONS,
     kernels: int = 400,
-    vocab: int = 3,
 ) -> list[SelectionRow]:
     """For every chain: the lags training chose beside the information set, its margin and the margin's error.
 
@@ -186,10 +185,10 @@ def selection_rows(
     rows = []
     for lags in parents:
         for alpha in concentrations:
-            task = NGram(parents=lags, concentration=alpha, vocab=vocab)
-            run = ChainRun(task, training, validation=2, seed=seed, heads=window)
+            task = NGram(parents=lags, concentration=alpha)
+            run = ChainRun(task, training, validation=2, seed=seed, heads=WINDOW)
             model = run.trained((Stage(GROUPS, steps),))
-            best = information_set(alpha, task.vocab, lags, window, kernels=kernels)
+            best = information_set(alpha, task.vocab, lags, WINDOW, kernels=kernels)
             row: SelectionRow = {
                 "parents": lags,
                 "concentration": alpha,
@@ -199,7 +198,7 @@ def selection_rows(
                 "runner_up": best.runner_up,
                 "agrees": model.chosen == best.lags,
                 "decided": best.decided,
-                "vocab": vocab,
+                "vocab": task.vocab,
                 "margin": best.margin,
                 "margin_error": best.margin_error,
             }

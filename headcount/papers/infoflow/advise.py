@@ -34,7 +34,7 @@ class Choice:
         price = f"{magnitude(self.parameters)} parameters" if self.parameters else "beyond any price"
         return f"{self.architecture.name}: {self.prediction.verdict} ({self.prediction.warrant}), {price}"
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """Ready for a table or JSON."""
         arch = self.architecture
         return {
@@ -97,7 +97,7 @@ class Advice:
         rows = [[choice.as_row()[column] for column in columns] for choice in self.ranked]
         return html_table([column.replace("_", " ") for column in columns], rows)
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """Everything, ready for JSON."""
         return {
             "eps": self.eps,

@@ -98,18 +98,18 @@ def _placed(what: str, task: Task, arch: Architecture) -> Entry:
     return Entry(f"{what} {arch.name}, {arch.positions} position features", task, arch)
 
 
-def position_rows(trained: list[Trained]) -> list[dict[str, Any]]:
+def position_rows(trained: list[Trained]) -> list[dict[str, object]]:
     """Measured beside predicted; nothing is published."""
     return [_row(t, math.nan) for t in trained]
 
 
-def pair_rows(trained: list[Trained]) -> list[dict[str, Any]]:
+def pair_rows(trained: list[Trained]) -> list[dict[str, object]]:
     """Measured beside published and predicted, cell by cell."""
     published = [value for D in PAIRS for value in PAIRS[D]]
     return [_row(t, value) for t, value in zip(trained, published, strict=True)]
 
 
-def triangle_rows(trained: list[Trained]) -> list[dict[str, Any]]:
+def triangle_rows(trained: list[Trained]) -> list[dict[str, object]]:
     """Measured beside published and predicted, cell by cell."""
     shapes = {shape: i for i, shape in enumerate(TRIANGLE_SHAPES)}
     rows = []
@@ -119,7 +119,7 @@ def triangle_rows(trained: list[Trained]) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(trained: Trained, published: float) -> dict[str, Any]:
+def _row(trained: Trained, published: float) -> dict[str, object]:
     prediction = predict(trained.cell.task, trained.cell.arch)
     exponent = None if math.isinf(prediction.exponent) else prediction.exponent
     shown = None if math.isnan(published) else published

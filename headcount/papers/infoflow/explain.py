@@ -78,7 +78,7 @@ class Step:
         head = f"layer {self.layer}, {self.who} at {self.place}"
         return f"{head}: {self.attends}; {self.knows} (eps^-{power(self.exponent)})"
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The fields, and the sentences made from them."""
         words = {name: getattr(self, name) for name in ("place", "attends", "score", "knows")}
         return {**asdict(self), **words}

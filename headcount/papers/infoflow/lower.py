@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headcount.nets.architecture import Architecture
 from headcount.papers.head_count import few_heads_exponent, linear_max_exponent, log_mean_rate
+from headcount.papers.head_count.bounds import pigeonhole
 from headcount.refusals import at_least_one
 from headcount.results import Bound, Hypothesis
 from headcount.sources import Checked, Source, implements
@@ -14,11 +15,6 @@ NETWORK = "Assumption 1 of the head-count paper (embeddings and weights at most 
 SHORTLY = "weights at most 1 and a Lipschitz read-out of two layers"
 PAIRS = Source("yu2026infoflow", "depth separation (one layer)")
 RANKS = Source("yu2026infoflow", "Theorem 2 (k-th largest)")
-
-
-def _pigeonhole(free: int, heads: int, head_dim: int) -> float:
-    # The head-count paper's pigeonhole: `free` varying tokens, (n + 1) numbers per head, one for the target.
-    return free / ((head_dim + 1) * heads + 1) - 1
 
 
 @implements(
@@ -50,7 +46,7 @@ def pair_exponent(*, length: int, heads: int, head_dim: int, target: Structure |
     6.5
     """
     at_least_one(length=length, heads=heads, head_dim=head_dim)
-    k = _pigeonhole((length - heads) // 2 - heads, heads, head_dim)
+    k = pigeonhole((length - heads) // 2 - heads, heads, head_dim)
     alone = opposite = None
     if target is not None:
         first = target.retrievals[0]
@@ -97,7 +93,7 @@ def kth_largest_exponent(
     if rank > length:
         raise ValueError(f"rank must lie in 1..{length} (the length), got {rank}")
     nearer = min(rank, length - rank + 1)
-    k = _pigeonhole(length - heads - (nearer - 1), heads, head_dim)
+    k = pigeonhole(length - heads - (nearer - 1), heads, head_dim)
     alone = number = None
     if target is not None:
         first = target.retrievals[0]

@@ -292,15 +292,16 @@ class _Case:
 def limiting(plan: Analysis, structure: Structure, arch: Architecture) -> Limit:
     """What sets the exponent of a plan."""
     cost, d, e = plan.cost, structure.token_dim, float(plan.cost.exponent)
-    gathered: dict[str, Any] = {"numbers": plan.gathered, "dims": plan.channel, "token_dim": d}
     short = uncompared(structure, arch)
     if short is not None:
         needed = comparisons_needed(short.window or structure.length, short.order)
         made = comparisons_made(arch.layers, structure.length)
-        about: dict[str, Any] = {"retrieval": short.name, "order": short.order, "needed": needed, "made": made}
-        return Limit("comparisons", e, **gathered, **about)
+        return Limit(
+            "comparisons", e, plan.gathered, plan.channel, d,
+            retrieval=short.name, order=short.order, needed=needed, made=made,
+        )  # fmt: skip
     if cost.aggregated == cost.exponent and plan.gathered and (e > 1 or not plan.demands):
-        return Limit("aggregation", e, whole=plan.gathered == structure.length * d, **gathered)
+        return Limit("aggregation", e, plan.gathered, plan.channel, d, whole=plan.gathered == structure.length * d)
     return Limit("score") if e == 1 else Limit("dimensions", e)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from html import escape
-from typing import Any, Literal
+from typing import Literal
 
 from headcount.nets.architecture import Architecture
 from headcount.notebook import within_columns
@@ -96,7 +96,7 @@ class Fix:
             case _:
                 return f"a state of width {self.wanted} (now {self.now})"
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """Ready for JSON."""
         fields = {"what": self.what, "layer": self.layer, "now": self.now, "wanted": self.wanted}
         return {**fields, "architecture": self.arch.as_dict(), "says": str(self)}
@@ -266,7 +266,7 @@ class Prediction:
 
         return f"<p>{head}</p>{f'<ol>{steps}</ol>' if steps else ''}{draw(self)}"
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """Everything, ready for JSON; an infinite exponent is null."""
         return {
             "verdict": self.verdict,

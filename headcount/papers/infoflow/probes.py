@@ -36,7 +36,7 @@ class Contains:
     def ratio(self) -> float:
         return self.gap / self.gap_untrained
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """Ready for a table or JSON."""
         return {**asdict(self), "ratio": self.ratio}
 
@@ -55,7 +55,7 @@ class Attends:
         order = sorted(range(len(self.mean)), key=lambda i: -self.mean[i])[:4]
         return f"head {self.head}  " + ", ".join(f"{i}: {self.mean[i]:.3f} +- {self.spread[i]:.3f}" for i in order)
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """Ready for a table or JSON."""
         return asdict(self)
 
@@ -213,7 +213,7 @@ class NetworkProbes:
     asks: tuple[Asks, ...] | None = None
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """Where each head looks."""
         return [row.as_row() for row in self.attends]
 
@@ -227,9 +227,9 @@ class NetworkProbes:
         sharp = f"{sum(peak >= 2 * even for peak in peaks)} of {heads} favour a position"
         return f"{sharp}: the largest mean weight is {max(peaks):.2f}, even would be {even:.2f}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
-        known = {"task": self.task, "layers": self.layers, "nmse": self.nmse, "attends": self.rows}
+        known: dict[str, object] = {"task": self.task, "layers": self.layers, "nmse": self.nmse, "attends": self.rows}
         known["contains"] = [row.as_row() for row in self.contains]
         return known if self.asks is None else known | {"asks": [row.as_row() for row in self.asks]}
 

@@ -90,9 +90,9 @@ def built_start(task: Task, arch: Architecture) -> Transformer | None:
 
 def _shapes(
     task: Task | Sequence[Task], archs: Sequence[Architecture], lengths: Sequence[int] | None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     """What theory says of every architecture at every length, with its conditions, and which network is known."""
-    told: dict[str, dict[str, Any]] = {arch.name: {} for arch in archs}
+    told: dict[str, dict[str, object]] = {arch.name: {} for arch in archs}
     tasks: list[Any] = list(task) if isinstance(task, Sequence) else [task]
     for each in tasks if lengths is None else [replace(t, length=n) for t in tasks for n in lengths]:
         for arch in archs:

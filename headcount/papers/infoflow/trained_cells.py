@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from headcount.nets import Architecture, parameters
 from headcount.results import Store
@@ -45,7 +44,7 @@ class Trained:
     def best(self) -> float:
         return self.nmse[0]
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """Ready for JSON: the architecture, the best, the median and how many members there were."""
         arch = self.cell.arch
         return {

@@ -89,7 +89,7 @@ def rate_study(
     spec = {}
     for steps in horizons:
         recipe = recipe_of(steps, batch, read_out, noise)
-        asked = Sweep.of(task, archs, None, seeds, recipe, lr=rates, weight_decay=0.0, base=base)
+        asked = Sweep.of(task, archs, seeds, recipe, lr=rates, weight_decay=0.0, base=base)
         asked = replace(asked, name=f"{name}, {steps} steps")
         run(asked, kept, device=device, on_progress=on_progress)
         runs += [member.run(asked.recipe) for member in asked.members]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -54,7 +53,7 @@ class BestRate:
             f"by a parabola through {len(self.rates)} of {len(self.tried)} rates{lost}"
         )
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The optimum as one flat machine-readable row."""
         numbers = {
             f"{name}{end}": getattr(getattr(self, name), end.lstrip("_") or "value")

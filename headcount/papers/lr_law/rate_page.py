@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from headcount.drawing.axes import axis_name
 from headcount.drawing.panels import Panel, figure_of, frames, legend, log_panel
@@ -100,7 +100,7 @@ class RateFindings:
             for name, found in (("parameters", law.parameters), ("steps", law.steps))
         ]
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """Everything, machine-readable."""
         cells = [best.as_row() for best in self.best]
         return {"cells": cells, "laws": [law.as_row() for law in self.laws], "sentence": self.sentence}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -66,7 +66,7 @@ class RateLaw:
         pairs = {"parameters": (PUBLISHED.parameters, self.parameters), "steps": (PUBLISHED.steps, self.steps)}
         return {name: judge(claimed, found.low, found.high) for name, (claimed, found) in pairs.items()}
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The law as one flat machine-readable row."""
         size, horizon, rate = self.anchor
         numbers = {

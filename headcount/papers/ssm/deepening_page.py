@@ -59,11 +59,11 @@ class DeepenedSystem:
         said = deepening_sentence(self.shallow, self.deep)
         return f"{said}; {winners(self.forms)}" if self.forms else said
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A JSON-ready dictionary."""
         sizes = {row["quantity"]: {"before": row["before"], "after": row["after"]} for row in self.rows}
         forms = [{k: v if v != math.inf else None for k, v in row.items()} for row in self.forms]
-        return sizes | {"gap": self.gap, "forms": forms}
+        return {**sizes, "gap": self.gap, "forms": forms}
 
     def files(self, out: Path, name: str = "system", command: str = "") -> list[Path]:
         """The deep system, its picture and its page."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -96,7 +95,9 @@ def export(system: DiagonalSSM | DeepSSM, path: Path | str, *, precision: str = 
     return path
 
 
-def _program(system: DiagonalSSM | DeepSSM, dtype: torch.dtype) -> tuple[torch.export.ExportedProgram, dict[str, Any]]:
+def _program(
+    system: DiagonalSSM | DeepSSM, dtype: torch.dtype
+) -> tuple[torch.export.ExportedProgram, dict[str, object]]:
     net = to_module(system).to(dtype)
     two = (torch.zeros(2, dtype=dtype), torch.zeros(2, net.states, dtype=dtype))
     batch = torch.export.Dim("batch", min=1)

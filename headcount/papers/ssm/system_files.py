@@ -26,7 +26,7 @@ FORMS = {
 }
 
 
-def to_json(system: System) -> dict[str, Any]:
+def to_json(system: System) -> dict[str, object]:
     """A JSON-ready dictionary; a complex number is written [real, imaginary], a real one alone.
 
     >>> to_json(DiagonalSSM([0.5j], [2]))
@@ -104,7 +104,7 @@ def load_shallow(path: str | Path) -> DiagonalSSM:
     return system
 
 
-def _form(data: dict[str, Any]) -> tuple[str, ...]:
+def _form(data: dict[str, object]) -> tuple[str, ...]:
     """The form whose keys are there; the nearest miss is named when none is complete."""
     for keys in sorted(FORMS.values(), key=len, reverse=True):
         if all(key in data for key in keys):

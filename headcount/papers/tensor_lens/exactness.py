@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +33,7 @@ class AffineCertificate:
     dtype: str
     frozen: tuple[tuple[str, int], ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The fields, ready for JSON."""
         return {**asdict(self), "frozen": dict(self.frozen)}
 

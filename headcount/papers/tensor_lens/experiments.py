@@ -41,7 +41,7 @@ class MapScore:
         _, low, high = self.lead
         return "operator" if low > 0 else self.name if high < 0 else "undecided"
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The fields for a table."""
         return {**asdict(self), "verdict": self.verdict}
 

@@ -21,7 +21,7 @@ class HeadScore:
     moved: float
     ablation: float
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, object]:
         """The fields for a table."""
         return asdict(self)
 

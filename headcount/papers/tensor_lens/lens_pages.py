@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
@@ -45,7 +45,7 @@ def _argued(view: LensView, token: int) -> str:
     return ", ".join(word.strip() or repr(word) for word in view.argued[token]) if view.argued else ""
 
 
-def _ranked(view: LensView) -> list[dict[str, Any]]:
+def _ranked(view: LensView) -> list[dict[str, object]]:
     """The largest parts with the widths of their bars, and the constant to the same scale."""
     order = sorted(range(len(view.tokens)), key=lambda i: -abs(view.tokens[i]))[:SHOWN]
     widest = max(*(abs(view.tokens[i]) for i in order), abs(view.constant)) or 1.0

@@ -130,7 +130,7 @@ def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask:
         if not isinstance(looked_up, Tensor):
             raise ValueError(f"{type(model).__name__} looks up more than a vector for each token, as quantised ones do")
         tokens = _one(looked_up, model)
-    options: dict[str, Any] = {"use_cache": False} if "use_cache" in takes or "kwargs" in takes else {}
+    options: dict[str, object] = {"use_cache": False} if "use_cache" in takes or "kwargs" in takes else {}
     if "use_cache" not in takes and not hasattr(model.config, "use_cache"):
         options = {}
     heads = at is not None and "logits_to_keep" in takes
@@ -140,7 +140,7 @@ def _pretrained(model: Any, x: Tensor, at: Sequence[int] | None, attention_mask:
     mask = None if attention_mask is None else attention_mask.reshape(1, -1).to(tokens.device)
 
     def call(rows: Tensor | None) -> Tensor:
-        given: dict[str, Any] = {"inputs_embeds": rows} if rows is not None else {"input_ids": ids.to(tokens.device)}  # pyright: ignore[reportOptionalMemberAccess]
+        given: dict[str, object] = {"inputs_embeds": rows} if rows is not None else {"input_ids": ids.to(tokens.device)}  # pyright: ignore[reportOptionalMemberAccess]
         if mask is not None:
             given["attention_mask"] = mask.expand(1 if rows is None else len(rows), -1)
         out = model(**given, **options, return_dict=True)

@@ -74,14 +74,14 @@ class LensView:
         return said
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """The tokens, the largest share first, and last the constant."""
         order = sorted(range(len(self.tokens)), key=lambda i: -abs(self.tokens[i]))
         constant = {"place": "", "token": "(constant)", "adds": self.constant, "argues for": ""}
         return [*map(self._row, order), constant]
 
-    def _row(self, token: int) -> dict[str, Any]:
-        row = {"place": token + 1, "token": self.pieces[token].strip(), "adds": self.tokens[token]}
+    def _row(self, token: int) -> dict[str, object]:
+        row: dict[str, object] = {"place": token + 1, "token": self.pieces[token].strip(), "adds": self.tokens[token]}
         row |= {"replaced": self.replaced[token]} if self.replaced else {}
         return row | ({"argues for": " ".join(map(repr, self.argued[token]))} if self.argued else {})
 
@@ -109,7 +109,7 @@ class LensView:
     def _named(self, token: int) -> str:
         return repr(self.pieces[token].strip())
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The fields, ready for JSON."""
         return {**asdict(self), "gap": self.gap, "sink": self.sink}
 

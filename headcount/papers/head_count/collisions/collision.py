@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -75,7 +74,7 @@ class Collision:
         width = self.width(eps)
         return Claim(subject, Predicate.CONFUSED, width, Basis("proved"), width.source, width.given)
 
-    def as_row(self, eps: float = 0.0) -> dict[str, Any]:
+    def as_row(self, eps: float = 0.0) -> dict[str, object]:
         """The numbers as one flat machine-readable row."""
         return {
             "heads": self.heads,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -17,7 +15,7 @@ from headcount.tasks import LinearMax
 
 
 @torch.no_grad()
-def dissect(built: Built, x: Float[Tensor, "1 length token_dim"]) -> list[dict[str, Any]]:
+def dissect(built: Built, x: Float[Tensor, "1 length token_dim"]) -> list[dict[str, object]]:
     """For a network wired as `enough_heads` does: every term as promised, as measured at `x`, and whether it holds.
 
     >>> from headcount.papers.head_count import enough_heads
@@ -49,7 +47,7 @@ def dissect(built: Built, x: Float[Tensor, "1 length token_dim"]) -> list[dict[s
     return [_row(built, name, value) for name, value in measured.items()]
 
 
-def _row(built: Built, name: str, value: float) -> dict[str, Any]:
+def _row(built: Built, name: str, value: float) -> dict[str, object]:
     promised = built.certificate[name].value
     return {
         "term": name,
