@@ -30,7 +30,6 @@ LONG = {
     "headcount build Wells --eps 1e-3 --certify --out built": 14,
     "headcount theory collide --heads 1": 4,
     "headcount certify study --seconds 60 --out worst": 60,
-    "headcount ssm train": 600,
 }
 
 INSTALLS = "installs: every job that tests the package has done so"
@@ -68,6 +67,7 @@ NOT_RUN = {
     "headcount report runs/letters": RECORD,
     "headcount fit RUN --learning-rate --out out/rates": "needs a study of several sizes; rates.csv is read",
     "headcount reproduce head-count:table-2 --quick": MINUTES,
+    "headcount ssm train": "takes many minutes; docs/formats/json has a short one, which is run",
     "python -m studies.measure.bench": MINUTES,
     "python -m studies.lens.masking": PACKAGE,
     "python -m studies.shrink_minilm": PACKAGE,
