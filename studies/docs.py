@@ -90,6 +90,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     **{f"docs/images/{name}": made for name, made in gallery.FROM_COMMANDS.items()},
     "docs/images/gallery_heat.svg": gallery.heat_picture,
     "docs/images/gallery_measure.svg": gallery.measure_picture,
+    "docs/images/gallery_prompt.svg": gallery.prompt_picture,
     "docs/page_measure.html": gallery.measure_page,
     "README.md": held_numbers.readme,
     **{f"docs/papers/{name}.md": partial(held_numbers.page, name) for name in held_numbers.HELD},

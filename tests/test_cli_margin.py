@@ -95,3 +95,12 @@ def test_files_that_are_none_and_unknown_norms_are_refused(run, tmp_path):
     assert "not a readable .npz file" in run(tmp_path / "no.npz")[2]
     assert run(tmp_path / "absent.npz")[0] == 2
     assert "did you mean 'nuclear'" in run(saved(tmp_path / "a.npz", 3, 4, 5), "--norm", "nuclera")[2]
+
+
+def test_tokens_that_are_all_the_same_are_no_matrix_and_no_division_by_zero(run, tmp_path):
+    held = {"tokens": np.ones((2, 3, 2)), "queries": np.ones((2, 2)), "chosen": np.array([0, 1])}
+    np.savez(tmp_path / "same.npz", **held)
+    code, out, _ = run(tmp_path / "same.npz")
+    assert code == 1 and "every other token is the same as the one chosen" in " ".join(out.split())
+    code, out, _ = run(tmp_path / "same.npz", "--json")
+    assert code == 1 and json.loads(out)["least norm"] is None

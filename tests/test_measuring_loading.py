@@ -114,6 +114,48 @@ def test_windows_reach_the_end_of_the_series():
     assert y[-1] == 9.0 and x[-1, -1, 0] == 7.0
 
 
+SHORT = {"w": ["ab", "ba", "abc", "c a"] * 15, "y": [0, 1, 2, 1] * 15}
+
+
+def table(path, **columns):
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_text_makes_the_one_column_without_numbers_the_text_however_short(tmp_path):
+    mine = table(tmp_path / "mine.csv", size=range(60), **SHORT)
+    found = load(mine, Reading(target="y", text="characters"))
+    assert found.letters == (" ", "a", "b", "c") and found.lengths[:4].tolist() == [2, 2, 3, 3]
+    assert found.notes[:2] == ("'w' was read by characters", "left out: size")
+    assert load(mine, Reading(target="y", text="words")).letters == ("a", "ab", "abc", "ba", "c")
+    assert load(mine, Reading(target="y")).letters == ()  # few and short: names of kinds
+    digits = table(tmp_path / "digits.csv", w=["010", "110", "011"] * 20, y=SHORT["y"])  # beside the target alone
+    assert load(digits, Reading(target="y", text="characters")).letters == ("0", "1")
+
+
+def test_a_long_text_is_read_the_same_with_text_and_without_and_beside_a_column_of_names(tmp_path):
+    texts = [f"word number {i}" for i in range(60)]
+    long = table(tmp_path / "long.csv", who=["ann", "bob"] * 30, w=texts, y=SHORT["y"])
+    default, said = (load(long, Reading(target="y", text=by)) for by in (None, "characters"))
+    assert default.digest == said.digest and default.notes == said.notes
+
+
+def test_texts_of_a_function_are_cut_as_text_says(tmp_path, monkeypatch):
+    (tmp_path / "spoken.py").write_text("def texts(): return ['to be', 'or not'] * 30, [0, 1] * 30\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load("spoken:texts", Reading(text="words")).letters == ("be", "not", "or", "to")
+    assert load("spoken:texts").letters == load("spoken:texts", Reading(text="characters")).letters
+
+
+def test_short_texts_read_as_names_or_refused_are_told_about_text(tmp_path):
+    (said, *_) = load(table(tmp_path / "mine.csv", **SHORT), Reading(target="y")).notes
+    assert said == "every name is a token, 4 in all; `text` characters or words reads its texts"
+    with pytest.raises(ValueError, match="`text` characters or words reads its texts"):
+        load(table(tmp_path / "many.csv", w=[f"w{i}" for i in range(60)], y=SHORT["y"]), Reading(target="y"))
+
+
 def broken(folder):
     """(name, arguments, what the line must say) for every kind of damage."""
     good = {"x": PADDED, "y": TARGETS}
@@ -184,6 +226,12 @@ def broken(folder):
     yield [folder / "words.csv", "--sequence", "id", "--window", "3"], "not both"
     yield [folder / "short.csv", "--window", "50"], "a series of 40 rows has no window of 50"
     yield [folder / "short.csv", "--window", "0"], "window must be at least 1, got 0"
+    yield [folder / "short.csv", "--window", "3", "--text", "words"], "--text reads a row as a sequence"
+    yield [folder / "short.csv", "--text", "letters"], "text is read by characters or words, got 'letters'"
+    named = table(folder / "named.csv", a=["x", "z"] * 30, size=range(60), **SHORT)
+    yield [named, "--target", "y", "--text", "words"], "named has 2 columns without numbers (a, w); leave one"
+    yield [named, "--target", "w", "--text", "words", "--split", "a"], "named has no column without numbers"
+    yield [folder / "whole.npz", "--text", "words"], "x of whole holds none: --tokens letters reads ids"
     yield [folder / "table.parquet", "--sequence", "id"], "parquet"
     yield [folder / "odd.xyz"], "measure reads .npz, .csv, .parquet and safetensors"
     yield [folder / "absent.npz"], "no data at"

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,10 +16,21 @@ from pathlib import Path
 import pytest
 
 from studies.docs import GENERATED
-from studies.site import example_blocks, format_files, gallery, held_numbers, links, notebooks, reference, sections
+from studies.site import (
+    code_blocks,
+    example_blocks,
+    format_files,
+    gallery,
+    held_numbers,
+    links,
+    notebooks,
+    reference,
+    sections,
+)
 from studies.site.command_pages import commands
 from studies.site.paper_pages import PAPER_PAGES
 from tests.browser import WIDTHS, chromium, missing_browser
+from tests.site_commands import LONG, NO_COMMANDS, NOT_RUN, SMALLER, STAND_INS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -304,22 +316,79 @@ def test_the_examples_of_what_makes_the_site_run(module):
     assert doctest.testmod(importlib.import_module(f"studies.site.{module.stem}")).failed == 0
 
 
-def blocks_of(path: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+BLOCKS = {path: code_blocks.blocks_of(path.read_text(), str(path.relative_to(ROOT))) for path in SOURCES}
+OTHERWISE = {"{toctree}", "pycon"}  # what Sphinx reads; what the test above runs
 
 
-WITH_CODE = [p for p in SOURCES if p.name != "README.md" and "examples" not in p.parts and blocks_of(p)]
+def test_every_block_of_the_site_is_run_or_says_why_not():
+    """Python is run, commands are run or listed with a reason, and nothing is listed that is not shown."""
+    blocks = [block for found in BLOCKS.values() for block in found]
+    assert {block.language for block in blocks} == {"python", "text", "", *OTHERWISE}
+    assert {block.page for block in blocks if block.language == "pycon"} <= {str(p.relative_to(ROOT)) for p in EXAMPLES}
+    shown = [block for block in blocks if block.language in ("text", "")]
+    assert [block for block in shown if not (block.calls or block.text.startswith(NO_COMMANDS))] == []
+    calls = {call for block in shown for call in block.calls}
+    assert [call for call in (*LONG, *NOT_RUN) if call not in calls] == []
+    assert [call for call in calls if not call.startswith("headcount ") and call not in NOT_RUN] == []
+    assert not LONG.keys() & NOT_RUN.keys() and all(NOT_RUN.values())
 
 
-@pytest.mark.parametrize("path", WITH_CODE, ids=lambda p: p.stem)
-def test_every_python_block_of_a_page_runs(path, capsys):
+@pytest.mark.parametrize("planted", ["make a wish", "headcount doctor\nand more", "python -m studies.new_study"])
+def test_a_planted_block_without_a_reason_is_found(planted, monkeypatch):
+    block = code_blocks.CodeBlock("docs/planted.md", "text", f"{planted}\n")
+    monkeypatch.setitem(BLOCKS, ROOT / "docs/planted.md", [block])
+    with pytest.raises(AssertionError, match=planted.split()[1]):
+        test_every_block_of_the_site_is_run_or_says_why_not()
+
+
+def is_run(block: code_blocks.CodeBlock) -> bool:
+    """Whether it is Python that is run here; that of the README is in tests/test_docs.py, with what it must print."""
+    return block.language == "python" and block.page != "README.md"
+
+
+def run_blocks(path: Path, folder: Path, *, long: bool) -> list[str]:
+    """Run what the blocks of a page hold, in order, in a copy of docs/formats; the commands that were run."""
+    from typer.testing import CliRunner
+
+    from headcount.cli.door import app
+
+    shutil.copytree(format_files.FORMATS, folder, dirs_exist_ok=True)
+    shutil.copytree(ROOT / "examples", folder / "examples")
     names: dict[str, object] = {}
-    for block in blocks_of(path):
-        exec(compile(block, path.name, "exec"), names)
+    done = []
+    for block in BLOCKS[path]:
+        if is_run(block):
+            exec(compile(block.text, path.name, "exec"), names)
+        for call in block.calls:
+            if call in NOT_RUN or (call in LONG and not long):
+                continue
+            words = [STAND_INS.get(word, word) for word in shlex.split(call)[1:]]
+            found = CliRunner().invoke(app, [*words, *SMALLER.get(words[0], ())])
+            assert found.exit_code == 0, f"{block.page}: {call}: {found.exception!r} {found.output[-500:]}"
+            done.append(call)
+    return done
 
 
-CALLED = re.compile(r"^(?:\$ )?((?:headcount|make|python) [a-z-].*?)(?:\s{2,}#.*)?$", flags=re.MULTILINE)
-SHOWN = re.compile(r"^```(?:text)?\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+def with_blocks() -> list[object]:
+    """Every page with something to run; one with a long command twice, the second time with it."""
+    made: list[object] = []
+    for path, blocks in BLOCKS.items():
+        held = {call for block in blocks for call in block.calls} - NOT_RUN.keys()
+        name = str(path.relative_to(ROOT).with_suffix(""))
+        if held - LONG.keys() or any(map(is_run, blocks)):
+            made.append(pytest.param(path, False, id=name))
+        if held & LONG.keys():
+            made.append(pytest.param(path, True, id=f"{name}-long", marks=pytest.mark.slow))
+    return made
+
+
+@pytest.mark.parametrize(("path", "long"), with_blocks())
+def test_the_blocks_of_a_page_run(path, long, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run_blocks(path, tmp_path, long=long) or any(map(is_run, BLOCKS[path]))
+
+
 SAID = re.compile(r"`(headcount [a-z][^`]*)`")
 PAST = {"CHANGELOG.md", "log.md"}  # what was called otherwise once
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
@@ -332,8 +401,8 @@ def calls_of(path: Path) -> list[str]:
         cells = notebooks.cells_of(json.loads(text))
         text = "\n\n".join(part for kind, part in cells if kind == "markdown")
         text += "".join(f"\n```\n{part.replace('!', '')}\n```\n" for _, part in cells if part.startswith("!"))
-    shown = [line for block in SHOWN.findall(text) for line in CALLED.findall(block)]
-    said = [] if path.name in PAST else SAID.findall(SHOWN.sub("", text))
+    shown = [call for block in code_blocks.blocks_of(text) for call in block.calls]
+    said = [] if path.name in PAST else SAID.findall(code_blocks.without_blocks(text))
     return [*shown, *(" ".join(line.split()) for line in said)]
 
 
@@ -342,6 +411,8 @@ def wrong_with(call: str, helps: dict[str, str]) -> str:
     from studies.site.command_pages import _help
 
     program, *words = call.split()
+    if program in ("pip", "pipx"):
+        return ""
     if program == "make":
         return "" if set(words) & TARGETS or "ROOM=" in call else f"no target of {call}"
     if program == "python":

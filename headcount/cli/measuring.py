@@ -44,6 +44,10 @@ TokensAs = Annotated[
     str | None,
     typer.Option("--tokens", help="numbers or letters, where whole numbers may be either.", show_default=False),
 ]
+TextBy = Annotated[
+    str | None,
+    typer.Option("--text", help="characters or words: the one column without numbers is the text.", show_default=False),
+]
 Heads = Annotated[str, typer.Option(help="Head counts to try, as 1-8 or 1,2,4.")]
 Budget = Annotated[str | None, typer.Option(help="Time to keep to, as 90s or 5m.", show_default=False)]
 To = Annotated[Path | None, typer.Option("--out", help="Folder for page and rows. Default: out/measure-NAME.")]
@@ -67,7 +71,7 @@ class MeasureOptions:
     split: SplitOf = None
     kind: KindOf = None
     tokens: TokensAs = None
-    text: Annotated[str, typer.Option(help="Texts by characters or words.")] = "characters"
+    text: TextBy = None
     heads: Heads = "1-4,6,8"
     layers: Annotated[int, typer.Option(help="Attention layers, up to.")] = 2
     steps: Steps = None

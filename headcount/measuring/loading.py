@@ -12,7 +12,7 @@ import numpy as np
 
 from headcount.files import arrays_in
 from headcount.measuring.sequences import Sequences, sequences
-from headcount.measuring.tables import Reading, from_columns, read_csv, read_parquet
+from headcount.measuring.tables import Reading, cut_text, from_columns, read_csv, read_parquet
 from headcount.refusals import refuse_unknown
 
 __all__ = ["KEYS", "load"]
@@ -56,6 +56,8 @@ def from_arrays(arrays: Mapping[str, Any], how: Reading, name: str) -> Sequences
     if any(v is not None for v in (how.window, how.sequence, how.group, how.split)):
         raise ValueError("`window`, `sequence`, `group` and `split` read tables; arrays say it by x, groups and split")
     x, lengths = _sequences_of(arrays)
+    if how.text is not None:
+        x = _cut_texts(x, how.text, name)
     return sequences(
         x,
         arrays["y"],
@@ -66,6 +68,14 @@ def from_arrays(arrays: Mapping[str, Any], how: Reading, name: str) -> Sequences
         name=name,
         split=arrays.get("split"),
     )
+
+
+def _cut_texts(x: Any, by: str, name: str) -> list[list[str]]:
+    """Texts by characters or words; a list of anything else is refused."""
+    texts = x.tolist() if isinstance(x, np.ndarray) else list(x)
+    if not all(isinstance(one, str) for one in texts):
+        raise ValueError(f"`text` reads texts, and x of {name} holds none: `tokens` letters reads ids")
+    return [cut_text(one, by) for one in texts]
 
 
 def _sequences_of(arrays: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -15,7 +15,17 @@ from headcount.files import refuse_no_file
 from headcount.measuring.sequences import Sequences, sequences
 from headcount.refusals import missing_package, nearest
 
-__all__ = ["Columns", "Reading", "as_numbers", "cut_windows", "delimiter", "from_columns", "read_csv", "read_parquet"]
+__all__ = [
+    "Columns",
+    "Reading",
+    "as_numbers",
+    "cut_text",
+    "cut_windows",
+    "delimiter",
+    "from_columns",
+    "read_csv",
+    "read_parquet",
+]
 
 Columns = dict[str, list[Any]]
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")  # what stands where nothing was written down
@@ -29,9 +39,10 @@ class Reading:
 
     With `sequence`, rows of one sequence are its tokens in order, and `target` is the same in all of them. With
     `window`, a row is a moment, a sequence is `window` rows on end and its target the value of `target` `horizon`
-    rows after the last. With neither, a row is a sequence: a column of lists or of texts (`text` by characters or by
-    words) holds its tokens, or every column is one. `split` names a column that says training or validation; `tokens`
-    says whether whole numbers are numbers or letters.
+    rows after the last. With neither, a row is a sequence: a column of lists or of texts holds its tokens, or every
+    column is one. `text` cuts texts into characters or words; where it is given, the one column without numbers is the
+    text, however short. `split` names a column that says training or validation; `tokens` says whether whole numbers
+    are numbers or letters.
     """
 
     target: str = "target"
@@ -42,12 +53,14 @@ class Reading:
     kind: str | None = None
     split: str | None = None
     tokens: str | None = None
-    text: str = "characters"
+    text: str | None = None
 
     def __post_init__(self) -> None:
         if self.sequence is not None and self.window is not None:
             raise ValueError("give `sequence` for a long table or `window` for a series, not both")
-        if self.text not in ("characters", "words"):
+        if self.text is not None and (self.sequence is not None or self.window is not None):
+            raise ValueError("`text` reads a row as a sequence; with `sequence` or `window` a row is a token")
+        if self.text not in (None, "characters", "words"):
             raise ValueError(f"text is read by characters or words, got {self.text!r}")
         for name in ("window", "horizon"):
             value = getattr(self, name)
@@ -198,8 +211,8 @@ def _rowwise(columns: Columns, how: Reading, name: str) -> Sequences:
     others = [c for c in columns if c not in own]
     if not others:
         raise ValueError(f"{name} has no column beside {', '.join(sorted(own))} to make tokens of")
-    lists = [c for c in others if any(isinstance(value, list | tuple) for value in columns[c])]
-    texts = [c for c in others if _is_text(columns[c])]
+    texts = _texts(columns, others, how, name)
+    lists = [c for c in others if how.text is None and any(isinstance(value, list | tuple) for value in columns[c])]
     wide = not lists and not texts
     x: Any
     if wide:
@@ -207,8 +220,9 @@ def _rowwise(columns: Columns, how: Reading, name: str) -> Sequences:
     elif lists:
         x, names, notes = _listed(columns, lists, name), tuple(lists), _left_out([c for c in others if c not in lists])
     else:
-        x, names = [_cut(str(v), how.text) for v in columns[texts[0]]], (texts[0],)
-        notes = (f"{texts[0]!r} was read by {how.text}", *_left_out([c for c in others if c != texts[0]]))
+        by = how.text or "characters"
+        x, names = [cut_text(str(v), by) for v in columns[texts[0]]], (texts[0],)
+        notes = (f"{texts[0]!r} was read by {by}", *_left_out([c for c in others if c != texts[0]]))
     return sequences(
         x,
         _typed(columns[how.target]),
@@ -223,6 +237,19 @@ def _rowwise(columns: Columns, how: Reading, name: str) -> Sequences:
     )
 
 
+def _texts(columns: Columns, others: list[str], how: Reading, name: str) -> list[str]:
+    """The columns of texts: those that are plainly so, or, where `text` is given, the one that can be."""
+    plain = [c for c in others if _is_text(columns[c])]
+    if how.text is None or plain:
+        return plain
+    words = [c for c in others if all(isinstance(value, str) for value in columns[c])]
+    able = words if len(others) == 1 else [c for c in words if not any(map(_is_written_number, columns[c]))]
+    if len(able) == 1:
+        return able
+    found = f"{len(able)} columns without numbers ({', '.join(able)})" if able else "no column without numbers"
+    raise ValueError(f"`text`: {name} has {found}; leave one column of texts beside the target")
+
+
 def _is_text(column: list[Any]) -> bool:
     """Whether a column holds texts: most of them different, and of more than a word's length."""
     if not all(isinstance(value, str) for value in column) or any(_is_number(value) for value in column[:50]):
@@ -230,7 +257,12 @@ def _is_text(column: list[Any]) -> bool:
     return len(set(column)) > len(column) / 2 and sum(map(len, column)) > 8 * len(column)
 
 
-def _cut(text: str, by: str) -> list[str]:
+def cut_text(text: str, by: str) -> list[str]:
+    """A text by characters or words.
+
+    >>> cut_text("to be", "words"), cut_text("to", "characters")
+    (['to', 'be'], ['t', 'o'])
+    """
     return list(text) if by == "characters" else text.split()
 
 
@@ -255,7 +287,7 @@ def _wide(columns: Columns, others: list[str], name: str) -> tuple[np.ndarray, t
     left = []
     for column in others:
         values = columns[column]
-        if any(_is_number(value) and not _is_missing(value) for value in values):
+        if any(map(_is_written_number, values)):
             found[column] = as_numbers(columns, column, name)
             continue
         names = sorted({str(value) for value in values if not _is_missing(value)})
@@ -264,8 +296,11 @@ def _wide(columns: Columns, others: list[str], name: str) -> tuple[np.ndarray, t
             continue
         found |= {f"{column}={one}": np.array([float(str(value) == one) for value in values]) for one in names}
     if not found:
-        raise ValueError(f"{name} has no column of numbers to make tokens of")
-    said = f"every column is a token, {len(found)} in all; `sequence` or `window` reads rows as tokens"
+        how = "`text` characters or words reads its texts"
+        raise ValueError(f"{name} has no column of numbers to make tokens of; {how}")
+    alone = len(others) == 1 and len(found) > 1  # one column, of names: are they texts?
+    other = "`text` characters or words reads its texts" if alone else "`sequence` or `window` reads rows as tokens"
+    said = f"every {'name' if alone else 'column'} is a token, {len(found)} in all; {other}"
     return np.stack(list(found.values()), axis=1)[:, :, None], tuple(found), (said, *_left_out(left))
 
 
@@ -291,7 +326,7 @@ def _typed(values: list[Any]) -> np.ndarray:
 def _features(columns: Columns, own: tuple[str, ...], name: str) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
     """The columns of numbers beside those with a part of their own; a column without any number is left out."""
     others = [c for c in columns if c not in own]
-    left = [c for c in others if not any(_is_number(value) and not _is_missing(value) for value in columns[c])]
+    left = [c for c in others if not any(map(_is_written_number, columns[c]))]
     kept = [c for c in others if c not in left]
     if not kept:
         raise ValueError(f"{name} has no column of numbers to make tokens of")
@@ -310,6 +345,10 @@ def as_numbers(columns: Columns, column: str, name: str) -> np.ndarray:
 
 def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value.strip().lower() in MISSING) or value != value
+
+
+def _is_written_number(value: Any) -> bool:
+    return _is_number(value) and not _is_missing(value)
 
 
 def _is_number(value: Any) -> bool:

@@ -36,6 +36,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "series.csv": ("--window", "8", "--target", "load"),
     "wide.csv": ("--target", "y"),
     "texts.csv": ("--target", "label"),
+    "short_texts.csv": ("--target", "label", "--text", "characters"),
     "holes.csv": ("--sequence", "id", "--target", "y"),
     "lists.parquet": ("--target", "y"),
     "shards": (),
@@ -146,6 +147,8 @@ def write_data() -> None:
     words = ["".join(g.choice(list("abc"), size=24)) for _ in range(SEQUENCES)]
     _table("texts.csv", ["text", "label"], [(word, "yes" if word.count("a") > 8 else "no") for word in words])
     _table("rates.csv", ["parameters", "steps", "lr", "loss"], _rate_rows(g))
+    short = ["".join(g.choice(list("abc"), size=6)) for _ in range(SEQUENCES)]
+    _table("short_texts.csv", ["text", "label"], [(word, "yes" if "ab" in word else "no") for word in short])
     _write_lists(x, y, lengths)
     _write_shards(x, y)
 

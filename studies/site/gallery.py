@@ -1,7 +1,8 @@
 """The gallery: every kind of figure with the command that made it, drawn anew by `make docs`.
 
 Figures that a command makes from the small files of docs/formats are made by running that command here; the others are
-drawn from the record of a longer run in docs/data, and name the command of that run.
+drawn from the record of a run in docs/data, and name the command of that run: it is long, or it trains until the last
+bit, where another processor ends elsewhere. `python -m studies.site.gallery` trains the prompts of one anew.
 """
 
 from __future__ import annotations
@@ -15,21 +16,27 @@ from contextlib import chdir
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from typer.testing import CliRunner
 
 from headcount.cli.door import app
 from headcount.drawing.svg import Figure
 from headcount.measuring.measured_page import heads_figure, measured
 from headcount.measuring.measurement import Measurement
+from headcount.papers.prompts.layer_files import read_problem
+from headcount.papers.prompts.prompt_answer import answer_problem
+from headcount.papers.prompts.strip_picture import strip_figure
 from headcount.report import report
 from headcount.results import read_study
 from studies.lens import views
 from studies.site.format_files import FORMATS
-from studies.stored import DATA
+from studies.stored import DATA, stored, written
 
 __all__ = ["FROM_COMMANDS", "GALLERY", "GalleryFigure", "figures_of", "page"]
 
+PROMPT = "headcount theory prompt prompt.npz --out prompt"
 MEASURE = "headcount measure own_data:two_maxima --layers 1 --steps 1100 --splits 6 --out measured"
+TRAINED = DATA / "gallery_prompt.json"
 DRAWN = re.compile(
     r'<svg class="hc" viewBox="0 0 (\d+) (\d+)" role="img" aria-labelledby="[^"]*">'
     r"<title[^>]*>(.*?)</title>(.*?)</svg>",
@@ -97,7 +104,6 @@ FROM_COMMANDS = {
         "headcount theory interpolate pairs.npz --out memory", "memory/interpolation.html", 1
     ),
     "gallery_margin.svg": FromCommand("headcount theory margin selection.npz --out margin", "margin/margin.html"),
-    "gallery_prompt.svg": FromCommand("headcount theory prompt prompt.npz --out prompt", "prompt/prompt.html"),
     "gallery_rates.svg": FromCommand("headcount fit rates.csv --learning-rate --out rates", "rates/learning_rate.html"),
 }
 
@@ -120,6 +126,20 @@ def measure_page() -> str:
 def heat_picture() -> str:
     """The grid of a study: the second figure of its page."""
     return figures_of(report(read_study(DATA / "head_count.json")))[1].standalone()
+
+
+def prompt_picture() -> str:
+    """The strip of a layer and the prompts that training found before it."""
+    problem = read_problem(FORMATS / "prompt.npz")
+    trained = {int(m): [np.array(one) for one in some] for m, some in stored(TRAINED)["trained"].items()}
+    return strip_figure(problem.layer, problem.last, trained).standalone()
+
+
+def record_prompts() -> None:
+    """Train the prompts of the picture, and keep them."""
+    found = answer_problem(read_problem(FORMATS / "prompt.npz"), lengths=(1, 4, 16))
+    trained = {m: [one.round(6).tolist() for one in some] for m, some in found.trained.items()}
+    written(TRAINED, {"command": PROMPT, "trained": trained})
 
 
 def _made(heading: str, image: str, alt: str) -> GalleryFigure:
@@ -160,7 +180,7 @@ GALLERY = (
                   ("python examples/speech_filter.py ARCHIVE", DOCS)),
     _made("Memorised exactly", "gallery_interpolate.svg", "How far apart the keys of memorised sequences are"),
     _made("The attention of least norm", "gallery_margin.svg", "Singular values of the two max-margin solutions"),
-    _made("What no prompt can do", "gallery_prompt.svg", "The strip that prompts can reach"),
+    GalleryFigure("What no prompt can do", "gallery_prompt.svg", "The strip that prompts can reach", (PROMPT,)),
     GalleryFigure("Induction heads in three stages", "induction.svg", "Three stages of training",
                   ("python -m studies.induction.study --long", DOCS), "induction.html"),
     _made("The best learning rate", "gallery_rates.svg", "Loss against the rate, and the parabolas through it"),
@@ -184,3 +204,7 @@ def page() -> str:
         parts += [f"## {one.heading}", f"```text\n{commands}\n```", f"![{one.alt}](images/{one.image})"]
         parts += [f"[The whole page]({one.whole})"] if one.whole else []
     return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    record_prompts()

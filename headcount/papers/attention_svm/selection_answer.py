@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,10 +111,13 @@ class NoSelection:
         held = self.instance
         rows, _ = constraint_rows(held.tokens, held.queries, held.chosen)
         left = float(np.linalg.norm(self.reason.combination @ rows))
-        return 1 / (left + ROUNDING * float(np.linalg.norm(rows, axis=1).max()))
+        size = left + ROUNDING * float(np.linalg.norm(rows, axis=1).max())
+        return 1 / size if size else math.inf  # all tokens are the same
 
     @property
     def sentence(self) -> str:
+        if math.isinf(self.least_norm):
+            return "no matrix puts these tokens first: every other token is the same as the one chosen"
         least = f"{outward(self.least_norm, 2, 'lower'):.1e}"
         cancel = f"{len(self.rows)} of the constraints, so weighted, cancel as far"
         return f"no matrix of a norm below {least} puts these tokens first by 1: {cancel}"
