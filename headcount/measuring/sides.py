@@ -99,4 +99,4 @@ class TwoSides:
         attention, without = (side.further(self.splits, times) for side in (self.attention, self.without))
         if self.better:
             return attention >= without
-        return attention < (1 - LEAD) * without and without - attention > FLOOR
+        return attention < (1 - GAIN) * without and without - attention > FLOOR
